@@ -1,0 +1,30 @@
+//! The one trait of a step, and the job it is given.
+
+use crate::{Failure, Outputs};
+
+/// One job, as one attempt of a step sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// The job's place in its source or queue, from 1.
+    pub index: u64,
+    /// JSON, UTF-8.
+    pub payload: &'a [u8],
+    /// From 1.
+    pub attempt: u32,
+    /// The time of the attempt, milliseconds since the Unix epoch.
+    pub now_ms: i64,
+    /// The delivery hash: the same on every attempt and after every restart.
+    pub hash: u128,
+}
+
+/// Turns one job into outputs.
+///
+/// An instance lives on one thread and sees its jobs one after another. It must not rely on state
+/// between jobs for its results: after a crash a fresh instance sees the same job again.
+pub trait Step {
+    /// Runs one attempt. Outputs pushed before a failure are dropped by the caller.
+    ///
+    /// # Errors
+    /// A [`Failure`] says why there is no output, and whether the job is rejected for good.
+    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure>;
+}

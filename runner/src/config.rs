@@ -1,0 +1,12 @@
+//! From TOML on disk to a checked [`Configuration`], or to every mistake with its place.
+//!
+//! Knows the grammar and the graph. Does not know what a script is made of, nor the store: paths
+//! of scripts are resolved and read, and compiled one floor up.
+
+mod model;
+
+pub use model::{
+    Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings,
+    OnMismatch, OutputRef, Pipeline, Processor, Queue, QueueRef, Retain, Script, Settings, Sink, SinkFormat,
+    SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Target,
+};

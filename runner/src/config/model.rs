@@ -1,0 +1,270 @@
+//! What a checked configuration says, with every name resolved.
+//!
+//! Sources, queues, sinks and steps of all pipelines stand in one list each; a `…Ref` is a
+//! position in its list, valid for the [`Configuration`] it came from.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::words::{Address, Name};
+
+/// A configuration without mistakes.
+#[derive(Clone, Debug)]
+pub struct Configuration {
+    /// The folder of the configuration (of the file, where it is a single one).
+    pub root: PathBuf,
+    /// Where state lives.
+    pub data: PathBuf,
+    pub settings: Settings,
+    pub log: LogSettings,
+    /// In order of name.
+    pub pipelines: Vec<Pipeline>,
+    pub sources: Vec<Source>,
+    pub queues: Vec<Queue>,
+    pub sinks: Vec<Sink>,
+    /// Upstream before downstream, but for cycles that `allow_cycle` allows.
+    pub steps: Vec<Step>,
+}
+
+/// `[runner]`
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// 0 = one a core.
+    pub workers: usize,
+    /// `None` = 30 seconds.
+    pub shutdown_timeout: Option<Duration>,
+}
+
+/// `[log]`
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    /// A level, or directives like `info,tidegate::store=debug`.
+    pub level: String,
+    pub format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    pub name: Name,
+    pub file: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceRef(pub usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueRef(pub usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SinkRef(pub usize);
+
+/// `[source.NAME]`
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub address: Address,
+    pub kind: SourceKind,
+}
+
+#[derive(Clone, Debug)]
+pub enum SourceKind {
+    File(FileSource),
+}
+
+#[derive(Clone, Debug)]
+pub struct FileSource {
+    /// Absolute (or relative to the working folder as the configuration was): a file, a folder
+    /// (every file in it), or a glob.
+    pub path: PathBuf,
+    pub format: DataFormat,
+    /// Wait for more, across truncation and rotation.
+    pub follow: bool,
+    /// Longest line, record or (with `bytes`) file, in bytes; a longer one is a fault.
+    pub max_line: usize,
+    /// csv: the first record names the fields.
+    pub headers: bool,
+    /// csv: one ASCII character.
+    pub delimiter: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataFormat {
+    /// A JSON value a line; blank lines are no jobs.
+    Ndjson,
+    /// A line a job: its text as a JSON string.
+    Lines,
+    /// A record a job: an object of strings by header, or an array of strings without headers.
+    Csv,
+    /// A file a job: `{"path", "size", "text"}`, or `"base64"` where it is not UTF-8.
+    Bytes,
+}
+
+/// `[queue.NAME]`, or a queue that is only mentioned.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    pub address: Address,
+    pub retain: Retain,
+    /// It is the error queue of some step.
+    pub holds_errors: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retain {
+    /// Until every reader has accounted for it; where nobody reads, for ever.
+    Consumed,
+    For(Duration),
+    Forever,
+}
+
+/// `[sink.NAME]`
+#[derive(Clone, Debug)]
+pub struct Sink {
+    pub address: Address,
+    pub kind: SinkKind,
+}
+
+#[derive(Clone, Debug)]
+pub enum SinkKind {
+    File(FileSink),
+    Stdout(SinkFormat),
+    Null,
+}
+
+#[derive(Clone, Debug)]
+pub struct FileSink {
+    pub path: PathBuf,
+    pub format: SinkFormat,
+    pub on_mismatch: OnMismatch,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkFormat {
+    /// A JSON value a line.
+    Ndjson,
+    /// A string payload's text a line; other payloads as JSON.
+    Lines,
+}
+
+/// What a file sink does about a file that is not as it left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnMismatch {
+    Refuse,
+    /// Takes the file as it is and goes on at its end.
+    Append,
+}
+
+/// `[step.NAME]`, or the unnamed step that a sink with `from` is: it has the sink's name, no
+/// processors, and the sink as its only target.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub address: Address,
+    pub input: InputRef,
+    /// Run one after the other, in memory. None: jobs are handed on as they are.
+    pub processors: Vec<Processor>,
+    pub filter: StepFilter,
+    /// The bindings of `to`, in order of name. One with an empty name for `to = "name"`; none for a
+    /// step without `to`, whose outputs are dropped.
+    pub outputs: Vec<OutputRef>,
+    /// Where jobs go that are rejected or fail. `None`: the step stops at the first one.
+    pub errors: Option<QueueRef>,
+    pub limits: Limits,
+    /// Longest run of one attempt.
+    pub timeout: Option<Duration>,
+    /// `config = { … }` as JSON; seen as `ctx.config`.
+    pub config: serde_json::Value,
+    /// The pipeline's file and the line of the step's header, for messages.
+    pub file: PathBuf,
+    pub line: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct InputRef {
+    /// As it was written in `from`, made absolute: part of the delivery hash.
+    pub address: Address,
+    pub input: Input,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    Source(SourceRef),
+    Queue(QueueRef),
+}
+
+#[derive(Clone, Debug)]
+pub struct OutputRef {
+    pub binding: String,
+    pub target: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    Queue(QueueRef),
+    Sink(SinkRef),
+}
+
+#[derive(Clone, Debug)]
+pub enum Processor {
+    Script(Script),
+}
+
+/// A script as it was on disk when the configuration was read.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Resolved, for reading.
+    pub path: PathBuf,
+    pub text: String,
+    /// Where `run` names it: file, and byte range of the name in it, for diagnostics.
+    pub named_in: PathBuf,
+    pub named_at: std::ops::Range<usize>,
+}
+
+/// `types`, `topics` and `when`; a job passes if all that are given hold.
+#[derive(Clone, Debug, Default)]
+pub struct StepFilter {
+    /// The job's `type` is one of these.
+    pub types: Vec<String>,
+    /// One of the job's `topics` (or its `topic`) is one of these.
+    pub topics: Vec<String>,
+    /// A Rhai expression over `job`, with the byte range of its text in `Step::file`.
+    pub when: Option<(String, std::ops::Range<usize>)>,
+}
+
+/// `limits = { … }` of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Rhai operations.
+    pub operations: u64,
+    /// Bytes that one value of a script may come to.
+    pub memory: u64,
+    /// Nesting of values and calls.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { operations: 10_000_000, memory: 64 << 20, depth: 64 }
+    }
+}
+
+impl Configuration {
+    /// The steps that read `input`.
+    pub fn readers(&self, input: Input) -> impl Iterator<Item = usize> + '_ {
+        self.steps
+            .iter()
+            .enumerate()
+            .filter(move |(_, step)| step.input.input == input)
+            .map(|(position, _)| position)
+    }
+
+    /// Positions of the queues by address.
+    #[must_use]
+    pub fn queues_by_address(&self) -> BTreeMap<&Address, QueueRef> {
+        self.queues.iter().enumerate().map(|(position, queue)| (&queue.address, QueueRef(position))).collect()
+    }
+}

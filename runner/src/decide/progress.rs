@@ -1,0 +1,123 @@
+//! What a step has accounted for: the watermark, and the finished indices above it.
+
+use serde::{Deserialize, Serialize};
+
+/// Progress of one step on one input. Every job at or below the watermark is accounted for, and so
+/// are those in the finished ranges above it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    watermark: u64,
+    /// Inclusive, ascending, disjoint, not touching each other nor the watermark.
+    finished: Vec<(u64, u64)>,
+    pub counters: Counters,
+}
+
+/// What became of the jobs, counted since the store was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Jobs that the step has accounted for.
+    pub taken: u64,
+    /// Jobs that the step handed on, over all outputs.
+    pub given: u64,
+    /// Jobs that a filter held back, or that came to nothing.
+    pub filtered: u64,
+    /// Jobs that went to the error queue.
+    pub failed: u64,
+}
+
+impl Progress {
+    /// Every job at or below this index is accounted for.
+    #[must_use]
+    pub fn watermark(&self) -> u64 {
+        self.watermark
+    }
+
+    /// The finished ranges above the watermark, inclusive, ascending.
+    #[must_use]
+    pub fn finished(&self) -> &[(u64, u64)] {
+        &self.finished
+    }
+
+    /// Whether the job at `index` is accounted for.
+    #[must_use]
+    pub fn has(&self, index: u64) -> bool {
+        if index <= self.watermark {
+            return true;
+        }
+        let after = self.finished.partition_point(|&(first, _)| first <= index);
+        after > 0 && self.finished[after - 1].1 >= index
+    }
+
+    /// Accounts for the jobs from `first` to `last`, both included. Jobs that are already accounted
+    /// for stay so: finishing twice has no effect.
+    pub fn finish(&mut self, first: u64, last: u64) {
+        if last < first || last <= self.watermark {
+            return;
+        }
+        let mut range = (first.max(self.watermark + 1), last);
+        // Everything that overlaps or touches the new range becomes part of it.
+        let from = self.finished.partition_point(|&(_, end)| end.saturating_add(1) < range.0);
+        let to = self.finished.partition_point(|&(start, _)| start <= range.1.saturating_add(1));
+        if let Some(touched) = self.finished.get(from..to).filter(|touched| !touched.is_empty()) {
+            range.0 = range.0.min(touched[0].0);
+            range.1 = range.1.max(touched[touched.len() - 1].1);
+        }
+        if range.0 == self.watermark + 1 {
+            self.finished.drain(..to.max(from));
+            self.watermark = range.1;
+        } else {
+            self.finished.splice(from..to.max(from), [range]);
+        }
+    }
+}
+
+impl Counters {
+    /// Adds `more` to each count.
+    pub fn add(&mut self, more: &Counters) {
+        self.taken += more.taken;
+        self.given += more.given;
+        self.filtered += more.filtered;
+        self.failed += more.failed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_watermark_moves_over_contiguous_finished_jobs_only() {
+        let mut progress = Progress::default();
+        progress.finish(3, 3);
+        progress.finish(1, 1);
+        assert_eq!((progress.watermark(), progress.finished()), (1, &[(3, 3)][..]));
+        progress.finish(2, 2);
+        assert_eq!((progress.watermark(), progress.finished()), (3, &[][..]));
+    }
+
+    proptest! {
+        #[test]
+        fn progress_is_the_set_of_finished_jobs(ranges in prop::collection::vec((1_u64..40, 0_u64..6), 0..40)) {
+            let mut progress = Progress::default();
+            let mut model = BTreeSet::new();
+            for (first, more) in ranges {
+                progress.finish(first, first + more);
+                model.extend(first..=first + more);
+                let watermark = (1..100).find(|index| !model.contains(index)).map_or(0, |gap| gap - 1);
+                prop_assert_eq!(progress.watermark(), watermark);
+                for index in 1..60 {
+                    prop_assert_eq!(progress.has(index), model.contains(&index));
+                }
+                let mut end = watermark;
+                for &(first, last) in progress.finished() {
+                    prop_assert!(first > end + 1 && last >= first);
+                    end = last;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The words of the domain, as types. Knows nothing of files, threads or formats.
+
+mod batch;
+mod clock;
+mod hash;
+mod mark;
+mod name;
+mod quantity;
+
+pub use batch::{Batch, Fault, Form, LineRun, Places};
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use hash::{DeliveryHash, HashPrefix};
+pub use mark::{Mark, Segment};
+pub use name::{Address, Name};
+pub use quantity::{format_duration, format_size, parse_duration, parse_size};
