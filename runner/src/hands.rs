@@ -1,1 +1,3 @@
-//! (in the making)
+//! What touches the outside: scripts, sources and sinks.
+
+pub mod script;

@@ -5,6 +5,7 @@ mod clock;
 mod hash;
 mod mark;
 mod name;
+mod nearest;
 mod quantity;
 
 pub use batch::{Batch, Fault, Form, LineRun, Places};
@@ -12,4 +13,5 @@ pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use hash::{DeliveryHash, HashPrefix};
 pub use mark::{Mark, Segment};
 pub use name::{Address, Name};
+pub use nearest::nearest;
 pub use quantity::{format_duration, format_size, parse_duration, parse_size};

@@ -1,0 +1,20 @@
+//! Rhai scripts as steps.
+//!
+//! A script is pure: it sees a job and its [`context`], and nothing else of the world. Each worker
+//! thread has its own engine and its own compiled copy, so nothing is shared or locked while jobs
+//! run.
+//!
+//! Architecture Invariant: no type of Rhai crosses a thread.
+
+pub mod json;
+
+mod compile;
+mod context;
+mod explain;
+mod filter;
+mod functions;
+mod number;
+mod step;
+
+pub use compile::{CompileError, check_expression, check_script};
+pub use step::{ScriptStep, ScriptStepSpec};

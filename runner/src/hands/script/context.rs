@@ -1,0 +1,72 @@
+//! What a script may know beside the job: `ctx`.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use rhai::{Dynamic, Engine, ImmutableString};
+use tidegate_plugin::Job;
+
+use crate::words::DeliveryHash;
+
+/// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that handing it to a script costs
+/// nothing for what the script does not ask.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    fixed: Rc<Fixed>,
+    current: Rc<Cell<Current>>,
+}
+
+/// What is the same for all jobs of a step.
+#[derive(Debug)]
+struct Fixed {
+    pipeline: ImmutableString,
+    step: ImmutableString,
+    config: Dynamic,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Current {
+    index: u64,
+    attempt: u32,
+    now_ms: i64,
+    hash: u128,
+}
+
+impl Context {
+    pub(super) fn new(pipeline: &str, step: &str, config: Dynamic) -> Self {
+        let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config };
+        Self { fixed: Rc::new(fixed), current: Rc::default() }
+    }
+
+    /// Moves on to another job.
+    pub(super) fn set(&self, job: &Job<'_>) {
+        let Job { index, attempt, now_ms, hash, .. } = *job;
+        self.current.set(Current { index, attempt, now_ms, hash });
+    }
+
+    pub(super) fn index(&self) -> u64 {
+        self.current.get().index
+    }
+
+    pub(super) fn pipeline(&self) -> &str {
+        &self.fixed.pipeline
+    }
+
+    pub(super) fn step(&self) -> &str {
+        &self.fixed.step
+    }
+}
+
+pub(super) fn register(engine: &mut Engine) {
+    engine
+        .register_type_with_name::<Context>("ctx")
+        .register_get("hash", |ctx: &mut Context| DeliveryHash(ctx.current.get().hash).to_string())
+        .register_get("attempt", |ctx: &mut Context| i64::from(ctx.current.get().attempt))
+        .register_get("index", |ctx: &mut Context| i64::try_from(ctx.index()).unwrap_or(i64::MAX))
+        .register_get("now", |ctx: &mut Context| ctx.current.get().now_ms)
+        .register_get("pipeline", |ctx: &mut Context| ctx.fixed.pipeline.clone())
+        .register_get("step", |ctx: &mut Context| ctx.fixed.step.clone())
+        .register_get("config", |ctx: &mut Context| ctx.fixed.config.clone())
+        // Steps have no lanes yet; a script that asks gets nothing rather than an error.
+        .register_get("lane", |_: &mut Context| ());
+}

@@ -1,0 +1,61 @@
+//! `types`, `topics` and `when`: whether a step wants a job.
+
+use rhai::{AST, Dynamic, Engine, EvalAltResult, Scope};
+
+use super::compile::{CompileError, compile_expression};
+use crate::config::StepFilter;
+
+#[derive(Debug)]
+pub(super) struct Filter {
+    types: Vec<String>,
+    topics: Vec<String>,
+    when: Option<AST>,
+    scope: Scope<'static>,
+}
+
+impl Filter {
+    /// `None` where every job passes.
+    pub(super) fn compile(engine: &Engine, filter: &StepFilter) -> Result<Option<Self>, CompileError> {
+        let StepFilter { types, topics, when } = filter;
+        if types.is_empty() && topics.is_empty() && when.is_none() {
+            return Ok(None);
+        }
+        let when = when.as_ref().map(|(text, _)| compile_expression(engine, text)).transpose()?;
+        Ok(Some(Self { types: types.clone(), topics: topics.clone(), when, scope: Scope::new() }))
+    }
+
+    /// Whether `job` passes. It is handed back, since Rhai takes it for the while.
+    pub(super) fn passes(
+        &mut self,
+        engine: &Engine,
+        job: Dynamic,
+    ) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
+        if !self.types.is_empty() && !has_one_of(&job, "type", &self.types) {
+            return Ok(None);
+        }
+        if !self.topics.is_empty()
+            && !has_one_of(&job, "topics", &self.topics)
+            && !has_one_of(&job, "topic", &self.topics)
+        {
+            return Ok(None);
+        }
+        let Some(when) = &self.when else { return Ok(Some(job)) };
+        self.scope.clear();
+        self.scope.push_dynamic("job", job);
+        let holds = engine.eval_ast_with_scope::<bool>(&mut self.scope, when)?;
+        Ok(if holds { self.scope.remove("job") } else { None })
+    }
+}
+
+/// Whether `field` of the job is one of `wanted`, or is a list that holds one.
+fn has_one_of(job: &Dynamic, field: &str, wanted: &[String]) -> bool {
+    let Ok(map) = job.as_map_ref() else { return false };
+    let Some(value) = map.get(field) else { return false };
+    let is_wanted = |value: &Dynamic| {
+        value.as_immutable_string_ref().is_ok_and(|text| wanted.iter().any(|one| *one == **text))
+    };
+    match value.as_array_ref() {
+        Ok(list) => list.iter().any(is_wanted),
+        Err(_) => is_wanted(value),
+    }
+}

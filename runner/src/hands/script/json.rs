@@ -1,0 +1,387 @@
+//! JSON texts straight to Rhai values and back, without a tree in between.
+//!
+//! What JSON can say and Rhai cannot: integers past 64 bits and floats past the largest double stay
+//! as they are written (see `BigNumber`); the order of an object's keys becomes alphabetical; of
+//! keys that occur twice the last one counts. What Rhai can say and JSON cannot (not-a-number,
+//! functions, values nested too deep) is an error that names the field.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use rhai::{Array, Dynamic, ImmutableString, Map};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde_json::value::RawValue;
+
+use super::number::BigNumber;
+
+/// How deep values may nest; what is read back later must not be deeper.
+const MAX_DEPTH: usize = 120;
+
+/// Doubles from here on may be integers whose last digits are lost.
+const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0; // 2^63
+
+/// Why a text is no JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}, at column {column}")]
+pub struct ReadError {
+    /// A sentence fragment.
+    pub message: String,
+    /// Of the payload's first line, from 1.
+    pub column: usize,
+}
+
+/// Why a value cannot be written as JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WriteError(String);
+
+/// Reads one JSON value.
+///
+/// # Errors
+/// Where `text` is not exactly one JSON value, or nests deeper than 120 levels.
+pub fn read(text: &[u8]) -> Result<Dynamic, ReadError> {
+    let mut lossy = false;
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let value = Reader { lossy: &mut lossy, depth: 0 }
+        .deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value))
+        .map_err(|error| read_error(&error))?;
+    if lossy {
+        // Rare: some number may have lost digits. Read again, looking at each number's text.
+        return exact(text, 0).map_err(|error| read_error(&error));
+    }
+    Ok(value)
+}
+
+/// Whether `text` is exactly one JSON value.
+///
+/// # Errors
+/// As [`read`].
+pub fn check(text: &[u8]) -> Result<(), ReadError> {
+    serde_json::from_slice::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| read_error(&error))
+}
+
+/// Appends `value` as JSON without white space.
+///
+/// # Errors
+/// Where `value` holds something that JSON has no form for.
+pub fn write(value: &Dynamic, buffer: &mut Vec<u8>) -> Result<(), WriteError> {
+    serde_json::to_writer(buffer, &Writer { value, depth: 0 }).map_err(|error| WriteError(error.to_string()))
+}
+
+/// `serde_json` ends its messages with a place; ours is a field of its own.
+fn read_error(error: &serde_json::Error) -> ReadError {
+    let text = error.to_string();
+    let message = match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    };
+    ReadError { message, column: error.column().max(1) }
+}
+
+struct Reader<'a> {
+    /// Set when a number may have lost digits.
+    lossy: &'a mut bool,
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Dynamic;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Dynamic, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = Dynamic;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Dynamic, E> {
+        Ok(Dynamic::UNIT)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Dynamic, E> {
+        Ok(Dynamic::from_bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Dynamic, E> {
+        Ok(Dynamic::from_int(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Dynamic, E> {
+        Ok(match i64::try_from(value) {
+            Ok(value) => Dynamic::from_int(value),
+            Err(_) => Dynamic::from(BigNumber::new(&value.to_string())),
+        })
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Dynamic, E> {
+        *self.lossy |= value.abs() >= INTEGERS_END;
+        Ok(Dynamic::from_float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Dynamic, E> {
+        Ok(Dynamic::from(ImmutableString::from(value)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Dynamic, A::Error> {
+        let depth = deeper(self.depth)?;
+        let mut array = Array::with_capacity(elements.size_hint().unwrap_or(0).min(1024));
+        while let Some(element) = elements.next_element_seed(Reader { lossy: self.lossy, depth })? {
+            array.push(element);
+        }
+        Ok(Dynamic::from_array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Dynamic, A::Error> {
+        let depth = deeper(self.depth)?;
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key_seed(Key(PhantomData))? {
+            let value = entries.next_value_seed(Reader { lossy: self.lossy, depth })?;
+            map.insert(key, value);
+        }
+        Ok(Dynamic::from_map(map))
+    }
+}
+
+fn deeper<E: serde::de::Error>(depth: usize) -> Result<usize, E> {
+    match depth {
+        MAX_DEPTH => Err(E::custom(format_args!("values nest deeper than {MAX_DEPTH} levels"))),
+        _ => Ok(depth + 1),
+    }
+}
+
+/// Reads a key without an allocation of its own where it is short. `K` is the key of Rhai's maps,
+/// whose type Rhai does not name in public.
+struct Key<K>(PhantomData<K>);
+
+impl<'de, K: for<'a> From<&'a str>> DeserializeSeed<'de> for Key<K> {
+    type Value = K;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<K, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<K: for<'a> From<&'a str>> Visitor<'_> for Key<K> {
+    type Value = K;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<K, E> {
+        Ok(K::from(key))
+    }
+}
+
+/// The slow way: keeps the digits of numbers that Rhai cannot hold.
+fn exact(text: &[u8], depth: usize) -> serde_json::Result<Dynamic> {
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
+    match first {
+        Some(b'{') => {
+            let entries: std::collections::BTreeMap<String, &RawValue> = serde_json::from_slice(text)?;
+            let depth = deeper(depth)?;
+            let mut map = Map::new();
+            for (key, raw) in entries {
+                map.insert(key.into(), exact(raw.get().as_bytes(), depth)?);
+            }
+            Ok(Dynamic::from_map(map))
+        }
+        Some(b'[') => {
+            let elements: Vec<&RawValue> = serde_json::from_slice(text)?;
+            let depth = deeper(depth)?;
+            let array = elements.into_iter().map(|raw| exact(raw.get().as_bytes(), depth));
+            Ok(Dynamic::from_array(array.collect::<serde_json::Result<_>>()?))
+        }
+        Some(b'-' | b'0'..=b'9') => exact_number(text),
+        _ => Reader { lossy: &mut false, depth }.deserialize(&mut serde_json::Deserializer::from_slice(text)),
+    }
+}
+
+fn exact_number(text: &[u8]) -> serde_json::Result<Dynamic> {
+    let text = std::str::from_utf8(text).map_err(<serde_json::Error as serde::de::Error>::custom)?.trim();
+    if let Ok(integer) = text.parse() {
+        return Ok(Dynamic::from_int(integer));
+    }
+    let whole = !text.contains(['.', 'e', 'E']);
+    match text.parse::<f64>() {
+        Ok(float) if float.is_finite() && !whole => Ok(Dynamic::from_float(float)),
+        _ => Ok(Dynamic::from(BigNumber::new(text))),
+    }
+}
+
+struct Writer<'a> {
+    value: &'a Dynamic,
+    depth: usize,
+}
+
+impl Serialize for Writer<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = self.value;
+        if let Ok(text) = value.as_immutable_string_ref() {
+            return serializer.serialize_str(&text);
+        }
+        if let Ok(integer) = value.as_int() {
+            return serializer.serialize_i64(integer);
+        }
+        if let Ok(float) = value.as_float() {
+            if !float.is_finite() {
+                return Err(S::Error::custom(format_args!("JSON has no number for `{float}`")));
+            }
+            return serializer.serialize_f64(float);
+        }
+        if let Ok(truth) = value.as_bool() {
+            return serializer.serialize_bool(truth);
+        }
+        if value.is_unit() {
+            return serializer.serialize_unit();
+        }
+        self.serialize_nested(serializer)
+    }
+}
+
+impl Writer<'_> {
+    fn serialize_nested<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let value = self.value;
+        if self.depth == MAX_DEPTH {
+            return Err(S::Error::custom(format_args!("values nest deeper than {MAX_DEPTH} levels")));
+        }
+        let depth = self.depth + 1;
+        if let Ok(map) = value.as_map_ref() {
+            let mut entries = serializer.serialize_map(Some(map.len()))?;
+            for (key, value) in map.iter() {
+                entries.serialize_key(key.as_str())?;
+                entries
+                    .serialize_value(&Writer { value, depth })
+                    .map_err(|error| S::Error::custom(format_args!("{error} (in `{key}`)")))?;
+            }
+            return entries.end();
+        }
+        if let Ok(array) = value.as_array_ref() {
+            let mut elements = serializer.serialize_seq(Some(array.len()))?;
+            for value in array.iter() {
+                elements.serialize_element(&Writer { value, depth })?;
+            }
+            return elements.end();
+        }
+        if let Ok(blob) = value.as_blob_ref() {
+            return serializer.collect_seq(blob.iter());
+        }
+        if let Ok(character) = value.as_char() {
+            return serializer.serialize_char(character);
+        }
+        if let Some(number) = value.read_lock::<BigNumber>() {
+            // `RawValue` copies the digits into the text as they are.
+            let raw = RawValue::from_string(number.digits().to_owned()).map_err(S::Error::custom)?;
+            return raw.serialize(serializer);
+        }
+        Err(S::Error::custom(format_args!("JSON has no form for a value of type `{}`", value.type_name())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn round_trip(text: &str) -> String {
+        let value = read(text.as_bytes()).unwrap();
+        let mut buffer = Vec::new();
+        write(&value, &mut buffer).unwrap();
+        String::from_utf8(buffer).unwrap()
+    }
+
+    #[test]
+    fn values_come_back_as_they_were() {
+        for text in [
+            "null",
+            "true",
+            "-1",
+            "1.5",
+            "\"a\\n\\\"ü\\u0001\"",
+            "[]",
+            "{}",
+            "[1,[2,{\"a\":null}]]",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "0.1",
+            "1e300",
+            "5e-324",
+        ] {
+            let back = round_trip(text);
+            let (before, after): (serde_json::Value, serde_json::Value) =
+                (serde_json::from_str(text).unwrap(), serde_json::from_str(&back).unwrap());
+            assert_eq!(before, after, "{text} became {back}");
+        }
+    }
+
+    #[test]
+    fn numbers_past_64_bits_keep_their_digits() {
+        for text in [
+            "9223372036854775808",
+            "123456789012345678901234567890",
+            "-9223372036854775809",
+            "{\"a\":[1,18446744073709551616],\"b\":1.5}",
+            "{\"a\":[1,18446744073709551615],\"b\":1.5}",
+        ] {
+            assert_eq!(round_trip(text), text);
+        }
+        assert_eq!(round_trip("[1e20]"), "[1e+20]");
+    }
+
+    #[test]
+    fn keys_come_out_in_alphabetical_order_and_the_last_of_two_counts() {
+        assert_eq!(round_trip(r#"{"b":1,"a":2,"b":3}"#), r#"{"a":2,"b":3}"#);
+    }
+
+    #[test]
+    fn what_is_no_json_is_told_with_its_column() {
+        let texts: [&[u8]; 9] =
+            [b"", b"{\"a\":1", b"{a:1}", b"nul", b"1 2", b"\"\xff\"", b"1e999", b"\"\\ud800\"", b"[1,]"];
+        let errors: Vec<String> = texts.iter().map(|text| read(text).unwrap_err().to_string()).collect();
+        insta::assert_debug_snapshot!(errors);
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_an_error_that_names_the_field() {
+        let mut map = Map::new();
+        map.insert("rate".into(), Dynamic::from_float(f64::NAN));
+        let error = write(&Dynamic::from_map(map), &mut Vec::new()).unwrap_err();
+        insta::assert_snapshot!(error, @"JSON has no number for `NaN` (in `rate`)");
+        let mut deep = Dynamic::UNIT;
+        for _ in 0..10_000 {
+            deep = Dynamic::from_array(vec![deep]);
+        }
+        let error = write(&deep, &mut Vec::new()).unwrap_err();
+        insta::assert_snapshot!(error, @"values nest deeper than 120 levels");
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_on_both_sides_of_the_slow_way() {
+        let deep = format!("{}1e300{}", "[".repeat(121), "]".repeat(121));
+        assert!(read(deep.as_bytes()).is_err());
+        let fits = format!("{}1e300{}", "[".repeat(119), "]".repeat(119));
+        assert!(read(fits.as_bytes()).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn doubles_survive(value in prop::num::f64::NORMAL) {
+            let text = serde_json::to_string(&value).unwrap();
+            let back: f64 = round_trip(&text).parse().unwrap();
+            prop_assert_eq!(back.to_bits(), value.to_bits());
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let _ = read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A step made of a filter and scripts, run one after the other on values in memory.
+
+use std::time::{Duration, Instant};
+
+use rhai::{CallFnOptions, Dynamic, Engine, EvalAltResult, Scope};
+use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Step};
+
+use super::compile::{self, CompileError, Compiled, Deadline};
+use super::context::Context;
+use super::explain::{self, Circumstances};
+use super::filter::Filter;
+use super::functions::{self, Emitted};
+use super::json;
+use crate::config::{Limits, Script, StepFilter};
+use crate::words::nearest;
+
+/// What a script step is made from; borrowed from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct ScriptStepSpec<'a> {
+    pub pipeline: &'a str,
+    pub step: &'a str,
+    pub scripts: &'a [Script],
+    pub filter: &'a StepFilter,
+    pub limits: &'a Limits,
+    pub timeout: Option<Duration>,
+    pub config: &'a serde_json::Value,
+    /// The file that holds the step, for messages about `when`.
+    pub file: &'a str,
+    /// The step's one output has no name (`to = "name"`), or it has none at all.
+    pub unnamed_output: bool,
+}
+
+/// Runs scripts on jobs. Lives on one thread.
+#[derive(Debug)]
+pub struct ScriptStep {
+    scripts: Vec<Loaded>,
+    /// Evaluates the filter.
+    engine: Engine,
+    filter: Option<Filter>,
+    context: Context,
+    emitted: Emitted,
+    deadline: Deadline,
+    timeout: Option<Duration>,
+    limits: Limits,
+    file: String,
+    unnamed_output: bool,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    /// Its own, since `import` looks beside the script.
+    engine: Engine,
+    compiled: Compiled,
+    file: String,
+    /// Reused from job to job.
+    scope: Scope<'static>,
+}
+
+impl ScriptStep {
+    /// Compiles everything for one thread.
+    ///
+    /// # Errors
+    /// The first script that does not compile; `check` has found them all before.
+    pub fn new(spec: &ScriptStepSpec<'_>) -> Result<Self, CompileError> {
+        let deadline = Deadline::default();
+        let emitted = Emitted::default();
+        let config = serde_json::to_vec(spec.config)
+            .ok()
+            .and_then(|text| json::read(&text).ok())
+            .unwrap_or(Dynamic::UNIT);
+        let context = Context::new(spec.pipeline, spec.step, config);
+        let mut scripts = Vec::with_capacity(spec.scripts.len());
+        for script in spec.scripts {
+            let mut engine = compile::engine(spec.limits, script.path.parent(), &deadline);
+            functions::register(&mut engine, &context, &emitted);
+            let compiled = compile::compile(&engine, script)?;
+            let file = script.path.display().to_string();
+            scripts.push(Loaded { engine, compiled, file, scope: Scope::new() });
+        }
+        let engine = compile::engine(spec.limits, None, &deadline);
+        let filter = Filter::compile(&engine, spec.filter)?;
+        Ok(Self {
+            scripts,
+            engine,
+            filter,
+            context,
+            emitted,
+            deadline,
+            timeout: spec.timeout,
+            limits: *spec.limits,
+            file: spec.file.to_owned(),
+            unnamed_output: spec.unnamed_output,
+        })
+    }
+
+    fn circumstances<'a>(&'a self, file: &'a str, job: &Job<'a>) -> Circumstances<'a> {
+        Circumstances { file, limits: &self.limits, timeout: self.timeout, payload: job.payload }
+    }
+
+    /// Runs the scripts from `from` on over `value`, and hands on what the last one returns.
+    fn run_from(
+        &mut self,
+        from: usize,
+        value: Dynamic,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        let Some(script) = self.scripts.get_mut(from) else {
+            return self.hand_on(&value, outputs);
+        };
+        let returned = match script.call(value, &self.context) {
+            Ok(returned) => returned,
+            Err(error) => {
+                let file = &self.scripts[from].file;
+                return Err(explain::failure(&error, self.circumstances(file, job)));
+            }
+        };
+        let between = from + 1 < self.scripts.len();
+        if between && returned.is_unit() {
+            return Ok(());
+        }
+        if between && returned.is_array() {
+            let elements = returned.into_array().unwrap_or_default();
+            return elements
+                .into_iter()
+                .try_for_each(|element| self.run_from(from + 1, element, job, outputs));
+        }
+        self.run_from(from + 1, returned, job, outputs)
+    }
+
+    /// Writes what the last script returned to where it belongs.
+    fn hand_on(&self, returned: &Dynamic, outputs: &mut Outputs) -> Result<(), Failure> {
+        if outputs.bindings() == 0 || returned.is_unit() {
+            return Ok(());
+        }
+        if self.unnamed_output {
+            return push(returned, 0, outputs);
+        }
+        let Ok(map) = returned.as_map_ref() else {
+            let message = format!(
+                "the step has several outputs, so the script must return a map of them, not a value of type `{}`; for example `#{{ {}: job }}`",
+                returned.type_name(),
+                outputs.names().next().unwrap_or_default()
+            );
+            return Err(Failure::new(FailureKind::Output, message));
+        };
+        for (binding, value) in map.iter() {
+            let position = binding_position(binding, outputs)?;
+            push(value, position, outputs)?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what `emit` collected, in the order of the calls.
+    fn hand_on_emitted(&self, outputs: &mut Outputs) -> Result<(), Failure> {
+        if self.emitted.borrow().is_empty() {
+            return Ok(());
+        }
+        for (binding, value) in self.emitted.take() {
+            let position = binding_position(&binding, outputs)?;
+            push(&value, position, outputs)?;
+        }
+        Ok(())
+    }
+}
+
+impl Step for ScriptStep {
+    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let mut value = json::read(job.payload)
+            .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))?;
+        self.context.set(job);
+        self.deadline.set(self.timeout.map(|timeout| Instant::now() + timeout));
+        if let Some(filter) = &mut self.filter {
+            match filter.passes(&self.engine, value) {
+                Ok(Some(passed)) => value = passed,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    let mut failure = explain::failure(&error, self.circumstances(&self.file, job));
+                    // The expression's own lines mean nothing in the file that it stands in.
+                    failure.place = None;
+                    failure.message.insert_str(0, "`when`: ");
+                    return Err(failure);
+                }
+            }
+            if self.scripts.is_empty() {
+                pass_on(job.payload, outputs);
+                return Ok(());
+            }
+        }
+        self.emitted.borrow_mut().clear();
+        self.run_from(0, value, job, outputs)?;
+        self.hand_on_emitted(outputs)
+    }
+}
+
+impl Loaded {
+    fn call(&mut self, value: Dynamic, context: &Context) -> Result<Dynamic, Box<EvalAltResult>> {
+        let Self { engine, compiled, scope, .. } = self;
+        // What stands outside functions (imports, constants) runs before each call; where there is
+        // nothing, Rhai skips it.
+        let options = CallFnOptions::new().eval_ast(true).rewind_scope(true);
+        if compiled.wants_context {
+            let arguments = (value, context.clone());
+            engine.call_fn_with_options(options, scope, &compiled.ast, "process", arguments)
+        } else {
+            engine.call_fn_with_options(options, scope, &compiled.ast, "process", (value,))
+        }
+    }
+}
+
+/// Hands the payload on as it is, to every output.
+fn pass_on(payload: &[u8], outputs: &mut Outputs) {
+    for position in 0..outputs.bindings() {
+        if let Some(payloads) = outputs.get_mut(position) {
+            payloads.push(payload);
+        }
+    }
+}
+
+/// One output, or one an element of an array, or none for `()`.
+fn push(value: &Dynamic, position: usize, outputs: &mut Outputs) -> Result<(), Failure> {
+    let Some(payloads) = outputs.get_mut(position) else { return Ok(()) };
+    let mut push_one = |value: &Dynamic| {
+        payloads.push_with(|buffer| json::write(value, buffer)).map_err(|error| {
+            Failure::new(FailureKind::Output, format!("what the script returned is no JSON: {error}"))
+        })
+    };
+    if value.is_unit() {
+        return Ok(());
+    }
+    match value.as_array_ref() {
+        Ok(elements) => elements.iter().try_for_each(push_one),
+        Err(_) => push_one(value),
+    }
+}
+
+fn binding_position(binding: &str, outputs: &Outputs) -> Result<usize, Failure> {
+    outputs.position(binding).ok_or_else(|| {
+        let names: Vec<&str> = outputs.names().filter(|name| !name.is_empty()).collect();
+        let hint = match nearest(binding, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if names.is_empty() => "the step has one output without a name".to_owned(),
+            None => format!("it has {}", names.join(", ")),
+        };
+        Failure::new(FailureKind::Output, format!("the step has no output `{binding}`; {hint}"))
+    })
+}
