@@ -14,6 +14,7 @@
 //! | `read`, `write`, `trim` | what the handles do |
 //! | `open` | from a folder to the handles, or to what is wrong with the file |
 //! | `verify` | the walk over everything |
+//! | `faulty` | a disk that fails on demand, for tests |
 //!
 //! Architecture Invariant: only this floor knows redb, and none of redb's types is in its API.
 
@@ -39,6 +40,8 @@ mod open;
 
 mod verify;
 
+mod faulty;
+
 pub use block::Block;
 pub use disk::Disk;
 pub use error::{CommitError, OpenError, ReadError};
@@ -49,3 +52,12 @@ pub use read::{QueueState, Store};
 pub use trim::{Trim, Trimmed};
 pub use verify::{Report, verify};
 pub use write::{Append, Appended, Changes, Committed, Reopened, Writer};
+
+/// What tests of the floors above need to break the store.
+#[doc(hidden)]
+pub mod testing {
+    pub use super::faulty::{Failure, FaultyDisk};
+}
+
+#[cfg(test)]
+mod tests;

@@ -101,6 +101,12 @@ impl Writer {
         Self { shared, origin, transaction, in_doubt: false, quick_repair_bytes_min, _lock: lock }
     }
 
+    /// So that tests need no large file to see what happens in one.
+    #[cfg(test)]
+    pub(super) fn commit_as_in_a_large_file(&mut self) {
+        self.quick_repair_bytes_min = 0;
+    }
+
     /// Makes all of the changes, or none; when it answers `Ok` they are durable.
     ///
     /// # Errors
