@@ -7,6 +7,7 @@ mod mark;
 mod name;
 mod nearest;
 mod quantity;
+mod sink_position;
 
 pub use batch::{Batch, Fault, Form, LineRun, Places};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
@@ -15,3 +16,4 @@ pub use mark::{Mark, Segment};
 pub use name::{Address, Name};
 pub use nearest::nearest;
 pub use quantity::{format_duration, format_size, parse_duration, parse_size};
+pub use sink_position::SinkPosition;

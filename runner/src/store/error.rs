@@ -1,0 +1,199 @@
+//! What can be wrong with the store, in words for the person who has to put it right.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::lock::Holder;
+use crate::words::Address;
+
+/// The end of every message about a file that cannot be used as it is.
+const WAY_OUT: &str = "put back a copy of it, or move it away to begin anew (progress is then forgotten, and \
+                       the jobs of sources run again)";
+
+/// Why a store could not be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    #[error("cannot create the data folder `{}`", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("cannot use the store `{}`", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the store `{}` is in use by {holder}; one runner at a time can have it", path.display())]
+    Locked { path: PathBuf, holder: Holder },
+    #[error("the store `{}` is empty, and a store never is; {WAY_OUT}", path.display())]
+    Empty { path: PathBuf },
+    #[error("the store `{}` holds zeros where its header should be; {WAY_OUT}", path.display())]
+    Zeros { path: PathBuf },
+    #[error("`{}` is not a store of Tidegate; move it away, or choose another folder with `--data`", path.display())]
+    Foreign { path: PathBuf },
+    #[error(
+        "the store `{}` was written by a newer Tidegate: its format is version {found}, and this one knows \
+         up to version {known}; run the newer Tidegate on it",
+        path.display()
+    )]
+    Newer { path: PathBuf, found: u32, known: u32 },
+    #[error("the store `{}` is damaged: {what}; {WAY_OUT}", path.display())]
+    Damaged { path: PathBuf, what: String },
+}
+
+/// Why something could not be read from an open store.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Passes once [`super::Writer::reopen`] has succeeded.
+    #[error("the store is closed, or waits to be opened again after a write that failed")]
+    Interrupted,
+    #[error("cannot read from the store")]
+    Io(#[source] io::Error),
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    #[error("job {index} of `{queue}` is no longer kept; the oldest that is has index {first}")]
+    Gone { queue: Address, index: u64, first: u64 },
+}
+
+/// Why a commit did not happen. [`super::Writer::reopen`] is the way on, whichever it was.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    #[error("there is no room left on the disk of the store")]
+    Full(#[source] io::Error),
+    #[error("cannot write to the store")]
+    Io(#[source] io::Error),
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    #[error("an earlier write to the store failed, and it has not been opened again since")]
+    MustReopen,
+}
+
+impl OpenError {
+    /// It was a lack of room: the same call succeeds when there is some.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } | Self::Folder { source, .. } if is_full(source))
+    }
+}
+
+impl CommitError {
+    /// It was a lack of room: the same commit succeeds when there is some.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Full(_))
+    }
+}
+
+/// What went wrong inside this floor, before it is known whose question it was.
+#[derive(Debug)]
+pub(super) enum Cause {
+    Interrupted,
+    Io(io::Error),
+    Damaged(String),
+    Newer(u32),
+    Gone { queue: Address, index: u64, first: u64 },
+}
+
+impl Cause {
+    /// redb found, in its own words, that the file is not whole.
+    pub(super) fn broken(what: &str) -> Self {
+        // Only these words of redb tell this case from the others.
+        let cut = what.starts_with("File truncated");
+        let sentence = if cut { "it has been cut short" } else { "its structure is broken" };
+        Self::Damaged(format!("{sentence} ({what})"))
+    }
+
+    pub(super) fn at(self, path: PathBuf) -> OpenError {
+        match self {
+            Self::Io(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                OpenError::Damaged { path, what: "it has been cut short".into() }
+            }
+            Self::Io(source) => OpenError::Io { path, source },
+            Self::Newer(found) => OpenError::Newer { path, found, known: super::format::VERSION },
+            Self::Damaged(what) => OpenError::Damaged { path, what },
+            other => OpenError::Damaged { path, what: ReadError::from(other).to_string() },
+        }
+    }
+}
+
+impl From<Cause> for ReadError {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Interrupted => Self::Interrupted,
+            Cause::Io(source) => Self::Io(source),
+            Cause::Damaged(what) => Self::Damaged(what),
+            Cause::Newer(found) => Self::Damaged(format!("its format is version {found}")),
+            Cause::Gone { queue, index, first } => Self::Gone { queue, index, first },
+        }
+    }
+}
+
+impl From<Cause> for CommitError {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Interrupted => Self::MustReopen,
+            Cause::Io(source) if is_full(&source) => Self::Full(source),
+            Cause::Io(source) => Self::Io(source),
+            other => Self::Damaged(match ReadError::from(other) {
+                ReadError::Damaged(what) => what,
+                error => error.to_string(),
+            }),
+        }
+    }
+}
+
+impl From<io::Error> for Cause {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<redb::StorageError> for Cause {
+    fn from(error: redb::StorageError) -> Self {
+        match error {
+            redb::StorageError::Io(error) => Self::Io(error),
+            redb::StorageError::PreviousIo | redb::StorageError::DatabaseClosed => Self::Interrupted,
+            redb::StorageError::Corrupted(what) => Self::broken(&what),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::TableError> for Cause {
+    fn from(error: redb::TableError) -> Self {
+        match error {
+            redb::TableError::Storage(error) => error.into(),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::TransactionError> for Cause {
+    fn from(error: redb::TransactionError) -> Self {
+        match error {
+            redb::TransactionError::Storage(error) => error.into(),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::CommitError> for Cause {
+    fn from(error: redb::CommitError) -> Self {
+        match error {
+            redb::CommitError::Storage(error) => error.into(),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::DatabaseError> for Cause {
+    fn from(error: redb::DatabaseError) -> Self {
+        match error {
+            redb::DatabaseError::Storage(error) => error.into(),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

@@ -1,0 +1,333 @@
+//! The tables of the store, what their records look like, and the version of all that.
+//!
+//! Names are written once, in `names`, and stand elsewhere as numbers, so that a key of the log is
+//! twelve bytes.
+//!
+//! | table | key | record |
+//! | --- | --- | --- |
+//! | meta | `format` | the version, u32; never sealed, never moved: every version must be able to read it |
+//! | meta | `created` | time i64 |
+//! | meta | `commit` | number u64, time i64 of the last commit |
+//! | names | `pipeline/name` | u32, from 1 |
+//! | queues | queue | head u64, first u64, bytes u64 |
+//! | log | queue, first index | see [`super::block`] |
+//! | progress | step, input | JSON |
+//! | marks | source, index | segment u32, offset u64, line u64 |
+//! | segments | source, ordinal | JSON |
+//! | sinks | sink | JSON |
+//! | deliveries | hash | kind u8, jobs u32 |
+//!
+//! A record is *sealed*: XXH3-64 over it, seeded with its table and key, follows it. Numbers are
+//! little-endian. JSON is for records that are few, or that grow with the words they hold.
+
+use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata as _, TableDefinition, WriteTransaction};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use twox_hash::XxHash3_64;
+
+use super::error::Cause;
+use crate::words::{Address, DeliveryHash, Mark, Timestamp};
+
+/// The format that this code writes.
+pub(super) const VERSION: u32 = 1;
+
+type Bytes = &'static [u8];
+pub(super) const META: TableDefinition<'_, &str, Bytes> = TableDefinition::new("meta");
+pub(super) const NAMES: TableDefinition<'_, &str, Bytes> = TableDefinition::new("names");
+pub(super) const QUEUES: TableDefinition<'_, u32, Bytes> = TableDefinition::new("queues");
+pub(super) const LOG: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("log");
+pub(super) const PROGRESS: TableDefinition<'_, (u32, u32), Bytes> = TableDefinition::new("progress");
+pub(super) const MARKS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("marks");
+pub(super) const SEGMENTS: TableDefinition<'_, (u32, u32), Bytes> = TableDefinition::new("segments");
+pub(super) const SINKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("sinks");
+pub(super) const DELIVERIES: TableDefinition<'_, u128, Bytes> = TableDefinition::new("deliveries");
+
+/// A record's table and key: what its checksum is seeded with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place<'a> {
+    Meta(&'a str),
+    Name(&'a str),
+    Queue(u32),
+    Log(u32, u64),
+    Progress(u32, u32),
+    Mark(u32, u64),
+    Segment(u32, u32),
+    Sink(u32),
+    Delivery(DeliveryHash),
+}
+
+/// How a delivery ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// So many jobs stand on the outputs.
+    Output { jobs: u32 },
+    /// The job stands on the error queue.
+    Error,
+    /// It was consumed with no output.
+    Nothing,
+}
+
+/// What is known of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct QueueRecord {
+    /// The index of the last job; 0 where there never was one.
+    pub(super) head: u64,
+    /// The index of the oldest job that is kept; `head + 1` where none is.
+    pub(super) first: u64,
+    /// What the kept values take in the log.
+    pub(super) bytes: u64,
+}
+
+/// The last commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CommitRecord {
+    pub(super) number: u64,
+    pub(super) time: Timestamp,
+}
+
+impl Place<'_> {
+    pub(super) fn seed(self) -> u64 {
+        let text = |text: &str| XxHash3_64::oneshot(text.as_bytes());
+        let (table, a, b) = match self {
+            Place::Meta(key) => (0_u8, text(key), 0),
+            Place::Name(name) => (1, text(name), 0),
+            Place::Queue(id) => (2, u64::from(id), 0),
+            Place::Log(id, first) => (3, u64::from(id), first),
+            Place::Progress(step, input) => (4, u64::from(step), u64::from(input)),
+            Place::Mark(id, index) => (5, u64::from(id), index),
+            Place::Segment(id, ordinal) => (6, u64::from(id), u64::from(ordinal)),
+            Place::Sink(id) => (7, u64::from(id), 0),
+            Place::Delivery(DeliveryHash(hash)) => {
+                let [low, high] = halves(hash);
+                (8, low, high)
+            }
+        };
+        let mut key = [0; 17];
+        key[0] = table;
+        key[1..9].copy_from_slice(&a.to_le_bytes());
+        key[9..].copy_from_slice(&b.to_le_bytes());
+        XxHash3_64::oneshot(&key)
+    }
+
+    /// The record as it is stored.
+    pub(super) fn seal(self, mut record: Vec<u8>) -> Vec<u8> {
+        let checksum = XxHash3_64::oneshot_with_seed(self.seed(), &record);
+        record.extend_from_slice(&checksum.to_le_bytes());
+        record
+    }
+
+    /// The record as it was before [`Self::seal`].
+    pub(super) fn unseal(self, stored: &[u8]) -> Result<&[u8], Cause> {
+        match stored.split_last_chunk() {
+            Some((record, checksum))
+                if XxHash3_64::oneshot_with_seed(self.seed(), record) == u64::from_le_bytes(*checksum) =>
+            {
+                Ok(record)
+            }
+            _ => Err(Cause::Damaged(format!("the checksum of the record {self:?} is wrong"))),
+        }
+    }
+
+    pub(super) fn seal_json(self, record: &impl Serialize) -> Result<Vec<u8>, Cause> {
+        // Only a map whose keys are no texts could fail, and a writer that does.
+        let json = serde_json::to_vec(record).map_err(|error| Cause::Io(error.into()))?;
+        Ok(self.seal(json))
+    }
+
+    pub(super) fn unseal_json<T: DeserializeOwned>(self, stored: &[u8]) -> Result<T, Cause> {
+        serde_json::from_slice(self.unseal(stored)?)
+            .map_err(|error| Cause::Damaged(format!("the record {self:?} is not what it should be: {error}")))
+    }
+
+    fn unseal_exact<const N: usize>(self, stored: &[u8]) -> Result<[u8; N], Cause> {
+        self.unseal(stored)?
+            .try_into()
+            .map_err(|_| Cause::Damaged(format!("the record {self:?} has the wrong length")))
+    }
+}
+
+impl QueueRecord {
+    pub(super) const EMPTY: Self = Self { head: 0, first: 1, bytes: 0 };
+
+    pub(super) fn seal(self, queue: u32) -> Vec<u8> {
+        let numbers = [self.head, self.first, self.bytes];
+        Place::Queue(queue).seal(numbers.into_iter().flat_map(u64::to_le_bytes).collect())
+    }
+
+    pub(super) fn unseal(queue: u32, stored: &[u8]) -> Result<Self, Cause> {
+        let bytes: [u8; 24] = Place::Queue(queue).unseal_exact(stored)?;
+        Ok(Self { head: u64_at(&bytes, 0), first: u64_at(&bytes, 8), bytes: u64_at(&bytes, 16) })
+    }
+}
+
+impl CommitRecord {
+    const KEY: &str = "commit";
+
+    pub(super) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
+        let stored = meta.get(Self::KEY)?.ok_or_else(|| Cause::Damaged("it counts no commits".into()))?;
+        let bytes: [u8; 16] = Place::Meta(Self::KEY).unseal_exact(stored.value())?;
+        Ok(Self { number: u64_at(&bytes, 0), time: Timestamp(u64_at(&bytes, 8).cast_signed()) })
+    }
+
+    pub(super) fn write(self, txn: &WriteTransaction) -> Result<(), Cause> {
+        let record = [self.number.to_le_bytes(), self.time.0.to_le_bytes()].concat();
+        txn.open_table(META)?.insert(Self::KEY, &*Place::Meta(Self::KEY).seal(record))?;
+        Ok(())
+    }
+}
+
+pub(super) fn seal_mark(source: u32, mark: &Mark) -> Vec<u8> {
+    let record =
+        [&mark.segment.to_le_bytes()[..], &mark.offset.to_le_bytes(), &mark.line.to_le_bytes()].concat();
+    Place::Mark(source, mark.index).seal(record)
+}
+
+pub(super) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<Mark, Cause> {
+    let bytes: [u8; 20] = Place::Mark(source, index).unseal_exact(stored)?;
+    Ok(Mark { index, segment: u32_at(&bytes, 0), offset: u64_at(&bytes, 4), line: u64_at(&bytes, 12) })
+}
+
+pub(super) fn seal_outcome(hash: DeliveryHash, outcome: Outcome) -> Vec<u8> {
+    let (kind, jobs) = match outcome {
+        Outcome::Output { jobs } => (0, jobs),
+        Outcome::Error => (1, 0),
+        Outcome::Nothing => (2, 0),
+    };
+    Place::Delivery(hash).seal([&[kind][..], &jobs.to_le_bytes()].concat())
+}
+
+pub(super) fn unseal_outcome(hash: DeliveryHash, stored: &[u8]) -> Result<Outcome, Cause> {
+    let bytes: [u8; 5] = Place::Delivery(hash).unseal_exact(stored)?;
+    match bytes[0] {
+        0 => Ok(Outcome::Output { jobs: u32_at(&bytes, 1) }),
+        1 => Ok(Outcome::Error),
+        2 => Ok(Outcome::Nothing),
+        kind => Err(Cause::Damaged(format!("the delivery {hash} has an outcome of the unknown kind {kind}"))),
+    }
+}
+
+/// The number of `address`, if it was ever written.
+pub(super) fn find_id(
+    names: &impl ReadableTable<&'static str, Bytes>,
+    address: &Address,
+) -> Result<Option<u32>, Cause> {
+    let name = address.to_string();
+    let Some(stored) = names.get(&*name)? else { return Ok(None) };
+    unseal_id(&name, stored.value()).map(Some)
+}
+
+/// The number of `address`, which gets one if it has none.
+pub(super) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, Cause> {
+    let mut names = txn.open_table(NAMES)?;
+    if let Some(id) = find_id(&names, address)? {
+        return Ok(id);
+    }
+    // Names are never removed, so the count is the last number.
+    let id =
+        u32::try_from(names.len()? + 1).map_err(|_| Cause::Damaged("there are too many names".into()))?;
+    let name = address.to_string();
+    names.insert(&*name, &*Place::Name(&name).seal(id.to_le_bytes().to_vec()))?;
+    Ok(id)
+}
+
+/// All names with their numbers.
+pub(super) fn names(names: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<(u32, Address)>, Cause> {
+    let mut all = Vec::new();
+    for entry in names.iter()? {
+        let (name, stored) = entry?;
+        let address = Address::parse(name.value())
+            .ok_or_else(|| Cause::Damaged(format!("`{}` is no name", name.value().escape_debug())))?;
+        all.push((unseal_id(name.value(), stored.value())?, address));
+    }
+    Ok(all)
+}
+
+/// Writes what every store starts with.
+pub(super) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), Cause> {
+    txn.open_table(NAMES)?;
+    txn.open_table(QUEUES)?;
+    txn.open_table(LOG)?;
+    txn.open_table(PROGRESS)?;
+    txn.open_table(MARKS)?;
+    txn.open_table(SEGMENTS)?;
+    txn.open_table(SINKS)?;
+    txn.open_table(DELIVERIES)?;
+    {
+        let mut meta = txn.open_table(META)?;
+        meta.insert("format", &VERSION.to_le_bytes()[..])?;
+        meta.insert("created", &*Place::Meta("created").seal(now.0.to_le_bytes().to_vec()))?;
+    }
+    CommitRecord { number: 0, time: now }.write(txn)
+}
+
+/// Makes sure that the store is of this version, and that every record which recovery starts from
+/// is there and whole. Answers with the last commit.
+///
+/// The tables that grow with the jobs are left to those who read them: their records have
+/// checksums of their own, and opening must not take longer for a longer backlog.
+pub(super) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
+    let meta = txn.open_table(META)?;
+    match meta.get("format")?.and_then(|stored| stored.value().try_into().ok()).map(u32::from_le_bytes) {
+        Some(VERSION) => {}
+        // Version 1 is the first. What migrates from it goes here when there is a second.
+        Some(newer) if newer > VERSION => return Err(Cause::Newer(newer)),
+        _ => return Err(Cause::Damaged("it has no version".into())),
+    }
+    let names_table = txn.open_table(NAMES)?;
+    let found = names(&names_table)?.len() as u64;
+    whole("names", found, names_table.len()?)?;
+
+    let queues = txn.open_table(QUEUES)?;
+    count("queues", &queues, |id, stored| QueueRecord::unseal(id, stored).map(drop))?;
+    let progress = txn.open_table(PROGRESS)?;
+    count("progress", &progress, |(step, input), stored| {
+        Place::Progress(step, input).unseal(stored).map(drop)
+    })?;
+    let segments = txn.open_table(SEGMENTS)?;
+    count("segments", &segments, |(id, ordinal), stored| {
+        Place::Segment(id, ordinal).unseal(stored).map(drop)
+    })?;
+    let sinks = txn.open_table(SINKS)?;
+    count("sinks", &sinks, |id, stored| Place::Sink(id).unseal(stored).map(drop))?;
+    CommitRecord::read(&meta)
+}
+
+/// Walks over a whole table, since a record that damage hid would look like one that never was.
+fn count<K: redb::Key + 'static>(
+    table: &str,
+    records: &redb::ReadOnlyTable<K, Bytes>,
+    check: impl for<'a> Fn(K::SelfType<'a>, &[u8]) -> Result<(), Cause>,
+) -> Result<(), Cause> {
+    let mut found = 0;
+    for entry in records.iter()? {
+        let (key, stored) = entry?;
+        check(key.value(), stored.value())?;
+        found += 1;
+    }
+    whole(table, found, records.len()?)
+}
+
+fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Cause::Damaged(format!("the table `{table}` has {expected} records, and {found} can be found")))
+}
+
+fn unseal_id(name: &str, stored: &[u8]) -> Result<u32, Cause> {
+    Place::Name(name).unseal_exact(stored).map(u32::from_le_bytes)
+}
+
+fn halves(number: u128) -> [u64; 2] {
+    let bytes = number.to_le_bytes();
+    [u64_at(&bytes, 0), u64_at(&bytes, 8)]
+}
+
+/// The number at `at`; `bytes` is an array that is long enough.
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
+}

@@ -1,0 +1,264 @@
+//! The reading handle: every question is answered from one consistent snapshot.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
+use tidegate_plugin::Payloads;
+
+use super::block::{Value, Wanted};
+use super::error::{Cause, ReadError};
+use super::format::{
+    self, CommitRecord, DELIVERIES, LOG, MARKS, META, NAMES, Outcome, PROGRESS, Place, QUEUES, QueueRecord,
+    SEGMENTS, SINKS,
+};
+use super::guard::{close, guarded};
+use crate::decide::Progress;
+use crate::words::{Address, Batch, DeliveryHash, Mark, Segment, SinkPosition};
+
+/// Reads the store, from any thread. Cheap to clone.
+///
+/// While the [`super::Writer`] opens the store again, reads wait; after it has been dropped they
+/// answer [`ReadError::Interrupted`].
+#[derive(Clone, Debug)]
+pub struct Store(Arc<Shared>);
+
+/// The open database. `None` once the writer is gone, or could not open it again.
+///
+/// A reader holds the lock as long as its transaction lives, so that nobody looks at the file any
+/// more when it is opened again.
+#[derive(Debug)]
+pub(super) struct Shared(RwLock<Option<Database>>);
+
+/// What is known of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueState {
+    pub address: Address,
+    /// The index of the oldest job that is kept; `head + 1` where none is.
+    pub first: u64,
+    /// The index of the last job; 0 where there never was one.
+    pub head: u64,
+    /// What the kept jobs take in the store.
+    pub bytes: u64,
+}
+
+impl QueueState {
+    /// How many jobs are kept.
+    #[must_use]
+    pub fn jobs(&self) -> u64 {
+        (self.head + 1).saturating_sub(self.first)
+    }
+}
+
+impl Store {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+
+    /// Every queue that a job was ever appended to, in order of address.
+    pub fn queues(&self) -> Result<Vec<QueueState>, ReadError> {
+        self.view(|txn| {
+            let queues = txn.open_table(QUEUES)?;
+            let mut states = Vec::new();
+            for (id, address) in format::names(&txn.open_table(NAMES)?)? {
+                if let Some(stored) = queues.get(id)? {
+                    states.push(queue_state(address, QueueRecord::unseal(id, stored.value())?));
+                }
+            }
+            Ok(states)
+        })
+    }
+
+    /// `None` where no job was ever appended to it.
+    pub fn queue(&self, queue: &Address) -> Result<Option<QueueState>, ReadError> {
+        self.view(|txn| {
+            let found = find_queue(txn, queue)?;
+            Ok(found.map(|(_, record)| queue_state(queue.clone(), record)))
+        })
+    }
+
+    /// The jobs of `queue` from the index `from` on: at most `jobs` of them, of together at most
+    /// `bytes` bytes, but at least one. There may be fewer than there could be. `None` where `from`
+    /// is past the head.
+    ///
+    /// # Errors
+    /// [`ReadError::Gone`] where the job at `from` has been trimmed.
+    pub fn read(
+        &self,
+        queue: &Address,
+        from: u64,
+        jobs: usize,
+        bytes: usize,
+    ) -> Result<Option<Batch>, ReadError> {
+        self.view(|txn| {
+            let Some((id, record)) = find_queue(txn, queue)? else { return Ok(None) };
+            if from > record.head {
+                return Ok(None);
+            }
+            if from < record.first {
+                return Err(Cause::Gone { queue: queue.clone(), index: from, first: record.first });
+            }
+            let payloads = read_jobs(txn, id, from, Wanted { jobs, bytes }).map_err(|error| match error {
+                Cause::Damaged(what) => Cause::Damaged(format!("queue `{queue}`: {what}")),
+                other => other,
+            })?;
+            Ok(Some(Batch::json(from, payloads)))
+        })
+    }
+
+    /// `None` where the step has never accounted for a job of the input.
+    pub fn progress(&self, step: &Address, input: &Address) -> Result<Option<Progress>, ReadError> {
+        self.view(|txn| {
+            let names = txn.open_table(NAMES)?;
+            let (Some(step), Some(input)) = (format::find_id(&names, step)?, format::find_id(&names, input)?)
+            else {
+                return Ok(None);
+            };
+            let stored = txn.open_table(PROGRESS)?.get((step, input))?;
+            stored.map(|stored| Place::Progress(step, input).unseal_json(stored.value())).transpose()
+        })
+    }
+
+    /// Step, input, and how far the one is with the other; in order of their addresses.
+    pub fn all_progress(&self) -> Result<Vec<(Address, Address, Progress)>, ReadError> {
+        self.view(|txn| {
+            let names: std::collections::BTreeMap<_, _> =
+                format::names(&txn.open_table(NAMES)?)?.into_iter().collect();
+            let name = |id| {
+                names
+                    .get(&id)
+                    .cloned()
+                    .ok_or_else(|| Cause::Damaged(format!("the name number {id} is missing")))
+            };
+            let mut all = Vec::new();
+            for entry in txn.open_table(PROGRESS)?.iter()? {
+                let (key, stored) = entry?;
+                let (step, input) = key.value();
+                let progress = Place::Progress(step, input).unseal_json(stored.value())?;
+                all.push((name(step)?, name(input)?, progress));
+            }
+            all.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+            Ok(all)
+        })
+    }
+
+    /// The last mark of `source` at or before the index.
+    pub fn mark(&self, source: &Address, at_or_before: u64) -> Result<Option<Mark>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, source)? else { return Ok(None) };
+            let marks = txn.open_table(MARKS)?;
+            let Some(entry) = marks.range((id, 0)..=(id, at_or_before))?.next_back() else { return Ok(None) };
+            let (key, stored) = entry?;
+            format::unseal_mark(id, key.value().1, stored.value()).map(Some)
+        })
+    }
+
+    /// The segments of `source`, in order.
+    pub fn segments(&self, source: &Address) -> Result<Vec<Segment>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, source)? else { return Ok(Vec::new()) };
+            let mut segments = Vec::new();
+            for entry in txn.open_table(SEGMENTS)?.range((id, 0)..=(id, u32::MAX))? {
+                let (key, stored) = entry?;
+                segments.push(Place::Segment(id, key.value().1).unseal_json(stored.value())?);
+            }
+            Ok(segments)
+        })
+    }
+
+    /// `None` where nothing was ever committed to the sink.
+    pub fn sink(&self, sink: &Address) -> Result<Option<SinkPosition>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, sink)? else { return Ok(None) };
+            let stored = txn.open_table(SINKS)?.get(id)?;
+            stored.map(|stored| Place::Sink(id).unseal_json(stored.value())).transpose()
+        })
+    }
+
+    /// How the delivery ended; `None` where it has not, or is no longer remembered.
+    pub fn delivery(&self, hash: DeliveryHash) -> Result<Option<Outcome>, ReadError> {
+        self.view(|txn| {
+            let stored = txn.open_table(DELIVERIES)?.get(hash.0)?;
+            stored.map(|stored| format::unseal_outcome(hash, stored.value())).transpose()
+        })
+    }
+
+    /// The number of the last commit; 0 in a new store.
+    pub fn transaction(&self) -> Result<u64, ReadError> {
+        self.view(|txn| Ok(CommitRecord::read(&txn.open_table(META)?)?.number))
+    }
+
+    pub(super) fn view<T>(
+        &self,
+        question: impl FnOnce(&ReadTransaction) -> Result<T, Cause>,
+    ) -> Result<T, ReadError> {
+        guarded(|| self.0.with(|database| question(&database.begin_read()?))).map_err(ReadError::from)
+    }
+}
+
+impl Shared {
+    pub(super) fn new(database: Database) -> Self {
+        Self(RwLock::new(Some(database)))
+    }
+
+    /// Does something with the database, which stays open meanwhile.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Cause>) -> Result<T, Cause> {
+        // A panic while it was locked leaves it as it was: open, or not.
+        let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        work(guard.as_ref().ok_or(Cause::Interrupted)?)
+    }
+
+    /// Closes the database when no one uses it any more, and puts the one that `open` gives in its
+    /// place before anyone can.
+    pub(super) fn replace<E>(&self, open: impl FnOnce() -> Result<Option<Database>, E>) -> Result<(), E> {
+        let mut guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        close(guard.take());
+        *guard = open()?;
+        Ok(())
+    }
+}
+
+fn find_queue(txn: &ReadTransaction, queue: &Address) -> Result<Option<(u32, QueueRecord)>, Cause> {
+    let Some(id) = format::find_id(&txn.open_table(NAMES)?, queue)? else { return Ok(None) };
+    let Some(stored) = txn.open_table(QUEUES)?.get(id)? else { return Ok(None) };
+    Ok(Some((id, QueueRecord::unseal(id, stored.value())?)))
+}
+
+fn queue_state(address: Address, record: QueueRecord) -> QueueState {
+    QueueState { address, first: record.first, head: record.head, bytes: record.bytes }
+}
+
+/// Reads from the value that holds `from` on, until there is enough or no more.
+fn read_jobs(txn: &ReadTransaction, queue: u32, from: u64, wanted: Wanted) -> Result<Payloads, Cause> {
+    let missing = |index| Cause::Damaged(format!("job {index} is missing"));
+    let log = txn.open_table(LOG)?;
+    let start = match log.range((queue, 0)..=(queue, from))?.next_back() {
+        Some(entry) => entry?.0.value().1,
+        None => return Err(missing(from)),
+    };
+    let mut payloads = Payloads::new();
+    for entry in log.range((queue, start)..=(queue, u64::MAX))? {
+        let (key, stored) = entry?;
+        let (_, first) = key.value();
+        let next = from + payloads.len() as u64;
+        let wrong = |what| Cause::Damaged(format!("the jobs from {first} on cannot be read: {what}"));
+        let value = Value::parse(stored.value(), Place::Log(queue, first).seed()).map_err(wrong)?;
+        // The first value may start before the first job that is asked for; the others follow each
+        // other without gaps.
+        let position = next.checked_sub(first).filter(|&position| position < value.jobs);
+        let Some(position) = position else {
+            // What came before the gap is good.
+            return if payloads.is_empty() { Err(missing(next)) } else { Ok(payloads) };
+        };
+        match value.read(position, wanted, &mut payloads) {
+            Ok(()) => {}
+            // As above: the error is told to whoever asks for the damaged job itself.
+            Err(_) if next > from => break,
+            Err(what) => return Err(wrong(what)),
+        }
+        let read_to_its_end = from + payloads.len() as u64 == first + value.jobs;
+        if !read_to_its_end || payloads.len() >= wanted.jobs || payloads.byte_len() >= wanted.bytes {
+            break;
+        }
+    }
+    if payloads.is_empty() { Err(missing(from)) } else { Ok(payloads) }
+}

@@ -1,0 +1,135 @@
+//! A fixed history of commits that touch every table, each of which can be told from the outside:
+//! what the crash tests run again and again.
+
+use std::sync::LazyLock;
+
+use super::*;
+use crate::decide::Progress;
+use crate::store::{Outcome, Trim, verify};
+use crate::words::{DeliveryHash, Mark, Segment, SinkPosition};
+
+pub(super) const COMMITS: u64 = 40;
+
+/// The jobs that each commit appends to `a/in`, by its number.
+fn jobs_in() -> &'static [Vec<Vec<u8>>] {
+    static ALL: LazyLock<Vec<Vec<Vec<u8>>>> = LazyLock::new(|| (0..=COMMITS + 1).map(make_jobs).collect());
+    &ALL
+}
+
+fn make_jobs(number: u64) -> Vec<Vec<u8>> {
+    // Now and then one that needs many pages, so that the file grows within the history.
+    let size = if number.is_multiple_of(8) { 40_000 } else { 30 };
+    (0..=number % 3)
+        .map(|position| {
+            let start = format!("\"job {position} of commit {number} ");
+            let noise = (0..size).map(|at| b'a' + u8::try_from((at * at + number) % 25).unwrap());
+            start.into_bytes().into_iter().chain(noise).chain(*b"\"").collect()
+        })
+        .collect()
+}
+
+fn head_in(commits: u64) -> u64 {
+    jobs_in().iter().skip(1).zip(0..commits).map(|(jobs, _)| jobs.len() as u64).sum()
+}
+
+/// What commit `number` changes.
+pub(super) fn commit(number: u64) -> &'static Changes {
+    static ALL: LazyLock<Vec<Changes>> = LazyLock::new(|| (1..=COMMITS + 1).map(changes).collect());
+    &ALL[usize::try_from(number).unwrap() - 1]
+}
+
+fn changes(number: u64) -> Changes {
+    let jobs = &jobs_in()[usize::try_from(number).unwrap()];
+    let first = jobs.split_first().unwrap();
+    let mut progress = Progress::default();
+    progress.finish(1, number);
+    let number32 = u32::try_from(number).unwrap();
+    let step = address("a/step");
+    Changes {
+        now: Timestamp(i64::from(number32)),
+        appends: vec![
+            Append { queue: address("a/in"), block: block([&first.0[..]]) },
+            append("a/out", [&*format!("{number}")]),
+            Append { queue: address("a/in"), block: block(first.1.iter().map(|job| &job[..])) },
+        ],
+        progress: vec![(step.clone(), address("a/in"), progress)],
+        sinks: vec![(step.clone(), position(number))],
+        marks: vec![(step.clone(), mark(number))],
+        segments: vec![(step, segment(number32))],
+        deliveries: vec![(DeliveryHash(number.into()), Outcome::Output { jobs: number32 })],
+        trims: vec![Trim { queue: address("a/in"), up_to: head_in(number / 2), older_than: None }],
+    }
+}
+
+fn position(number: u64) -> SinkPosition {
+    SinkPosition { offset: number, tail_len: 1, tail_hash: 2, device: 3, inode: 4, open: true }
+}
+
+fn mark(number: u64) -> Mark {
+    Mark { index: number * 10, segment: 0, offset: number * 100, line: number }
+}
+
+fn segment(ordinal: u32) -> Segment {
+    Segment {
+        ordinal,
+        first: u64::from(ordinal),
+        path: format!("in/{ordinal}.ndjson").into(),
+        device: 1,
+        inode: 2,
+        fingerprint: 3,
+        fingerprint_len: 4,
+    }
+}
+
+/// Asserts that the store is as the first `commits` commits left it, in every part.
+pub(super) fn assert_is_after(store: &Store, commits: u64) {
+    assert_eq!(store.transaction().unwrap(), commits);
+    assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
+    let step = address("a/step");
+    assert_eq!(store.delivery(DeliveryHash(u128::from(commits) + 1)).unwrap(), None);
+    if commits == 0 {
+        assert_eq!(store.queues().unwrap(), []);
+        assert_eq!(store.segments(&step).unwrap(), []);
+        return;
+    }
+    let kept = commits / 2 + 1..=commits;
+    let all = jobs(store, &address("a/in"));
+    assert!(all.iter().eq(kept.flat_map(|number| &jobs_in()[usize::try_from(number).unwrap()])));
+    let out: Vec<_> = (1..=commits).map(|number| number.to_string().into_bytes()).collect();
+    assert_eq!(jobs(store, &address("a/out")), out);
+    let progress = store.progress(&step, &address("a/in")).unwrap().unwrap();
+    assert_eq!((progress.watermark(), progress.finished()), (commits, &[][..]));
+    assert_eq!(store.sink(&step).unwrap(), Some(position(commits)));
+    assert_eq!(store.mark(&step, u64::MAX).unwrap(), Some(mark(commits)));
+    let segments: Vec<_> = (1..=u32::try_from(commits).unwrap()).map(segment).collect();
+    assert_eq!(store.segments(&step).unwrap(), segments);
+    let outcome = Outcome::Output { jobs: u32::try_from(commits).unwrap() };
+    assert_eq!(store.delivery(DeliveryHash(commits.into())).unwrap(), Some(outcome));
+}
+
+/// Makes the first `commits` commits, until one fails; answers with the number of the last one that
+/// succeeded.
+pub(super) fn run(writer: &mut Writer, commits: u64) -> u64 {
+    for number in 1..=commits {
+        match writer.commit(commit(number)) {
+            Ok(committed) => assert_eq!(committed.transaction, number),
+            Err(_) => return number - 1,
+        }
+    }
+    commits
+}
+
+#[test]
+fn the_history_is_what_it_says() {
+    let disk = FaultyDisk::new();
+    let (store, mut writer) = open_on(&disk);
+    for number in 0..=COMMITS {
+        if number > 0 {
+            writer.commit(commit(number)).unwrap();
+        }
+        assert_is_after(&store, number);
+    }
+    drop(writer);
+    let (store, _writer) = open_on(&disk);
+    assert_is_after(&store, COMMITS);
+}

@@ -1,0 +1,160 @@
+//! The walk over everything: checksums, and whether the parts fit together.
+
+use std::collections::BTreeMap;
+
+use redb::{ReadTransaction, ReadableTable as _};
+use tidegate_plugin::Payloads;
+
+use super::block::{Value, Wanted};
+use super::error::{Cause, ReadError};
+use super::format::{self, DELIVERIES, LOG, MARKS, NAMES, Place, QUEUES, QueueRecord, SEGMENTS, SINKS};
+use super::read::Store;
+use crate::words::{Address, DeliveryHash, Segment, SinkPosition};
+
+/// What the walk found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub queues: u64,
+    /// Values in the log.
+    pub values: u64,
+    pub jobs: u64,
+    /// What the values take in the log.
+    pub bytes: u64,
+    /// What is wrong, each a sentence fragment; none where all is well.
+    pub problems: Vec<String>,
+}
+
+/// Reads everything, and collects what is wrong instead of stopping at it.
+///
+/// # Errors
+/// Where the store cannot be read at all.
+pub fn verify(store: &Store) -> Result<Report, ReadError> {
+    let mut report = Report::default();
+    store
+        .view(|txn| {
+            let names: BTreeMap<u32, Address> = format::names(&txn.open_table(NAMES)?)?.into_iter().collect();
+            let mut heads = BTreeMap::new();
+            for entry in txn.open_table(QUEUES)?.iter()? {
+                let (id, stored) = entry?;
+                let id = id.value();
+                let Some(name) = names.get(&id) else {
+                    report.problems.push(format!("queue number {id} has no name"));
+                    continue;
+                };
+                match QueueRecord::unseal(id, stored.value()) {
+                    Ok(record) => {
+                        heads.insert(name.clone(), record.head);
+                        report.queue(txn, id, name, record)?;
+                    }
+                    Err(cause) => report.problem(cause),
+                }
+            }
+            report.records(txn)?;
+            Ok(report.orphans(txn, &names)?).map(|()| heads)
+        })
+        .and_then(|heads| {
+            for (step, input, progress) in store.all_progress()? {
+                // Only queues have heads in the store; sources keep theirs outside.
+                let Some(&head) = heads.get(&input) else { continue };
+                let last = progress.finished().last().map_or(progress.watermark(), |&(_, last)| last);
+                if last > head {
+                    report.problems.push(format!(
+                        "step `{step}` has accounted for job {last} of `{input}`, which ends at {head}"
+                    ));
+                }
+            }
+            Ok(report)
+        })
+}
+
+impl Report {
+    fn problem(&mut self, cause: Cause) {
+        self.problems.push(ReadError::from(cause).to_string());
+    }
+
+    fn queue(
+        &mut self,
+        txn: &ReadTransaction,
+        id: u32,
+        name: &Address,
+        record: QueueRecord,
+    ) -> Result<(), Cause> {
+        const ALL: Wanted = Wanted { jobs: usize::MAX, bytes: usize::MAX };
+        self.queues += 1;
+        let (mut next, mut bytes) = (Some(record.first), 0);
+        for entry in txn.open_table(LOG)?.range((id, 0)..=(id, u64::MAX))? {
+            let (key, stored) = entry?;
+            let (_, first) = key.value();
+            if let Some(next) = next.filter(|&next| next != first) {
+                self.problems.push(format!("queue `{name}`: job {next} should follow, and job {first} does"));
+            }
+            let mut payloads = Payloads::new();
+            let value = Value::parse(stored.value(), Place::Log(id, first).seed());
+            next = match value.and_then(|value| value.read(0, ALL, &mut payloads).map(|()| value.jobs)) {
+                Ok(jobs) => Some(first + jobs),
+                Err(what) => {
+                    self.problems
+                        .push(format!("queue `{name}`: the jobs from {first} on cannot be read: {what}"));
+                    None
+                }
+            };
+            self.values += 1;
+            self.jobs += payloads.len() as u64;
+            bytes += stored.value().len() as u64;
+        }
+        if let Some(next) = next.filter(|&next| next != record.head + 1) {
+            self.problems.push(format!(
+                "queue `{name}` should end at {}, and ends at {}",
+                record.head,
+                next - 1
+            ));
+        }
+        if bytes != record.bytes {
+            self.problems
+                .push(format!("queue `{name}` should take {} bytes, and takes {bytes}", record.bytes));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Values of a queue that there is no record of.
+    fn orphans(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
+        let queues = txn.open_table(QUEUES)?;
+        let log = txn.open_table(LOG)?;
+        let mut from = (0, 0);
+        while let Some(entry) = log.range(from..)?.next() {
+            let (queue, _) = entry?.0.value();
+            if !names.contains_key(&queue) || queues.get(queue)?.is_none() {
+                self.problems.push(format!("there are jobs of an unknown queue number {queue}"));
+            }
+            let Some(next) = queue.checked_add(1) else { break };
+            from = (next, 0);
+        }
+        Ok(())
+    }
+
+    fn records(&mut self, txn: &ReadTransaction) -> Result<(), Cause> {
+        for entry in txn.open_table(MARKS)?.iter()? {
+            let (key, stored) = entry?;
+            let (id, index) = key.value();
+            format::unseal_mark(id, index, stored.value()).map_or_else(|cause| self.problem(cause), drop);
+        }
+        for entry in txn.open_table(SEGMENTS)?.iter()? {
+            let (key, stored) = entry?;
+            let (id, ordinal) = key.value();
+            let segment = Place::Segment(id, ordinal).unseal_json::<Segment>(stored.value());
+            segment.map_or_else(|cause| self.problem(cause), drop);
+        }
+        for entry in txn.open_table(SINKS)?.iter()? {
+            let (id, stored) = entry?;
+            let position = Place::Sink(id.value()).unseal_json::<SinkPosition>(stored.value());
+            position.map_or_else(|cause| self.problem(cause), drop);
+        }
+        for entry in txn.open_table(DELIVERIES)?.iter()? {
+            let (hash, stored) = entry?;
+            let outcome = format::unseal_outcome(DeliveryHash(hash.value()), stored.value());
+            outcome.map_or_else(|cause| self.problem(cause), drop);
+        }
+        Ok(())
+    }
+}
