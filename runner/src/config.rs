@@ -5,6 +5,16 @@
 
 mod model;
 
+mod files;
+
+mod diagnostic;
+
+mod render;
+
+mod suggest;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
+pub use files::{Files, Position};
 pub use model::{
     Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings,
     OnMismatch, OutputRef, Pipeline, Processor, Queue, QueueRef, Retain, Script, Settings, Sink, SinkFormat,
