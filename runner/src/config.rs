@@ -13,8 +13,25 @@ mod render;
 
 mod suggest;
 
+mod grammar;
+
+mod later;
+
+mod interpolate;
+
+mod reading;
+
+mod field;
+
+mod section;
+
+mod syntax;
+
+mod json;
+
 pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
 pub use files::{Files, Position};
+pub use interpolate::Lookup;
 pub use model::{
     Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings,
     OnMismatch, OutputRef, Pipeline, Processor, Queue, QueueRef, Retain, Script, Settings, Sink, SinkFormat,
