@@ -2,9 +2,71 @@
 //!
 //! Knows the grammar and the graph. Does not know what a script is made of, nor the store: paths
 //! of scripts are resolved and read, and compiled one floor up.
+//!
+//! The way of a configuration: `load` finds the files; `syntax` makes a tree of each; `settings`,
+//! `pipeline` and a file for each section read it into declarations, with `section` and `field` to
+//! read tables and values, and `grammar` to know the keys; `catalog`, `resolve`, `graph` and `paths` check the whole; `assemble`
+//! makes the [`Configuration`]. None of them stops at a mistake.
 
 mod model;
 
+mod files;
+
+mod diagnostic;
+
+mod render;
+
+mod suggest;
+
+mod grammar;
+
+mod later;
+
+mod interpolate;
+
+mod reading;
+
+mod field;
+
+mod section;
+
+mod syntax;
+
+mod json;
+
+mod reference;
+
+mod settings;
+
+mod source;
+
+mod queue;
+
+mod step;
+
+mod sink;
+
+mod pipeline;
+
+mod catalog;
+
+mod resolve;
+
+mod graph;
+
+mod paths;
+
+mod assemble;
+
+mod load;
+
+#[cfg(test)]
+mod tests;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
+pub use files::{Files, Position};
+pub use interpolate::Lookup;
+pub use load::{LoadOptions, Loaded, load};
 pub use model::{
     Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings,
     OnMismatch, OutputRef, Pipeline, Processor, Queue, QueueRef, Retain, Script, Settings, Sink, SinkFormat,

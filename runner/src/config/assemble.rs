@@ -1,0 +1,153 @@
+//! The checked configuration, from declarations without mistakes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use super::catalog::What;
+use super::graph::Graph;
+use super::model::{
+    Configuration, Input, InputRef, OutputRef, Pipeline, Queue, QueueRef, Retain, Sink, SinkRef, Source,
+    SourceRef, Step, Target,
+};
+use super::pipeline::PipelineDeclaration;
+use super::resolve::{End, Wired, Wiring};
+use super::settings::SettingsFile;
+use crate::words::Address;
+
+/// Puts everything into lists in order of address, and the steps in order of the graph.
+///
+/// Declarations that had a mistake are not in it: it is for those without.
+pub(super) fn assemble(
+    root: PathBuf,
+    data: PathBuf,
+    settings: SettingsFile,
+    pipelines: &[PipelineDeclaration],
+    wiring: &Wiring<'_>,
+    graph: &Graph<'_, '_>,
+) -> Configuration {
+    let lists = Lists::of(pipelines, wiring);
+    let steps =
+        graph.order().into_iter().filter_map(|position| lists.step(&wiring.steps[position])).collect();
+    let mut names: Vec<_> = pipelines
+        .iter()
+        .map(|pipeline| Pipeline { name: pipeline.name.clone(), file: pipeline.file.to_path_buf() })
+        .collect();
+    names.sort_by(|a, b| a.name.cmp(&b.name));
+    Configuration {
+        root,
+        data,
+        settings: settings.settings,
+        log: settings.log,
+        pipelines: names,
+        sources: lists.sources.into_values().collect(),
+        queues: lists.queues.into_values().collect(),
+        sinks: lists.sinks.into_values().collect(),
+        steps,
+    }
+}
+
+/// The lists of the configuration; a reference is a position in the order of address.
+struct Lists {
+    sources: BTreeMap<Address, Source>,
+    queues: BTreeMap<Address, Queue>,
+    sinks: BTreeMap<Address, Sink>,
+}
+
+impl Lists {
+    fn of(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> Self {
+        let mut lists =
+            Self { sources: BTreeMap::new(), queues: queues(pipelines, wiring), sinks: BTreeMap::new() };
+        for pipeline in pipelines {
+            let address = |name: &crate::words::Name| Address::new(pipeline.name.clone(), name.clone());
+            for source in &pipeline.sources {
+                if let Some(kind) = source.kind.clone() {
+                    let address = address(&source.name.value);
+                    lists.sources.insert(address.clone(), Source { address, kind });
+                }
+            }
+            for sink in &pipeline.sinks {
+                if let Some(kind) = sink.kind.clone() {
+                    let address = address(&sink.name.value);
+                    lists.sinks.insert(address.clone(), Sink { address, kind });
+                }
+            }
+        }
+        lists
+    }
+
+    fn step(&self, wired: &Wired<'_>) -> Option<Step> {
+        let input = wired.input.as_ref()?;
+        let mut outputs: Vec<OutputRef> = wired
+            .outputs
+            .iter()
+            .map(|(binding, end)| Some(OutputRef { binding: binding.clone(), target: self.target(end)? }))
+            .collect::<Option<_>>()?;
+        outputs.sort_by(|a, b| a.binding.cmp(&b.binding));
+        let declared = wired.step;
+        Some(Step {
+            address: wired.address(),
+            input: InputRef { address: input.address.clone(), input: self.input(input)? },
+            processors: declared.processors.clone(),
+            filter: declared.filter.clone(),
+            outputs,
+            errors: wired.errors.as_ref().and_then(|end| self.queue(&end.address)),
+            limits: declared.limits,
+            timeout: Some(declared.timeout),
+            config: declared.config.clone(),
+            file: wired.pipeline.file.to_path_buf(),
+            line: declared.line,
+        })
+    }
+
+    fn input(&self, end: &End) -> Option<Input> {
+        match end.what {
+            What::Source => position(&self.sources, &end.address).map(SourceRef).map(Input::Source),
+            What::Queue => self.queue(&end.address).map(Input::Queue),
+            What::Sink => None,
+        }
+    }
+
+    fn target(&self, end: &End) -> Option<Target> {
+        match end.what {
+            What::Source => None,
+            What::Queue => self.queue(&end.address).map(Target::Queue),
+            What::Sink => position(&self.sinks, &end.address).map(SinkRef).map(Target::Sink),
+        }
+    }
+
+    fn queue(&self, address: &Address) -> Option<QueueRef> {
+        position(&self.queues, address).map(QueueRef)
+    }
+}
+
+/// Declared queues with their settings, and those that are only mentioned with defaults.
+fn queues(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> BTreeMap<Address, Queue> {
+    let mut retained: BTreeMap<Address, Retain> = BTreeMap::new();
+    for pipeline in pipelines {
+        for queue in &pipeline.queues {
+            retained.insert(Address::new(pipeline.name.clone(), queue.name.value.clone()), queue.retain);
+        }
+    }
+    let errors: Vec<&End> = wiring
+        .steps
+        .iter()
+        .filter_map(|wired| wired.errors.as_ref())
+        .chain(wiring.error_queues.values())
+        .collect();
+    let ends = wiring.steps.iter().flat_map(|wired| wired.gives().chain(&wired.input));
+    for end in ends.chain(errors.iter().copied()).filter(|end| end.what == What::Queue) {
+        retained.entry(end.address.clone()).or_insert(Retain::Consumed);
+    }
+    let errors: BTreeSet<&Address> = errors.iter().map(|end| &end.address).collect();
+    retained
+        .into_iter()
+        .map(|(address, retain)| {
+            let holds_errors = errors.contains(&address);
+            (address.clone(), Queue { address, retain, holds_errors })
+        })
+        .collect()
+}
+
+fn position<T>(list: &BTreeMap<Address, T>, address: &Address) -> Option<usize> {
+    list.keys().position(|other| other == address)
+}

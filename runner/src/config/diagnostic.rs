@@ -1,0 +1,229 @@
+//! Mistakes and doubts about a configuration, each with its place.
+//!
+//! Every floor that reads what a person wrote reports through [`Diagnostics`]. They are kept in
+//! order of file and place, each once. How they look to a person is next door, in `render`.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::files::{Files, Position};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Nothing runs.
+    Error,
+    /// It runs, but perhaps not as it was meant.
+    Warning,
+}
+
+/// Bytes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub file: Arc<Path>,
+    pub span: Range<usize>,
+}
+
+/// One thing to say about a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    /// The file (or folder) that it is about.
+    pub file: PathBuf,
+    /// Bytes of the file; `None` where it is about the file as a whole.
+    pub span: Option<Range<usize>>,
+    /// A lowercase fragment that names the thing in `backticks`.
+    pub message: String,
+    /// Stands beside the marked place.
+    pub label: Option<String>,
+    /// Other places that explain this one, each with its label.
+    pub related: Vec<(Place, String)>,
+    pub notes: Vec<String>,
+    /// What to do about it.
+    pub help: Vec<String>,
+}
+
+/// A diagnostic as programs read it (`--format json`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Record {
+    pub file: PathBuf,
+    /// From 1.
+    pub line: Option<usize>,
+    /// In characters, from 1.
+    pub column: Option<usize>,
+    pub severity: Severity,
+    pub message: String,
+    pub notes: Vec<String>,
+    pub help: Vec<String>,
+}
+
+/// All there is to say about one configuration, in order of file and place, each thing once.
+#[derive(Clone, Debug)]
+pub struct Diagnostics {
+    subject: PathBuf,
+    files: Files,
+    list: Vec<Diagnostic>,
+}
+
+impl Diagnostic {
+    /// A mistake at a place, or (with `None`) about the file as a whole.
+    pub fn error(
+        file: impl Into<PathBuf>,
+        span: impl Into<Option<Range<usize>>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::new(Severity::Error, file.into(), span.into(), message.into())
+    }
+
+    /// A doubt at a place, or (with `None`) about the file as a whole.
+    pub fn warning(
+        file: impl Into<PathBuf>,
+        span: impl Into<Option<Range<usize>>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::new(Severity::Warning, file.into(), span.into(), message.into())
+    }
+
+    pub(super) fn error_at(place: &Place, message: impl Into<String>) -> Self {
+        Self::error(&*place.file, place.span.clone(), message)
+    }
+
+    pub(super) fn warning_at(place: &Place, message: impl Into<String>) -> Self {
+        Self::warning(&*place.file, place.span.clone(), message)
+    }
+
+    fn new(severity: Severity, file: PathBuf, span: Option<Range<usize>>, message: String) -> Self {
+        let (label, related, notes, help) = (None, Vec::new(), Vec::new(), Vec::new());
+        Self { severity, file, span, message, label, related, notes, help }
+    }
+
+    /// With words beside the marked place.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// With another place that explains this one.
+    #[must_use]
+    pub fn related(mut self, place: Place, label: impl Into<String>) -> Self {
+        self.related.push((place, label.into()));
+        self
+    }
+
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// With what to do about it.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+
+    /// With what to do about it, where that is known.
+    #[must_use]
+    pub fn help_if(mut self, help: Option<String>) -> Self {
+        self.help.extend(help);
+        self
+    }
+
+    /// File first, so that a reader fixes one file after another; about the whole file before any
+    /// place in it.
+    fn sort_key(&self) -> impl Ord + '_ {
+        let place = self.span.as_ref().map(|span| (span.start, span.end));
+        (&self.file, place, self.severity, &self.message, &self.label, &self.notes, &self.help)
+    }
+}
+
+impl Diagnostics {
+    /// None yet, about the configuration at `subject`, whose texts are `files`.
+    #[must_use]
+    pub fn new(subject: impl Into<PathBuf>, files: Files) -> Self {
+        Self { subject: subject.into(), files, list: Vec::new() }
+    }
+
+    /// Adds one at its place in the order, unless it is there already.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        if !self.list.contains(&diagnostic) {
+            let at = self.list.partition_point(|other| other.sort_key() <= diagnostic.sort_key());
+            self.list.insert(at, diagnostic);
+        }
+    }
+
+    /// Makes a text known that diagnostics of a floor above point into.
+    pub fn add_file(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) {
+        self.files.add(path, text);
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Diagnostic> {
+        self.list.iter()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.count(Severity::Error) > 0
+    }
+
+    #[must_use]
+    pub fn count(&self, severity: Severity) -> usize {
+        self.list.iter().filter(|diagnostic| diagnostic.severity == severity).count()
+    }
+
+    /// The configuration that they are about, as the user named it.
+    #[must_use]
+    pub fn subject(&self) -> &Path {
+        &self.subject
+    }
+
+    #[must_use]
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        self.list.iter().map(|diagnostic| self.record(diagnostic)).collect()
+    }
+
+    fn record(&self, diagnostic: &Diagnostic) -> Record {
+        let position: Option<Position> =
+            diagnostic.span.as_ref().and_then(|span| self.files.position(&diagnostic.file, span.start));
+        Record {
+            file: diagnostic.file.clone(),
+            line: position.map(|position| position.line),
+            column: position.map(|position| position.column),
+            severity: diagnostic.severity,
+            message: diagnostic.message.clone(),
+            notes: diagnostic.notes.clone(),
+            help: diagnostic.help.clone(),
+        }
+    }
+}
+
+impl Extend<Diagnostic> for Diagnostics {
+    fn extend<I: IntoIterator<Item = Diagnostic>>(&mut self, diagnostics: I) {
+        diagnostics.into_iter().for_each(|diagnostic| self.push(diagnostic));
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+impl std::error::Error for Diagnostics {}

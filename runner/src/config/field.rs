@@ -1,0 +1,181 @@
+//! One value of a table, read as what it should be.
+//!
+//! Knows types of values: texts, lists, counts, choices, quantities. What the values mean is for the
+//! files above.
+
+use std::path::PathBuf;
+
+use toml::de::{DeTable, DeValue};
+
+use super::diagnostic::{Diagnostic, Place};
+use super::grammar::Kind;
+use super::later;
+use super::reading::{Placed, Reading, Text, Value};
+use super::suggest::{did_you_mean, listed};
+
+/// One value, with the name that messages give it.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'t> {
+    pub(super) name: &'t str,
+    value: &'t Value<'t>,
+}
+
+impl<'t> Field<'t> {
+    /// A value that messages call `name`.
+    pub(super) fn of(name: &'t str, value: &'t Value<'t>) -> Self {
+        Self { name, value }
+    }
+
+    pub(super) fn value(self) -> &'t Value<'t> {
+        self.value
+    }
+
+    pub(super) fn place(self, reading: &Reading<'_>) -> Place {
+        reading.place(self.value.span())
+    }
+
+    pub(super) fn text(self, reading: &mut Reading<'_>) -> Option<Text> {
+        reading.text(self.name, self.value, "a text")
+    }
+
+    /// A text that says something.
+    pub(super) fn filled_text(self, reading: &mut Reading<'_>) -> Option<Text> {
+        let text = self.text(reading)?;
+        if text.value.is_empty() {
+            let message = format!("`{}` is empty", self.name);
+            reading.report(Diagnostic::error_at(&text.place, message));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// A path, relative to the file that names it.
+    pub(super) fn path(self, reading: &mut Reading<'_>) -> Option<Placed<PathBuf>> {
+        let text = self.filled_text(reading)?;
+        Some(Placed { value: reading.folder().join(text.value), place: text.place })
+    }
+
+    /// A list of texts with something in it.
+    pub(super) fn texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
+        if !self.value.get_ref().is_array() {
+            reading.wrong_type(self.name, self.value, "a list of texts");
+            return None;
+        }
+        self.text_or_texts(reading)
+    }
+
+    /// One text, or a list of texts with something in it. What is wrong in the list is left out, so
+    /// that the others can be looked at.
+    pub(super) fn text_or_texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
+        match self.value.get_ref() {
+            DeValue::Array(values) if values.is_empty() => {
+                let message = format!("`{}` is an empty list", self.name);
+                let diagnostic = Diagnostic::error_at(&self.place(reading), message);
+                reading.report(diagnostic.help(format!("put something in, or leave `{}` out", self.name)));
+                None
+            }
+            DeValue::Array(values) => {
+                let name = format!("{}[…]", self.name);
+                Some(values.iter().filter_map(|value| reading.text(&name, value, "a text")).collect())
+            }
+            _ => Some(vec![reading.text(self.name, self.value, "a text or a list of texts")?]),
+        }
+    }
+
+    pub(super) fn boolean(self, reading: &mut Reading<'_>) -> Option<bool> {
+        let answer = self.value.get_ref().as_bool();
+        if answer.is_none() {
+            reading.wrong_type(self.name, self.value, "`true` or `false`");
+        }
+        answer
+    }
+
+    /// A whole number of at least `min`.
+    pub(super) fn count(self, reading: &mut Reading<'_>, min: u64) -> Option<u64> {
+        let Some(integer) = self.value.get_ref().as_integer() else {
+            reading.wrong_type(self.name, self.value, "a whole number");
+            return None;
+        };
+        let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
+        match number.and_then(|number| u64::try_from(number).ok()) {
+            // What TOML cannot say is refused here too, so that a file reads the same everywhere.
+            Some(count) if count >= min && i64::try_from(count).is_ok() => Some(count),
+            Some(count) if count >= min => {
+                self.refuse(reading, format!("`{}` is too large", self.name));
+                None
+            }
+            _ => {
+                let too_large = number.is_none_or(|number| number > 0) && min == 0;
+                let words =
+                    if too_large { "is too large".into() } else { format!("should be {min} or more") };
+                self.refuse(reading, format!("`{}` {words}", self.name));
+                None
+            }
+        }
+    }
+
+    /// One of some words, each with what it means. `kind` is the table it stands in.
+    pub(super) fn choice<T: Copy>(
+        self,
+        reading: &mut Reading<'_>,
+        kind: Kind,
+        choices: &[(&'static str, T)],
+    ) -> Option<T> {
+        let text = self.text(reading)?;
+        if let Some((_, meaning)) = choices.iter().find(|(word, _)| *word == text.value) {
+            return Some(*meaning);
+        }
+        if later::value(kind, self.name, &text.value) {
+            let what =
+                if text.secret { self.name.into() } else { format!("{} = \"{}\"", self.name, text.value) };
+            reading.report(later::diagnostic(&text.place, &what));
+            return None;
+        }
+        let words = choices.iter().map(|(word, _)| *word);
+        let message = format!("`{}` cannot be {}", self.name, text.quoted());
+        let help = (!text.secret).then(|| did_you_mean(&text.value, words.clone())).flatten();
+        let help = help.unwrap_or_else(|| format!("use {}", listed(words, "or")));
+        reading.report(Diagnostic::error_at(&text.place, message).help(help));
+        None
+    }
+
+    /// A quantity like a duration or a size, which `parse` reads, and which must not be `zero`.
+    pub(super) fn quantity<T: PartialEq>(
+        self,
+        reading: &mut Reading<'_>,
+        (what, example): (&str, &str),
+        parse: impl Fn(&str) -> Result<T, String>,
+        zero: Option<&T>,
+    ) -> Option<T> {
+        let text = reading.text(self.name, self.value, &format!("a text like `\"{example}\"`"))?;
+        match parse(&text.value) {
+            Ok(quantity) if zero == Some(&quantity) => {
+                self.refuse(reading, format!("`{}` should be more than zero", self.name));
+                None
+            }
+            Ok(quantity) => Some(quantity),
+            // The reason quotes the text.
+            Err(_) if text.secret => {
+                self.refuse(reading, format!("the value given here for `{}` is no {what}", self.name));
+                None
+            }
+            Err(reason) => {
+                self.refuse(reading, format!("`{}`: {reason}", self.name));
+                None
+            }
+        }
+    }
+
+    pub(super) fn table(self, reading: &mut Reading<'_>) -> Option<&'t DeTable<'t>> {
+        let table = self.value.get_ref().as_table();
+        if table.is_none() {
+            reading.wrong_type(self.name, self.value, "a table");
+        }
+        table
+    }
+
+    fn refuse(self, reading: &mut Reading<'_>, message: String) {
+        let place = self.place(reading);
+        reading.report(Diagnostic::error_at(&place, message));
+    }
+}

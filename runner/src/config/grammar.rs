@@ -1,0 +1,87 @@
+//! Which tables there are, and which keys each one knows.
+
+/// A table of a configuration, by what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    PipelineFile,
+    SettingsFile,
+    Runner,
+    Log,
+    Pipeline,
+    Source,
+    Queue,
+    Step,
+    Limits,
+    FileSink,
+    StdoutSink,
+    NullSink,
+}
+
+/// Every kind, in the order in which they are named to the user.
+const KINDS: [Kind; 12] = [
+    Kind::PipelineFile,
+    Kind::SettingsFile,
+    Kind::Runner,
+    Kind::Log,
+    Kind::Pipeline,
+    Kind::Source,
+    Kind::Queue,
+    Kind::Step,
+    Kind::Limits,
+    Kind::FileSink,
+    Kind::StdoutSink,
+    Kind::NullSink,
+];
+
+impl Kind {
+    /// The keys that this version reads. What a later version brings is in `later`.
+    pub(super) fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::PipelineFile => &["pipeline", "source", "queue", "step", "sink"],
+            Self::SettingsFile => &["runner", "log"],
+            Self::Runner => &["data", "workers", "shutdown_timeout"],
+            Self::Log => &["level", "format"],
+            Self::Pipeline => &["name", "errors", "delivery"],
+            Self::Source => &["type", "path", "format", "follow", "max_line", "headers", "delimiter"],
+            Self::Queue => &["retain", "allow_cycle"],
+            Self::Step => &[
+                "from", "to", "run", "when", "types", "topics", "config", "limits", "timeout", "errors",
+                "delivery",
+            ],
+            Self::Limits => &["operations", "memory", "depth"],
+            Self::FileSink => &["type", "from", "path", "format", "on_mismatch"],
+            Self::StdoutSink => &["type", "from", "format"],
+            Self::NullSink => &["type", "from"],
+        }
+    }
+
+    /// How a message names such a table in general.
+    fn shown(self) -> &'static str {
+        match self {
+            Self::PipelineFile => "a pipeline's file",
+            Self::SettingsFile => "tidegate.toml",
+            Self::Runner => "`[runner]` in tidegate.toml",
+            Self::Log => "`[log]` in tidegate.toml",
+            Self::Pipeline => "`[pipeline]`",
+            Self::Source => "`[source.NAME]`",
+            Self::Queue => "`[queue.NAME]`",
+            Self::Step => "`[step.NAME]`",
+            Self::Limits => "`limits` of a step",
+            Self::FileSink => "a `[sink.NAME]` of type `file`",
+            Self::StdoutSink => "a `[sink.NAME]` of type `stdout`",
+            // It knows nothing that the others do not know.
+            Self::NullSink => "`[sink.NAME]`",
+        }
+    }
+}
+
+/// Where else `key` is known, as words for a message.
+pub(super) fn homes(key: &str) -> Option<String> {
+    let knows = |kind: &Kind| kind.keys().contains(&key);
+    let of_every_sink =
+        |kind: &Kind| matches!(kind, Kind::FileSink | Kind::StdoutSink) && knows(&Kind::NullSink);
+    let mut homes: Vec<_> =
+        KINDS.into_iter().filter(|kind| knows(kind) && !of_every_sink(kind)).map(Kind::shown).collect();
+    let last = homes.pop()?;
+    Some(if homes.is_empty() { last.into() } else { format!("{} and {last}", homes.join(", ")) })
+}

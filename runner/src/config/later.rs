@@ -1,0 +1,60 @@
+//! What Tidegate's grammar has and this version does not carry out yet.
+//!
+//! These keys and values are no mistakes of spelling, so they get an answer of their own. Who builds
+//! one of them takes it off this list, and nothing else refuses it.
+
+use super::diagnostic::{Diagnostic, Place};
+use super::grammar::Kind;
+
+const KEYS: &[(Kind, &[&str])] = &[
+    (Kind::PipelineFile, &["retry", "queuer", "gate", "test"]),
+    (Kind::SettingsFile, &["retry", "queuer", "gate", "reload"]),
+    (Kind::Runner, &["listen", "plugins"]),
+    (Kind::Queue, &["meta", "dedupe", "max_size"]),
+    (
+        Kind::Step,
+        &[
+            "join",
+            "alts",
+            "queuer",
+            "retry",
+            "gate",
+            "monitor",
+            "http",
+            "exec",
+            "was",
+            "isolate",
+            "crash_limit",
+        ],
+    ),
+];
+
+const VALUES: &[(Kind, &str, &[&str])] = &[
+    (Kind::Source, "type", &["http", "schedule", "exec"]),
+    (Kind::FileSink, "type", &["http"]),
+    (Kind::Pipeline, "delivery", &["at-least-once", "at-most-once"]),
+    (Kind::Step, "delivery", &["at-least-once", "at-most-once"]),
+];
+
+/// How the processors begin that are no scripts.
+const PROCESSORS: &[&str] = &["plugin:", "builtin:"];
+
+/// Whether a later version knows `key` in a table of this kind.
+pub(super) fn key(kind: Kind, key: &str) -> bool {
+    KEYS.iter().any(|(other, keys)| *other == kind && keys.contains(&key))
+}
+
+/// Whether a later version knows `value` as the value of `key`.
+pub(super) fn value(kind: Kind, key: &str, value: &str) -> bool {
+    VALUES.iter().any(|(other, name, values)| *other == kind && *name == key && values.contains(&value))
+}
+
+/// Whether a later version can run this processor.
+pub(super) fn processor(run: &str) -> bool {
+    PROCESSORS.iter().any(|start| run.starts_with(start))
+}
+
+/// Says so. `what` is as the user wrote it, or nearly so.
+pub(super) fn diagnostic(place: &Place, what: &str) -> Diagnostic {
+    Diagnostic::error_at(place, format!("`{what}` is not supported yet in this version of Tidegate"))
+}

@@ -1,0 +1,252 @@
+//! Reads a configuration from disk: finds its files, reads them all, and checks the whole.
+//!
+//! Touches nothing: no state, no folder is made, no port is opened.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::assemble::assemble;
+use super::catalog::{Catalog, without_namesakes};
+use super::diagnostic::{Diagnostic, Diagnostics};
+use super::files::{Files, position_in, read_text};
+use super::graph::{Graph, loose_ends};
+use super::interpolate::Lookup;
+use super::model::Configuration;
+use super::paths;
+use super::pipeline::{self, PipelineDeclaration};
+use super::reading::Reading;
+use super::resolve::Wiring;
+use super::settings::{self, SettingsFile};
+use super::suggest::nearest;
+use super::syntax;
+
+const SETTINGS: &str = "tidegate.toml";
+const DATA: &str = ".tidegate";
+
+/// What a configuration depends on besides its files.
+pub struct LoadOptions {
+    /// `--data`: where state lives, before what any file says.
+    pub data: Option<PathBuf>,
+    /// The environment variables for `${NAME}`.
+    pub env: Box<Lookup>,
+}
+
+/// A configuration without mistakes, and what there is to say about it all the same.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub configuration: Configuration,
+    /// Never an error.
+    pub warnings: Diagnostics,
+    /// The texts of the configuration and its scripts.
+    pub files: Files,
+}
+
+/// Reads the configuration at `path`: a folder, or the `.toml` file of one pipeline.
+///
+/// # Errors
+/// Every mistake of every file, and with them the warnings.
+pub fn load(path: &Path, options: &LoadOptions) -> Result<Loaded, Diagnostics> {
+    let path: PathBuf = path.components().collect();
+    let mut loading = Loading::new(&options.env);
+    let Some(found) = find(&path, &mut loading.diagnostics) else {
+        return Err(loading.into_diagnostics(&path));
+    };
+    let settings = found.settings.map(|file| loading.settings(&file)).unwrap_or_default();
+    for file in &found.pipelines {
+        loading.pipeline(file);
+    }
+    let data = options.data.clone().or_else(|| settings.data.clone());
+    let data = data.unwrap_or_else(|| found.root.join(DATA));
+    let configuration = loading.check(found.root, data, settings);
+    let files = loading.files.clone();
+    let diagnostics = loading.into_diagnostics(&path);
+    if diagnostics.has_errors() {
+        return Err(diagnostics);
+    }
+    Ok(Loaded { configuration, warnings: diagnostics, files })
+}
+
+/// Everything that has been read so far.
+struct Loading<'a> {
+    env: &'a Lookup,
+    files: Files,
+    diagnostics: Vec<Diagnostic>,
+    pipelines: Vec<PipelineDeclaration>,
+    /// Some names could not be read, so that nothing can be said about what is missing.
+    names_missing: bool,
+}
+
+impl<'a> Loading<'a> {
+    fn new(env: &'a Lookup) -> Self {
+        let (files, diagnostics, pipelines) = (Files::default(), Vec::new(), Vec::new());
+        Self { env, files, diagnostics, pipelines, names_missing: false }
+    }
+
+    fn into_diagnostics(self, subject: &Path) -> Diagnostics {
+        let mut diagnostics = Diagnostics::new(subject, self.files);
+        diagnostics.extend(self.diagnostics);
+        diagnostics
+    }
+
+    fn settings(&mut self, file: &Path) -> SettingsFile {
+        self.read(file, |reading, _, tree| settings::read(reading, tree)).unwrap_or_default()
+    }
+
+    fn pipeline(&mut self, file: &Path) {
+        let read = self.read(file, pipeline::read);
+        self.pipelines.extend(read.flatten());
+    }
+
+    /// Reads and parses one file, and has `interpret` make something of it.
+    fn read<T>(
+        &mut self,
+        file: &Path,
+        interpret: impl FnOnce(&mut Reading<'_>, &mut Files, &toml::Spanned<toml::de::DeTable<'_>>) -> T,
+    ) -> Option<T> {
+        let text = match read_text(file) {
+            Ok(text) => self.files.add(file, text),
+            Err(error) => {
+                self.diagnostics.push(Diagnostic::error(file, None, format!("the file {error}")));
+                self.names_missing = true;
+                return None;
+            }
+        };
+        let mut reading = Reading::new(Arc::from(file), &text, self.env);
+        let parsed = syntax::parse(&mut reading, &text);
+        let syntax = reading.diagnostics.split_off(0);
+        let interpreted = interpret(&mut reading, &mut self.files, &parsed.tree);
+        self.names_missing |= reading.names_missing || !syntax.is_empty();
+        if !parsed.garbled {
+            self.diagnostics.extend(beyond(reading.diagnostics, &syntax, &text));
+        }
+        self.diagnostics.extend(syntax);
+        Some(interpreted)
+    }
+
+    /// Checks the whole, and assembles it; after a mistake it lacks what was wrong.
+    fn check(&mut self, root: PathBuf, data: PathBuf, settings: SettingsFile) -> Configuration {
+        let count = self.pipelines.len();
+        let pipelines = without_namesakes(std::mem::take(&mut self.pipelines), &mut self.diagnostics);
+        self.names_missing |= pipelines.len() < count;
+        let catalog = Catalog::of(&pipelines, &mut self.diagnostics);
+        let before = self.diagnostics.len();
+        let wiring = Wiring::of(&pipelines, &catalog, &mut self.diagnostics);
+        self.names_missing |= self.diagnostics.len() > before;
+        let graph = Graph::of(&pipelines, &wiring);
+        self.diagnostics.extend(graph.cycles());
+        self.diagnostics.extend(paths::check(&pipelines));
+        if !self.names_missing {
+            self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
+            self.diagnostics.extend(loose_ends(&catalog, &wiring));
+        }
+        assemble(root, data, settings, &pipelines, &wiring, &graph)
+    }
+}
+
+/// Those that are not on a line whose syntax is wrong: they would only repeat it.
+fn beyond(
+    diagnostics: Vec<Diagnostic>,
+    syntax: &[Diagnostic],
+    text: &str,
+) -> impl Iterator<Item = Diagnostic> {
+    let line =
+        |diagnostic: &Diagnostic| diagnostic.span.as_ref().map(|span| position_in(text, span.start).line);
+    let wrong: Vec<_> = syntax.iter().filter_map(line).collect();
+    let keep: Vec<_> = diagnostics
+        .iter()
+        .map(|diagnostic| line(diagnostic).is_none_or(|line| !wrong.contains(&line)))
+        .collect();
+    diagnostics.into_iter().zip(keep).filter(|(_, keep)| *keep).map(|(diagnostic, _)| diagnostic)
+}
+
+fn nothing_to_do(pipeline: &PipelineDeclaration) -> Option<Diagnostic> {
+    let works = !pipeline.steps.is_empty() || pipeline.sinks.iter().any(|sink| !sink.steps.is_empty());
+    let message = "the pipeline has nothing to do: it has no step, and no sink with `from`";
+    let help = "add a step: `[step.NAME] from = \"…\"`";
+    (!works).then(|| Diagnostic::error(&*pipeline.file, None, message).help(help))
+}
+
+/// The files of a configuration.
+struct Found {
+    root: PathBuf,
+    settings: Option<PathBuf>,
+    /// In order of name.
+    pipelines: Vec<PathBuf>,
+}
+
+fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
+    let mut refuse = |message: String, help: Option<String>| {
+        diagnostics.push(Diagnostic::error(path, None, message).help_if(help));
+        None
+    };
+    let is_toml = path.extension().is_some_and(|ending| ending == "toml");
+    match std::fs::metadata(path) {
+        Ok(about) if about.is_dir() => {}
+        Ok(_) if path.file_name().is_some_and(|name| name == SETTINGS) => {
+            let help = "name the folder that it stands in, or the file of a pipeline";
+            return refuse("this file holds settings and no pipeline".into(), Some(help.into()));
+        }
+        Ok(about) if about.is_file() && is_toml => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let root = parent.unwrap_or(Path::new(".")).to_path_buf();
+            return Some(Found { root, settings: None, pipelines: vec![path.to_path_buf()] });
+        }
+        Ok(_) => {
+            let help = "name a folder of `.toml` files, or one `.toml` file";
+            return refuse("this is no configuration".into(), Some(help.into()));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return refuse("there is no such file or folder".into(), near_path(path));
+        }
+        Err(error) => return refuse(format!("cannot be looked at: {error}"), None),
+    }
+    let mut files = match toml_files(path) {
+        Ok(files) => files,
+        Err(error) => return refuse(format!("the folder cannot be read: {error}"), None),
+    };
+    let settings = files.iter().position(|file| file.file_name().is_some_and(|name| name == SETTINGS));
+    let settings = settings.map(|position| files.remove(position));
+    if files.is_empty() {
+        let help = "each `.toml` file in it, but `tidegate.toml`, is a pipeline";
+        return refuse("the folder has no pipeline".into(), Some(help.into()));
+    }
+    Some(Found { root: path.to_path_buf(), settings, pipelines: files })
+}
+
+/// The `.toml` files of a folder in order of name. Hidden ones, such as editors leave, are none.
+fn toml_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = folder.join(entry?.file_name());
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.extension().is_some_and(|ending| ending == "toml") && !hidden && !path.is_dir() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The entry beside `path` that was probably meant.
+fn near_path(path: &Path) -> Option<String> {
+    let parent = path.parent()?;
+    let name = path.file_name()?.to_str()?;
+    let entries = std::fs::read_dir(Path::new(".").join(parent)).ok()?;
+    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let near = nearest(name, names.iter().map(String::as_str))?;
+    Some(format!("did you mean `{}`?", parent.join(near).display()))
+}
+
+impl Default for LoadOptions {
+    /// The environment of the process, and no `--data`.
+    fn default() -> Self {
+        Self { data: None, env: Box::new(|name| std::env::var(name).ok()) }
+    }
+}
+
+impl fmt::Debug for LoadOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadOptions").field("data", &self.data).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,106 @@
+//! One pipeline's file: what it declares, in its own words, before names are resolved.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::diagnostic::Diagnostic;
+use super::files::Files;
+use super::grammar::Kind;
+use super::queue::{self, QueueDeclaration};
+use super::reading::{Placed, Reading, Text};
+use super::reference::{Reference, name, reference};
+use super::section::Section;
+use super::sink::{self, SinkDeclaration};
+use super::source::{self, SourceDeclaration};
+use super::step::{self, StepDeclaration};
+use crate::words::Name;
+
+/// A pipeline as it was written.
+#[derive(Debug)]
+pub(super) struct PipelineDeclaration {
+    pub(super) file: Arc<Path>,
+    pub(super) name: Name,
+    /// `[pipeline] name`, where it is given.
+    pub(super) named: Option<Text>,
+    pub(super) errors: Option<Reference>,
+    pub(super) sources: Vec<SourceDeclaration>,
+    pub(super) queues: Vec<QueueDeclaration>,
+    pub(super) steps: Vec<StepDeclaration>,
+    pub(super) sinks: Vec<SinkDeclaration>,
+}
+
+/// Reads everything, and answers `None` where the pipeline has no name to go by.
+pub(super) fn read(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    tree: &Spanned<DeTable<'_>>,
+) -> Option<PipelineDeclaration> {
+    let root = Section::root(reading, Kind::PipelineFile, tree);
+    let (named, errors) = header(reading, &root);
+    let name = match &named {
+        Named::Good(named, _) => Some(named.value.clone()),
+        Named::Bad => None,
+        Named::ByFile => name_of_file(reading),
+    };
+    let mut sources = Vec::new();
+    for (key, value) in root.named(reading, "source") {
+        sources.extend(source::read(reading, &key, value));
+    }
+    let mut queues = Vec::new();
+    for (key, value) in root.named(reading, "queue") {
+        queues.extend(queue::read(reading, &key, value));
+    }
+    let mut steps = Vec::new();
+    for (key, value) in root.named(reading, "step") {
+        steps.extend(step::read(reading, files, &key, value));
+    }
+    let mut sinks = Vec::new();
+    for (key, value) in root.named(reading, "sink") {
+        sinks.extend(sink::read(reading, &key, value));
+    }
+    reading.names_missing |= name.is_none();
+    let named = if let Named::Good(_, text) = named { Some(text) } else { None };
+    let file = Arc::clone(&reading.file);
+    Some(PipelineDeclaration { file, name: name?, named, errors, sources, queues, steps, sinks })
+}
+
+enum Named {
+    Good(Placed<Name>, Text),
+    Bad,
+    ByFile,
+}
+
+/// `[pipeline]`
+fn header(reading: &mut Reading<'_>, root: &Section<'_>) -> (Named, Option<Reference>) {
+    let section = root
+        .field("pipeline")
+        .and_then(|field| Section::open(reading, Kind::Pipeline, "[pipeline]", field.value()));
+    let Some(section) = section else {
+        return (Named::ByFile, None);
+    };
+    step::delivery(reading, Kind::Pipeline, &section);
+    let errors = section.field("errors").and_then(|field| reference(reading, field));
+    let named = match section.field("name").map(|field| field.text(reading)) {
+        None => Named::ByFile,
+        Some(None) => Named::Bad,
+        Some(Some(text)) => match name(reading, "pipeline", &text) {
+            Some(name) => Named::Good(name, text),
+            None => Named::Bad,
+        },
+    };
+    (named, errors)
+}
+
+fn name_of_file(reading: &mut Reading<'_>) -> Option<Name> {
+    let stem = reading.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = Name::new(&stem);
+    if name.is_none() {
+        let message = format!("the file's name `{stem}` is no name for a pipeline");
+        let diagnostic = Diagnostic::error(&*reading.file, None, message);
+        reading.report(diagnostic.help("rename the file, or give a name: `[pipeline] name = \"…\"`"));
+    }
+    name
+}

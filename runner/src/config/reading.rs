@@ -1,0 +1,125 @@
+//! One file while it is read: its text, what is put into its values, and what is wrong with it.
+//!
+//! Who reads goes on after each mistake: a method that answers `None` has already said why.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::diagnostic::{Diagnostic, Place};
+use super::files::position_in;
+use super::interpolate::{Lookup, Outside};
+
+pub(super) type Value<'t> = Spanned<DeValue<'t>>;
+
+/// One file while it is read.
+pub(super) struct Reading<'a> {
+    pub(super) file: Arc<Path>,
+    text: &'a str,
+    env: &'a Lookup,
+    pub(super) diagnostics: Vec<Diagnostic>,
+    /// Some names of the graph could not be read, so nothing can be said about what is missing.
+    pub(super) names_missing: bool,
+}
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Placed<T> {
+    pub(super) value: T,
+    pub(super) place: Place,
+}
+
+/// A text with its `${…}` put in.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) value: String,
+    pub(super) place: Place,
+    /// Some of it came from outside the file, so it must not be shown.
+    pub(super) secret: bool,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(file: Arc<Path>, text: &'a str, env: &'a Lookup) -> Self {
+        Self { file, text, env, diagnostics: Vec::new(), names_missing: false }
+    }
+
+    pub(super) fn place(&self, span: Range<usize>) -> Place {
+        Place { file: Arc::clone(&self.file), span }
+    }
+
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// The folder that paths in this file are relative to.
+    pub(super) fn folder(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new(""))
+    }
+
+    /// From 1.
+    pub(super) fn line(&self, place: &Place) -> u64 {
+        position_in(self.text, place.span.start).line as u64
+    }
+
+    /// Where the text itself stands, without its quotes; all of the value where it is written with
+    /// escapes, or is put together.
+    pub(super) fn inside(&self, text: &Text) -> Range<usize> {
+        let whole = text.place.span.clone();
+        let found = self.text.get(whole.clone()).and_then(|written| written.find(&text.value));
+        found.map_or(whole.clone(), |at| whole.start + at..whole.start + at + text.value.len())
+    }
+
+    /// Says that the value that messages call `name` should be something else.
+    pub(super) fn wrong_type(&mut self, name: &str, value: &Value<'_>, expected: &str) {
+        let message = format!("`{name}` should be {expected}, but is {}", shown(value));
+        let place = self.place(value.span());
+        self.report(Diagnostic::error_at(&place, message));
+    }
+
+    /// A text with everything put in, `name` being what messages call it.
+    pub(super) fn text(&mut self, name: &str, value: &Value<'_>, expected: &str) -> Option<Text> {
+        let DeValue::String(raw) = value.get_ref() else {
+            self.wrong_type(name, value, expected);
+            return None;
+        };
+        let done = Outside { folder: self.folder(), env: self.env }.interpolate(raw);
+        let place = self.place(value.span());
+        if done.mistakes.is_empty() {
+            return Some(Text { value: done.value, place, secret: done.substituted });
+        }
+        // Without escapes the text stands in the file as it is, and the mistake can be shown in it.
+        let exact = self.text.get(place.span.clone()).and_then(|written| written.find(&**raw));
+        for mistake in done.mistakes {
+            let span = exact.map_or(place.span.clone(), |at| {
+                let start = place.span.start + at;
+                start + mistake.span.start..start + mistake.span.end
+            });
+            let diagnostic = Diagnostic::error_at(&self.place(span), mistake.message);
+            self.report(diagnostic.help(mistake.help));
+        }
+        None
+    }
+}
+
+impl Text {
+    /// The text in backticks, or other words for it where it must not be shown.
+    pub(super) fn quoted(&self) -> String {
+        if self.secret { "the value given here".into() } else { format!("`{}`", self.value) }
+    }
+}
+
+/// What a value is, in words of people who do not program.
+pub(super) fn shown(value: &Value<'_>) -> &'static str {
+    match value.get_ref() {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(true) => "`true`",
+        DeValue::Boolean(false) => "`false`",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

@@ -1,0 +1,106 @@
+//! How diagnostics look to a person: file, line and column, the line with the place marked, what is
+//! wrong, and what to do about it; at the end, how many there are.
+
+use std::path::Path;
+
+use annotate_snippets::{
+    Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str,
+};
+
+use super::diagnostic::{Diagnostic, Diagnostics, Severity};
+use super::files::{Files, clamp};
+
+impl Diagnostics {
+    /// All of them, one after the other, and a line that counts them; an empty text if there are
+    /// none. `color` puts in the codes of terminals.
+    #[must_use]
+    pub fn render(&self, color: bool) -> String {
+        if self.is_empty() {
+            return String::new();
+        }
+        let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+        let mut text = String::new();
+        for diagnostic in self.iter() {
+            // The renderer pads empty lines of a snippet; nobody wants blanks at the end of a line.
+            for line in renderer.render(&[group(diagnostic, self.files())]).lines() {
+                text.push_str(line.trim_end());
+                text.push('\n');
+            }
+            text.push('\n');
+        }
+        text.push_str(&self.summary());
+        text.push('\n');
+        text
+    }
+
+    /// `3 errors, 1 warning in configs/x`
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let counted = |severity, one: &str| match self.count(severity) {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            count => Some(format!("{count} {one}s")),
+        };
+        let counts = [counted(Severity::Error, "error"), counted(Severity::Warning, "warning")];
+        let counts: Vec<_> = counts.into_iter().flatten().collect();
+        let counts = if counts.is_empty() { "no mistakes".into() } else { counts.join(", ") };
+        format!("{counts} in {}", printable(self.subject()))
+    }
+}
+
+fn group<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Group<'a> {
+    let level = match diagnostic.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+    };
+    let messages = (diagnostic.notes.iter().map(|note| (Level::NOTE, note)))
+        .chain(diagnostic.help.iter().map(|help| (Level::HELP, help)))
+        // Messages may quote the file, and what stands in it must not steer the terminal.
+        .map(|(level, text)| Element::from(level.message(normalize_untrusted_str(text))));
+    level
+        .primary_title(diagnostic.message.as_str())
+        .element(source(diagnostic, files))
+        .elements(elsewhere(diagnostic, files))
+        .elements(messages)
+}
+
+/// The marked place with its line, or the name of the file where there is no place.
+fn source<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Element<'a> {
+    let path = printable(&diagnostic.file);
+    let (Some(span), Some(text)) = (&diagnostic.span, files.get(&diagnostic.file)) else {
+        return Origin::path(path).into();
+    };
+    let marked =
+        AnnotationKind::Primary.span(clamp(text, &one_line(text, span))).label(diagnostic.label.as_deref());
+    let here = diagnostic.related.iter().filter(|(place, _)| *place.file == *diagnostic.file);
+    let explained: Vec<Annotation<'a>> = here
+        .map(|(place, label)| {
+            AnnotationKind::Context.span(clamp(text, &one_line(text, &place.span))).label(label.as_str())
+        })
+        .collect();
+    Snippet::source(text).path(path).annotation(marked).annotations(explained).into()
+}
+
+/// The places of other files that explain this one.
+fn elsewhere<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Vec<Element<'a>> {
+    let others = diagnostic.related.iter().filter(|(place, _)| *place.file != *diagnostic.file);
+    others
+        .filter_map(|(place, label)| {
+            let text = files.get(&place.file)?;
+            let mark =
+                AnnotationKind::Context.span(clamp(text, &one_line(text, &place.span))).label(label.as_str());
+            Some(Snippet::source(text).path(printable(&place.file)).annotation(mark).into())
+        })
+        .collect()
+}
+
+/// The part of `span` on its first line: a mark over several lines draws boxes that hide the place.
+fn one_line(text: &str, span: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+    let span = clamp(text, span);
+    let length = text[span.clone()].find(['\n', '\r']).unwrap_or(span.len());
+    span.start..span.start + length
+}
+
+fn printable(path: &Path) -> String {
+    normalize_untrusted_str(&path.display().to_string())
+}

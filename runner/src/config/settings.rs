@@ -1,0 +1,104 @@
+//! `tidegate.toml`: the runner's own settings.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::diagnostic::Diagnostic;
+use super::field::Field;
+use super::grammar::Kind;
+use super::model::{LogFormat, LogSettings, Settings};
+use super::reading::{Reading, Text};
+use super::section::Section;
+use super::suggest::did_you_mean;
+use crate::words::parse_duration;
+
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+
+/// More workers than any machine has cores are a slip of the finger.
+const WORKERS_MAX: u64 = 1024;
+
+/// What the file says, with defaults for what it does not say.
+#[derive(Debug, Default)]
+pub(super) struct SettingsFile {
+    /// Relative to the file already.
+    pub(super) data: Option<PathBuf>,
+    pub(super) settings: Settings,
+    pub(super) log: LogSettings,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self { level: "info".into(), format: LogFormat::Text }
+    }
+}
+
+pub(super) fn read(reading: &mut Reading<'_>, tree: &Spanned<DeTable<'_>>) -> SettingsFile {
+    let root = Section::root(reading, Kind::SettingsFile, tree);
+    let mut file = SettingsFile::default();
+    if let Some(field) = root.field("runner")
+        && let Some(runner) = Section::open(reading, Kind::Runner, "[runner]", field.value())
+    {
+        file.data = runner.field("data").and_then(|field| field.path(reading)).map(|path| path.value);
+        file.settings = Settings {
+            workers: runner.field("workers").and_then(|field| workers(reading, field)).unwrap_or(0),
+            shutdown_timeout: runner.field("shutdown_timeout").and_then(|field| duration(reading, field)),
+        };
+    }
+    if let Some(field) = root.field("log")
+        && let Some(log) = Section::open(reading, Kind::Log, "[log]", field.value())
+    {
+        if let Some(level) = log.field("level").and_then(|field| level(reading, field)) {
+            file.log.level = level;
+        }
+        let format = log.field("format").and_then(|field| field.choice(reading, Kind::Log, &LOG_FORMATS));
+        file.log.format = format.unwrap_or(file.log.format);
+    }
+    file
+}
+
+fn workers(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {
+    let count = field.count(reading, 0)?;
+    if count > WORKERS_MAX {
+        let message = format!("`workers` should be {WORKERS_MAX} or less");
+        let diagnostic = Diagnostic::error_at(&field.place(reading), message);
+        reading.report(diagnostic.help("0 stands for one a core"));
+        return None;
+    }
+    usize::try_from(count).ok()
+}
+
+fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
+    field.quantity(reading, ("duration", "30s"), parse_duration, None)
+}
+
+/// A level, or levels by part of the program: `info,tidegate::store=debug`.
+fn level(reading: &mut Reading<'_>, field: Field<'_>) -> Option<String> {
+    let text = field.filled_text(reading)?;
+    let wrong = text.value.split(',').map(|directive| match directive.split_once('=') {
+        Some((_, level)) => level.trim(),
+        None => directive.trim(),
+    });
+    let wrong = wrong.clone().find(|level| !LEVELS.contains(&level.to_ascii_lowercase().as_str()));
+    match wrong {
+        None => Some(text.value),
+        Some(wrong) => {
+            let diagnostic = wrong_level(&text, wrong);
+            reading.report(diagnostic);
+            None
+        }
+    }
+}
+
+fn wrong_level(text: &Text, wrong: &str) -> Diagnostic {
+    let quoted = if text.secret { text.quoted() } else { format!("`{wrong}`") };
+    let near = (!text.secret).then(|| did_you_mean(wrong, LEVELS)).flatten();
+    let help = near.unwrap_or_else(|| {
+        "use `error`, `warn`, `info`, `debug`, `trace` or `off`, also by part: `info,tidegate::store=debug`"
+            .into()
+    });
+    Diagnostic::error_at(&text.place, format!("{quoted} is no level of a log")).help(help)
+}

@@ -1,0 +1,121 @@
+//! `[sink.NAME]`, and the steps that a sink with `from` brings along.
+
+use std::path::PathBuf;
+
+use super::diagnostic::Diagnostic;
+use super::field::Field;
+use super::grammar::Kind;
+use super::model::{FileSink, OnMismatch, SinkFormat, SinkKind};
+use super::reading::{Placed, Reading, Text, Value};
+use super::reference::{Reference, name, references};
+use super::section::Section;
+use super::step::StepDeclaration;
+use crate::words::Name;
+
+const TYPES: [(&str, Kind); 3] =
+    [("file", Kind::FileSink), ("stdout", Kind::StdoutSink), ("null", Kind::NullSink)];
+const FORMATS: [(&str, SinkFormat); 2] = [("ndjson", SinkFormat::Ndjson), ("lines", SinkFormat::Lines)];
+const ON_MISMATCH: [(&str, OnMismatch); 2] = [("refuse", OnMismatch::Refuse), ("append", OnMismatch::Append)];
+
+/// A sink as it was written.
+#[derive(Debug)]
+pub(super) struct SinkDeclaration {
+    pub(super) name: Placed<Name>,
+    /// Where it writes to, if that is a file.
+    pub(super) path: Option<Placed<PathBuf>>,
+    /// `None` where something was wrong.
+    pub(super) kind: Option<SinkKind>,
+    /// One step for each name in `from`, which deliver straight into the sink.
+    pub(super) steps: Vec<StepDeclaration>,
+}
+
+pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<SinkDeclaration> {
+    let name = name(reading, "sink", key);
+    reading.names_missing |= name.is_none();
+    let title = format!("[sink.{}]", key.value);
+    let Some(kind) = kind(reading, &title, value) else {
+        // Its keys depend on its type, so they are not judged, and what feeds it is not known.
+        reading.names_missing = true;
+        return Some(SinkDeclaration { name: name?, path: None, kind: None, steps: Vec::new() });
+    };
+    let section = Section::open(reading, kind, &title, value)?;
+    let line = reading.line(&section.place);
+    let path = path(reading, kind, &section);
+    let kind = what_it_does(reading, kind, &section, path.as_ref());
+    let from = section.field("from").map(|field| references(reading, field)).unwrap_or_default();
+    let name = name?;
+    let steps = steps(reading, &name, line, &from);
+    Some(SinkDeclaration { name, path, kind, steps })
+}
+
+/// The type of the sink, which decides what else it knows.
+fn kind(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
+    let table = value.get_ref().as_table()?;
+    let Some(written) = table.get("type") else {
+        let place = reading.place(value.span());
+        let diagnostic = Diagnostic::error_at(&place, format!("`{title}` lacks `type`"));
+        reading.report(diagnostic.help("write `type = \"file\"`, `\"stdout\"` or `\"null\"`"));
+        return None;
+    };
+    Field::of("type", written).choice(reading, Kind::FileSink, &TYPES)
+}
+
+fn path(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<Placed<PathBuf>> {
+    if kind != Kind::FileSink {
+        return None;
+    }
+    section.required(reading, "path", "name the file to write")?.path(reading)
+}
+
+fn what_it_does(
+    reading: &mut Reading<'_>,
+    kind: Kind,
+    section: &Section<'_>,
+    path: Option<&Placed<PathBuf>>,
+) -> Option<SinkKind> {
+    let format = section.field("format").map(|field| field.choice(reading, kind, &FORMATS));
+    let format = format.unwrap_or(Some(SinkFormat::Ndjson));
+    let on_mismatch = section.field("on_mismatch").map(|field| field.choice(reading, kind, &ON_MISMATCH));
+    let on_mismatch = on_mismatch.unwrap_or(Some(OnMismatch::Refuse));
+    match kind {
+        Kind::FileSink => {
+            let path = path?.value.clone();
+            Some(SinkKind::File(FileSink { path, format: format?, on_mismatch: on_mismatch? }))
+        }
+        Kind::StdoutSink => format.map(SinkKind::Stdout),
+        _ => Some(SinkKind::Null),
+    }
+}
+
+/// One name: a step of the sink's name. Several: `report-committed`, `report-refunded`, and so on.
+fn steps(
+    reading: &mut Reading<'_>,
+    sink: &Placed<Name>,
+    line: u64,
+    from: &[Reference],
+) -> Vec<StepDeclaration> {
+    let mut steps: Vec<StepDeclaration> = Vec::new();
+    for reference in from {
+        let place = reference.place.clone();
+        let text = match from {
+            [_] => sink.value.to_string(),
+            _ => format!("{}-{}", sink.value, reference.as_suffix()),
+        };
+        let twice = steps.iter().find(|step| step.name.value.as_str() == text);
+        if let Some(first) = twice {
+            let first = first.name.place.clone();
+            let diagnostic = Diagnostic::error_at(&place, "`from` has this name twice");
+            reading.report(diagnostic.related(first, "first here"));
+            continue;
+        }
+        let Some(value) = Name::new(&text) else {
+            let message = "the names of the sink and of what it takes are too long together";
+            reading.report(Diagnostic::error_at(&place, message).help("keep them to 128 letters"));
+            continue;
+        };
+        let mut step = StepDeclaration::new(Placed { value, place }, line);
+        step.from = Some(reference.clone());
+        steps.push(step);
+    }
+    steps
+}

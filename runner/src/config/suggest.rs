@@ -1,0 +1,52 @@
+//! The nearest name to one that was mistyped.
+
+/// The candidate that `text` was probably meant to be, if one is near enough. Of equally near ones
+/// the first in alphabetical order, so that the answer does not depend on theirs.
+pub(super) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = text.to_lowercase();
+    candidates
+        .into_iter()
+        .filter(|candidate| *candidate != text)
+        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= reach(text, candidate))
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// `did you mean `x`?`, for the `help` of a diagnostic.
+pub(super) fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(text, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
+}
+
+/// `a`, `b` and `c`, each in backticks.
+pub(super) fn listed<'a>(words: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
+    let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
+    match words.split_last() {
+        None => String::new(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} {joint} {last}", others.join(", ")),
+    }
+}
+
+/// How many slips still make it the same word: a third of it, and one in a short word.
+fn reach(text: &str, candidate: &str) -> usize {
+    let length = text.chars().count().max(candidate.chars().count());
+    if length < 3 { 0 } else { (length / 3).max(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_of_the_finger_find_their_word() {
+        let words = ["from", "to", "run", "timeout", "topics", "types"];
+        for (slip, meant) in [("form", "from"), ("timeuot", "timeout"), ("type", "types"), ("From", "from")] {
+            assert_eq!(nearest(slip, words), Some(meant), "{slip}");
+        }
+        for other in ["x", "join", "ru", "elephant"] {
+            assert_ne!(nearest(other, words), Some("from"), "{other}");
+        }
+        assert_eq!(nearest("elephant", words), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! One mistake after the other, as a person sees it. Each name claims what the snapshot shows.
+
+use super::Folder;
+
+/// A test for each mistake: its files, and a snapshot of what is said about them.
+macro_rules! mistakes {
+    ($($name:ident: $($file:literal = $text:expr),+;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let folder = Folder::of(&[$(($file, $text)),+]);
+                insta::assert_snapshot!(folder.shown());
+            }
+        )*
+    };
+}
+
+/// A pipeline with a source `events` and a step `price` that has these lines.
+macro_rules! step {
+    ($lines:literal) => {
+        concat!(
+            "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\n",
+            "[step.price]\nfrom = \"events\"\n",
+            $lines,
+            "\n"
+        )
+    };
+}
+
+/// A pipeline with a source `events` that has these lines, and a step that reads it.
+macro_rules! source {
+    ($lines:literal) => {
+        concat!("[step.price]\nfrom = \"events\"\n\n[source.events]\n", $lines, "\n")
+    };
+}
+
+/// A pipeline with a source, and a sink `report` that reads it and has these lines.
+macro_rules! sink {
+    ($lines:literal) => {
+        concat!(
+            "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\n",
+            "[sink.report]\nfrom = \"events\"\n",
+            $lines,
+            "\n"
+        )
+    };
+}
+
+/// Nothing is wrong with it.
+const GOOD: &str = step!("");
+
+/// Keys and types.
+mod keys {
+    use super::*;
+
+    mistakes! {
+        an_unknown_key_gets_the_nearest_one: "a.toml" = step!("timeuot = \"5s\"");
+        an_unknown_key_is_shown_its_home: "a.toml" = step!("follow = true");
+        an_unknown_key_without_neighbours_gets_all_keys: "a.toml" = step!("elephant = 1");
+        an_unknown_table_gets_the_nearest_one: "a.toml" = "[setp.price]\nfrom = \"events\"\n";
+        a_setting_in_a_pipeline_is_sent_to_tidegate_toml: "a.toml" = concat!("[runner]\nworkers = 2\n\n", step!(""));
+        a_key_at_the_top_is_sent_to_its_table: "a.toml" = concat!("from = \"events\"\n\n", step!(""));
+        a_number_is_no_text: "a.toml" = "[step.price]\nfrom = 3\n";
+        a_text_is_no_list: "a.toml" = step!("types = \"order\"");
+        an_entry_of_a_list_has_a_type_too: "a.toml" = step!("topics = [\"a\", 7]");
+        a_text_is_no_truth: "a.toml" = source!("type = \"file\"\npath = \"in\"\nformat = \"lines\"\nfollow = \"yes\"");
+        a_section_has_a_name: "a.toml" = "[step]\nfrom = \"events\"\n";
+        a_section_is_a_table: "a.toml" = "step = \"price\"\n";
+        a_name_is_made_of_letters_and_digits: "a.toml" = "[step.\"my step\"]\nfrom = \"events\"\ntimeout = \"5\"\n";
+        a_list_of_outputs_needs_bindings: "a.toml" = step!("to = [\"a\", \"b\"]");
+        an_empty_list_says_nothing: "a.toml" = step!("run = []\ntypes = []");
+        an_empty_fork_says_nothing: "a.toml" = step!("to = {}");
+        a_config_is_a_table: "a.toml" = step!("config = \"EUR\"");
+        a_config_holds_what_json_can_say: "a.toml" = step!("config = { top = inf, big = 99999999999999999999 }");
+        a_step_takes_its_jobs_from_somewhere: "a.toml" = "[step.price]\nrun = []\n";
+    }
+}
+
+/// Quantities and choices.
+mod values {
+    use super::*;
+
+    mistakes! {
+        a_duration_has_a_unit: "a.toml" = step!("timeout = \"5\"");
+        a_duration_is_a_text: "a.toml" = step!("timeout = 5");
+        a_timeout_is_more_than_nothing: "a.toml" = step!("timeout = \"0s\"");
+        a_size_has_a_known_unit: "a.toml" = step!("limits = { memory = \"16mb\" }");
+        limits_are_one_or_more: "a.toml" = step!("limits = { operations = 0, depth = -3, speed = 1 }");
+        workers_are_not_negative: "tidegate.toml" = "[runner]\nworkers = -1\n", "a.toml" = GOOD;
+        workers_are_not_thousands: "tidegate.toml" = "[runner]\nworkers = 4000\n", "a.toml" = GOOD;
+        a_level_is_a_known_word: "tidegate.toml" = "[log]\nlevel = \"inof\"\nformat = \"xml\"\n", "a.toml" = GOOD;
+        an_unknown_format_gets_the_nearest_one: "a.toml" = source!("type = \"file\"\npath = \"in\"\nformat = \"json\"");
+        an_unknown_type_gets_the_known_ones: "a.toml" = source!("type = \"kafka\"\npath = \"in\"\nformat = \"csv\"");
+        a_delimiter_is_one_character: "a.toml" = source!("type = \"file\"\npath = \"in\"\nformat = \"csv\"\ndelimiter = \"ab\"");
+        a_delimiter_is_for_csv: "a.toml" = source!("type = \"file\"\npath = \"in\"\nformat = \"lines\"\ndelimiter = \";\"");
+        a_source_says_what_it_reads: "a.toml" = "[source.events]\n\n[step.price]\nfrom = \"events\"\n";
+        a_retention_is_a_word_or_a_duration: "a.toml" = concat!(step!("to = \"x\""), "[queue.x]\nretain = \"ever\"\n[queue.y]\nretain = \"7\"\n");
+        a_sink_has_a_type: "a.toml" = sink!("path = \"out\"");
+        a_file_sink_has_a_path: "a.toml" = sink!("type = \"file\"\non_mismatch = \"overwrite\"");
+        a_null_sink_has_no_path: "a.toml" = sink!("type = \"null\"\npath = \"out\"");
+        a_path_is_not_empty: "a.toml" = sink!("type = \"file\"\npath = \"\"");
+    }
+}
+
+/// What a later version brings.
+mod later {
+    use super::*;
+
+    mistakes! {
+        tables_of_a_later_version_are_not_supported_yet: "a.toml" = concat!(step!("retry = \"chain\""), "[retry.chain]\nmax = \"1h\"\n");
+        shared_tables_of_a_later_version_are_not_supported_yet: "tidegate.toml" = "[runner]\nlisten = \"127.0.0.1:8484\"\n[gate.gas]\nevery = \"5s\"\n", "a.toml" = GOOD;
+        sources_of_a_later_version_are_not_supported_yet: "a.toml" = source!("type = \"http\"\nkey = \"id\"");
+        sinks_of_a_later_version_are_not_supported_yet: "a.toml" = sink!("type = \"http\"\nurl = \"x\"");
+        a_join_is_not_supported_yet: "a.toml" = "[step.match]\njoin = { order = \"a\", payment = \"b\" }\n";
+        another_delivery_is_not_supported_yet: "a.toml" = step!("delivery = \"at-most-once\"");
+        plugins_and_builtins_are_not_supported_yet: "a.toml" = step!("run = [\"plugin:rates/convert\", \"builtin:http\"]");
+        tests_are_not_supported_yet: "a.toml" = concat!(step!(""), "[[test]]\nname = \"a\"\n");
+    }
+}
+
+/// Names and the graph.
+mod names {
+    use super::*;
+
+    mistakes! {
+        a_name_that_nothing_fills_gets_the_nearest_one: "a.toml" = concat!(step!("to = \"priced\""), "[step.alert]\nfrom = \"prised\"\n");
+        a_source_that_is_mistyped_is_suggested: "a.toml" = concat!(step!(""), "[step.alert]\nfrom = \"evnts\"\n");
+        a_queue_that_nothing_touches_is_a_doubt: "a.toml" = concat!(step!(""), "[queue.stale]\nretain = \"7d\"\n");
+        a_source_that_nobody_reads_and_a_sink_that_nothing_feeds_are_doubts: "a.toml" = concat!(
+            step!(""), "[source.more]\ntype = \"file\"\npath = \"b\"\nformat = \"lines\"\n[sink.out]\ntype = \"null\"\n");
+        a_name_stands_for_one_thing: "a.toml" = concat!(step!("to = \"events\""), "[sink.events]\ntype = \"null\"\n");
+        a_name_is_given_once: "a.toml" = concat!(step!("to = \"x\""), "[step.price]\nfrom = \"x\"\n");
+        a_key_is_given_once: "a.toml" = step!("to = \"x\"\nto = \"y\"");
+        two_pipelines_have_two_names: "a.toml" = concat!("[pipeline]\nname = \"b\"\n", step!("")), "b.toml" = GOOD;
+        a_file_name_may_be_no_name: "my pipe.toml" = GOOD;
+        a_sink_is_no_input: "a.toml" = concat!(sink!("type = \"null\""), "[step.again]\nfrom = \"report\"\n");
+        a_source_is_no_output: "a.toml" = step!("to = \"events\"");
+        errors_go_to_a_queue: "a.toml" = concat!("[pipeline]\nerrors = \"events\"\n", step!("errors = \"bad\""), "[sink.bad]\ntype = \"null\"\n");
+        another_pipeline_has_to_be_there: "withdrawals.toml" = GOOD, "a.toml" = step!("to = \"withdrawal/priced\"");
+        a_reference_is_a_name: "a.toml" = step!("to = \"my queue\"\nerrors = \"a/b/c\"");
+        a_step_and_a_sink_that_is_a_step_have_two_names: "a.toml" = concat!(sink!("type = \"null\""), "[step.report]\nfrom = \"events\"\n");
+        a_sink_names_each_input_once: "a.toml" = "[step.a]\nfrom = \"x\"\nto = \"x\"\n[queue.x]\nallow_cycle = true\n[sink.out]\ntype = \"null\"\nfrom = [\"x\", \"x\"]\n";
+        a_cycle_is_told_step_by_step: "a.toml" = "[step.x]\nfrom = \"a\"\nto = \"b\"\n\n[step.y]\nfrom = \"b\"\nto = { again = \"a\", done = \"c\" }\n[sink.c]\ntype = \"null\"\n";
+        a_cycle_through_errors_is_a_cycle: "a.toml" = concat!(step!("to = \"x\""), "[step.fix]\nfrom = \"x\"\nerrors = \"x\"\n");
+        a_cycle_through_two_pipelines_is_told_with_both_names: "a.toml" = "[step.x]\nfrom = \"a\"\nto = \"b/b\"\n", "b.toml" = "[step.y]\nfrom = \"b\"\nto = \"a/a\"\n";
+        two_sinks_have_two_paths: "a.toml" = concat!(sink!("type = \"file\"\npath = \"out.ndjson\""), "[sink.other]\nfrom = \"events\"\ntype = \"file\"\npath = \"./x/../out.ndjson\"\n");
+        a_sink_does_not_write_what_a_source_reads: "a.toml" = sink!("type = \"file\"\npath = \"in.ndjson\"");
+        a_pipeline_has_something_to_do: "a.toml" = "[pipeline]\nname = \"idle\"\n";
+    }
+}
+
+/// Variables and scripts.
+mod outside {
+    use super::*;
+
+    mistakes! {
+        a_variable_has_to_be_set: "a.toml" = step!("to = \"x-${NONE}\"");
+        a_variable_has_a_name: "a.toml" = step!("when = \"${1x}\"");
+        a_variable_is_closed: "a.toml" = step!("when = \"job.a == ${QUEUE\"");
+        a_file_that_is_put_in_has_to_be_there: "a.toml" = step!("config = { key = \"${file:secrets/key}\" }");
+        a_mistake_beside_escapes_is_shown_with_its_text: "a.toml" = step!("when = \"\\\"${NONE}\\\"\"");
+        a_secret_is_not_shown_in_a_name: "a.toml" = step!("to = \"${SECRET}\"\nerrors = \"${SECRET_NAME}/x\"");
+        a_secret_is_not_shown_in_a_value: "a.toml" = step!("timeout = \"${SECRET}\"\nrun = [\"${SECRET}\", \"${SECRET}.rhai\"]\ndelivery = \"${SECRET}\"");
+        a_secret_is_not_shown_in_a_doubt: "a.toml" = step!("to = \"${SECRET_NAME}\"");
+        a_secret_is_not_shown_in_a_cycle: "a.toml" = "[step.a]\nfrom = \"${SECRET_NAME}\"\nto = \"${SECRET_NAME}\"\n";
+        a_script_has_to_be_there: "price.rhai" = "", "a.toml" = step!("run = \"prcie.rhai\"");
+        a_script_in_a_folder_has_to_be_there: "lib/price.rhai" = "", "a.toml" = step!("run = \"lib/prize.rhai\"");
+        a_processor_is_a_script: "a.toml" = step!("run = \"price.lua\"");
+    }
+
+    #[test]
+    fn a_script_is_a_text() {
+        let folder = Folder::of(&[("a.toml", step!("run = [\"price.rhai\", \"folder.rhai\"]"))]);
+        folder.write("price.rhai", b"fn process(job) {\n  \"\xff\"\n}\n");
+        folder.write("folder.rhai/x", b"");
+        insta::assert_snapshot!(folder.shown());
+    }
+}
+
+/// Files and syntax.
+mod files {
+    use super::*;
+
+    mistakes! {
+        a_text_stands_in_quotes: "a.toml" = step!("to = priced");
+        a_quote_is_closed: "a.toml" = step!("to = \"priced");
+        a_header_is_closed: "a.toml" = "[step.price\nfrom = \"events\"\n";
+        a_key_has_a_value: "a.toml" = step!("to\nrun =");
+        several_mistakes_of_syntax_come_at_once: "a.toml" = step!("to = priced\ntimeout = 5s\nrun = [\"a.rhai\" \"b.rhai\"]");
+        a_list_is_closed: "a.toml" = step!("run = [\"a.rhai\",");
+        columns_count_characters: "a.toml" = step!("config = { straße = \"größe\", weite = nan }");
+        a_folder_has_a_pipeline: "tidegate.toml" = "", "notes.txt" = "";
+        all_mistakes_of_all_files_come_at_once:
+            "a.toml" = step!("timeout = \"5\"\nto = 3"),
+            "b.toml" = "[step.x]\nfrom = \"a/events\"\nrun = \"gone.rhai\"\nto = \"nowhere\"\n",
+            "c.toml" = "[step.x\n",
+            "tidegate.toml" = "[runner]\nworker = 3\n";
+    }
+
+    #[test]
+    fn a_file_is_utf_8() {
+        let folder = Folder::of(&[]);
+        folder.write("a.toml", b"[step.a]\nfrom = \"caf\xe9\"\n");
+        insta::assert_snapshot!(folder.shown());
+    }
+
+    #[test]
+    fn a_path_leads_to_a_configuration() {
+        let folder = Folder::of(&[("a.toml", GOOD), ("tidegate.toml", ""), ("notes.txt", "")]);
+        let paths = ["config", "configs/b.toml", "configs/notes.txt", "configs/tidegate.toml"];
+        let shown: Vec<_> = paths.iter().map(|path| folder.shown_at(path)).collect();
+        insta::assert_snapshot!(shown.join("\n"));
+    }
+}

@@ -1,0 +1,237 @@
+//! Configurations without mistakes: what comes out, and in which order.
+
+use std::path::PathBuf;
+
+use super::super::{
+    Configuration, Diagnostic, Input, LoadOptions, Place, Position, Processor, Severity, Target, load,
+};
+use super::{Folder, options};
+
+/// Every key there is.
+pub(super) const EVERY_KEY: [(&str, &str); 6] = [
+    (
+        "tidegate.toml",
+        r#"
+[runner]
+data = "state"
+workers = 3
+shutdown_timeout = "45s"
+[log]
+level = "info,tidegate::store=debug"
+format = "json"
+"#,
+    ),
+    (
+        "orders.toml",
+        r#"# Größe: the comment has more bytes than characters.
+[pipeline]
+name = "shop"
+errors = "failed"
+delivery = "exactly-once"
+
+[source.events]
+type = "file"
+path = "data/*.csv"
+format = "csv"
+follow = true
+max_line = "1MiB"
+headers = false
+delimiter = ";"
+
+[queue.priced]
+retain = "7d"
+allow_cycle = true
+
+[step.price]
+from = "events"
+run = ["parse.rhai", "lib/price.rhai"]
+to = { done = "priced", "odd-ones" = "audit" }
+when = "job.total > 0"
+types = ["order", "refund"]
+topics = ["shop"]
+timeout = "5s"
+limits = { operations = 1000000, memory = "16MiB", depth = 16 }
+delivery = "exactly-once"
+errors = "unpriced"
+config = { currency = "EUR", at = 2024-05-06T07:08:09Z, rates = [1, 2.5, { x = true }], token = "${file:token}" }
+
+[step.again]
+from = "priced"
+run = "parse.rhai"
+to = "priced"
+
+[sink.audit]
+type = "file"
+path = "out/audit.ndjson"
+format = "lines"
+on_mismatch = "append"
+
+[sink.report]
+from = ["priced", "other/done"]
+type = "stdout"
+format = "ndjson"
+"#,
+    ),
+    (
+        "other.toml",
+        r#"
+[step.take]
+from = "shop/${QUEUE}"
+to = "done"
+
+[sink.nowhere]
+from = "shop/unpriced"
+type = "null"
+
+[sink.dead]
+from = "shop/failed"
+type = "null"
+"#,
+    ),
+    ("parse.rhai", "fn process(job) { job }\n"),
+    ("lib/price.rhai", "fn process(job) { job }\n"),
+    ("token", "tok-123\n"),
+];
+
+fn loaded(folder: &Folder) -> Configuration {
+    let loaded = folder.load().unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
+    loaded.configuration
+}
+
+fn steps(configuration: &Configuration) -> Vec<String> {
+    configuration.steps.iter().map(|step| step.address.to_string()).collect()
+}
+
+#[test]
+fn every_key_arrives() {
+    let folder = Folder::of(&EVERY_KEY);
+    let text = format!("{:#?}", loaded(&folder));
+    insta::assert_snapshot!(folder.plain(&text));
+}
+
+#[test]
+fn references_lead_to_what_they_name() {
+    let configuration = loaded(&Folder::of(&EVERY_KEY));
+    for step in &configuration.steps {
+        let input = match step.input.input {
+            Input::Source(source) => &configuration.sources[source.0].address,
+            Input::Queue(queue) => &configuration.queues[queue.0].address,
+        };
+        assert_eq!(input, &step.input.address);
+    }
+    let price = configuration.steps.iter().find(|step| step.address.to_string() == "shop/price").unwrap();
+    let targets: Vec<_> = price
+        .outputs
+        .iter()
+        .map(|output| match output.target {
+            Target::Queue(queue) => configuration.queues[queue.0].address.to_string(),
+            Target::Sink(sink) => configuration.sinks[sink.0].address.to_string(),
+        })
+        .collect();
+    assert_eq!(targets, ["shop/priced", "shop/audit"]);
+    assert_eq!(configuration.queues[price.errors.unwrap().0].address.to_string(), "shop/unpriced");
+    let Processor::Script(script) = &price.processors[1];
+    let folder_text = EVERY_KEY[1].1;
+    assert_eq!(&folder_text[script.named_at.clone()], "\"lib/price.rhai\"");
+}
+
+#[test]
+fn a_step_that_the_error_queue_feeds_does_not_inherit_it() {
+    let text = r#"
+[pipeline]
+errors = "failed"
+[source.in]
+type = "file"
+path = "in"
+format = "lines"
+[step.first]
+from = "in"
+to = "good"
+[step.mend]
+from = "failed"
+to = "mended"
+[sink.good]
+type = "null"
+[sink.whole]
+from = "mended2"
+type = "null"
+[step.more]
+from = "mended"
+to = "mended2"
+"#;
+    let configuration = loaded(&Folder::of(&[("a.toml", text)]));
+    let with_errors: Vec<_> = configuration
+        .steps
+        .iter()
+        .filter(|step| step.errors.is_some())
+        .map(|step| step.address.to_string())
+        .collect();
+    assert_eq!(with_errors, ["a/first"]);
+    assert_eq!(steps(&configuration), ["a/first", "a/mend", "a/more", "a/whole"]);
+}
+
+#[test]
+fn a_single_file_stands_alone() {
+    let text = "[source.in]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n[step.a]\nfrom = \"in\"\n";
+    let folder = Folder::of(&[
+        ("tidegate.toml", "[runner]\ndata = \"x\"\nworkers = 7"),
+        ("one.toml", text),
+        ("two.toml", "?"),
+    ]);
+    let configuration = folder.load_at("configs/one.toml").unwrap().configuration;
+    assert_eq!(folder.relative(&configuration.data), "configs/.tidegate");
+    assert_eq!((configuration.settings.workers, configuration.pipelines.len()), (0, 1));
+    assert!(!configuration.data.exists());
+}
+
+#[test]
+fn data_given_by_hand_wins() {
+    let folder = Folder::of(&EVERY_KEY);
+    let options = LoadOptions { data: Some(PathBuf::from("by/hand")), ..options() };
+    let loaded = load(&folder.configs(), &options).unwrap();
+    assert_eq!(loaded.configuration.data, PathBuf::from("by/hand"));
+}
+
+#[test]
+fn hidden_files_and_folders_are_no_pipelines() {
+    let folder = Folder::of(&EVERY_KEY);
+    folder.write(".#orders.toml", b"?");
+    folder.write("folder.toml/x.toml", b"?");
+    assert_eq!(loaded(&folder).pipelines.len(), 2);
+}
+
+#[test]
+fn a_floor_above_reports_into_scripts() {
+    let folder = Folder::of(&EVERY_KEY);
+    let loaded = folder.load().unwrap();
+    let mut diagnostics = loaded.warnings;
+    let file = folder.configs().join("lib/price.rhai");
+    let span = loaded.files.span_at(&file, Position { line: 1, column: 19 });
+    let diagnostic = Diagnostic::error(&file, span, "unexpected `job`").label("here").note("a note");
+    diagnostics.push(diagnostic.clone());
+    diagnostics.push(
+        diagnostic.related(
+            Place { file: folder.configs().join("orders.toml").into(), span: 347..363 },
+            "named here",
+        ),
+    );
+    diagnostics.push(Diagnostic::warning(&file, None, "it is all wrong"));
+    diagnostics.push(Diagnostic::warning(&file, None, "it is all wrong"));
+    insta::assert_snapshot!(folder.plain(&diagnostics.render(false)));
+    assert_eq!((diagnostics.count(Severity::Error), diagnostics.count(Severity::Warning)), (2, 1));
+    assert!(diagnostics.render(true).contains("\u{1b}["));
+    let json = serde_json::to_string_pretty(&diagnostics.records()).unwrap();
+    insta::assert_snapshot!("a_floor_above_reports_into_scripts_as_json", folder.plain(&json));
+}
+
+#[test]
+fn files_of_other_editors_are_read() {
+    let folder = Folder::of(&EVERY_KEY);
+    let text = EVERY_KEY[1].1;
+    let plain = format!("{:?}", loaded(&folder).queues);
+    folder.write(EVERY_KEY[1].0, text.replace('\n', "\r\n").as_bytes());
+    assert_eq!(format!("{:?}", loaded(&folder).queues), plain);
+    folder.write(EVERY_KEY[1].0, format!("\u{feff}{text}").as_bytes());
+    assert_eq!(format!("{:?}", loaded(&folder).queues), plain);
+}
