@@ -16,8 +16,6 @@ mod diagnostic;
 
 mod render;
 
-mod suggest;
-
 mod grammar;
 
 mod later;
@@ -66,7 +64,7 @@ mod tests;
 pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
 pub use files::{Files, Position};
 pub use interpolate::Lookup;
-pub use load::{LoadOptions, Loaded, load};
+pub use load::{Draft, LoadOptions, load};
 pub use model::{
     Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings,
     OnMismatch, OutputRef, Pipeline, Processor, Queue, QueueRef, Retain, Script, Settings, Sink, SinkFormat,

@@ -1,3 +1,7 @@
 //! What touches the outside: scripts, sources and sinks.
 
 pub mod script;
+
+pub mod sink;
+
+pub mod source;

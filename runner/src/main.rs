@@ -1,1 +1,10 @@
-fn main() {}
+//! The binary `tidegate`; everything is in the library.
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    tidegate::face::main()
+}

@@ -1,11 +1,12 @@
 //! The words of the domain, as types. Knows nothing of files, threads or formats.
 
+pub mod suggest;
+
 mod batch;
 mod clock;
 mod hash;
 mod mark;
 mod name;
-mod nearest;
 mod quantity;
 mod sink_position;
 
@@ -14,6 +15,6 @@ pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use hash::{DeliveryHash, HashPrefix};
 pub use mark::{Mark, Segment};
 pub use name::{Address, Name};
-pub use nearest::nearest;
+
 pub use quantity::{format_duration, format_size, parse_duration, parse_size};
 pub use sink_position::SinkPosition;

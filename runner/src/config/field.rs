@@ -11,7 +11,7 @@ use super::diagnostic::{Diagnostic, Place};
 use super::grammar::Kind;
 use super::later;
 use super::reading::{Placed, Reading, Text, Value};
-use super::suggest::{did_you_mean, listed};
+use crate::words::suggest::{did_you_mean, listed};
 
 /// One value, with the name that messages give it.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use super::catalog::{Catalog, What};
 use super::diagnostic::{Diagnostic, Place};
 use super::pipeline::PipelineDeclaration;
 use super::resolve::{Wired, Wiring, short};
-use super::suggest::nearest;
+use crate::words::suggest::nearest;
 use crate::words::{Address, Name};
 
 /// Which steps feed which. Where queues may go round, what leads back is left out.

@@ -12,14 +12,14 @@ use super::diagnostic::{Diagnostic, Diagnostics};
 use super::files::{Files, position_in, read_text};
 use super::graph::{Graph, loose_ends};
 use super::interpolate::Lookup;
-use super::model::Configuration;
+use super::model::{Configuration, Step};
 use super::paths;
 use super::pipeline::{self, PipelineDeclaration};
 use super::reading::Reading;
 use super::resolve::Wiring;
 use super::settings::{self, SettingsFile};
-use super::suggest::nearest;
 use super::syntax;
+use crate::words::suggest::nearest;
 
 const SETTINGS: &str = "tidegate.toml";
 const DATA: &str = ".tidegate";
@@ -32,25 +32,41 @@ pub struct LoadOptions {
     pub env: Box<Lookup>,
 }
 
-/// A configuration without mistakes, and what there is to say about it all the same.
+/// What could be read of a configuration, and what is wrong with it so far. The floor above checks
+/// the scripts of whatever could be read, so that all mistakes are told at once.
 #[derive(Clone, Debug)]
-pub struct Loaded {
-    pub configuration: Configuration,
-    /// Never an error.
-    pub warnings: Diagnostics,
-    /// The texts of the configuration and its scripts.
-    pub files: Files,
+pub struct Draft {
+    /// Lacks what is wrong.
+    configuration: Option<Configuration>,
+    pub diagnostics: Diagnostics,
+}
+
+impl Draft {
+    /// The steps that could be read.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        self.configuration.as_ref().map_or(&[], |configuration| &configuration.steps)
+    }
+
+    /// The configuration, and the warnings about it.
+    ///
+    /// # Errors
+    /// Every mistake of every file, and with them the warnings.
+    pub fn finish(self) -> Result<(Configuration, Diagnostics), Diagnostics> {
+        match self.configuration {
+            Some(configuration) if !self.diagnostics.has_errors() => Ok((configuration, self.diagnostics)),
+            _ => Err(self.diagnostics),
+        }
+    }
 }
 
 /// Reads the configuration at `path`: a folder, or the `.toml` file of one pipeline.
-///
-/// # Errors
-/// Every mistake of every file, and with them the warnings.
-pub fn load(path: &Path, options: &LoadOptions) -> Result<Loaded, Diagnostics> {
+#[must_use]
+pub fn load(path: &Path, options: &LoadOptions) -> Draft {
     let path: PathBuf = path.components().collect();
     let mut loading = Loading::new(&options.env);
     let Some(found) = find(&path, &mut loading.diagnostics) else {
-        return Err(loading.into_diagnostics(&path));
+        return Draft { configuration: None, diagnostics: loading.into_diagnostics(&path) };
     };
     let settings = found.settings.map(|file| loading.settings(&file)).unwrap_or_default();
     for file in &found.pipelines {
@@ -58,13 +74,8 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<Loaded, Diagnostics> {
     }
     let data = options.data.clone().or_else(|| settings.data.clone());
     let data = data.unwrap_or_else(|| found.root.join(DATA));
-    let configuration = loading.check(found.root, data, settings);
-    let files = loading.files.clone();
-    let diagnostics = loading.into_diagnostics(&path);
-    if diagnostics.has_errors() {
-        return Err(diagnostics);
-    }
-    Ok(Loaded { configuration, warnings: diagnostics, files })
+    let configuration = Some(loading.check(found.root, data, settings));
+    Draft { configuration, diagnostics: loading.into_diagnostics(&path) }
 }
 
 /// Everything that has been read so far.

@@ -10,7 +10,7 @@ use super::diagnostic::{Diagnostic, Place};
 use super::pipeline::PipelineDeclaration;
 use super::reference::Reference;
 use super::step::StepDeclaration;
-use super::suggest::did_you_mean;
+use crate::words::suggest::did_you_mean;
 use crate::words::{Address, Name};
 
 /// A step and what its names stand for. What could not be resolved is missing.

@@ -8,7 +8,7 @@ use super::field::Field;
 use super::grammar::{Kind, homes};
 use super::later;
 use super::reading::{Reading, Text, Value, shown};
-use super::suggest::{did_you_mean, listed};
+use crate::words::suggest::{did_you_mean, listed};
 
 /// A table of a known kind.
 pub(super) struct Section<'t> {

@@ -12,8 +12,8 @@ use super::grammar::Kind;
 use super::model::{LogFormat, LogSettings, Settings};
 use super::reading::{Reading, Text};
 use super::section::Section;
-use super::suggest::did_you_mean;
 use crate::words::parse_duration;
+use crate::words::suggest::did_you_mean;
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];

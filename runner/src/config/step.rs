@@ -13,7 +13,7 @@ use super::model::{Limits, Processor, Script, StepFilter};
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::{Reference, name, reference};
 use super::section::Section;
-use super::suggest::nearest;
+use crate::words::suggest::nearest;
 use crate::words::{Name, parse_duration, parse_size};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::{Diagnostics, LoadOptions, Loaded, load};
+use super::{Configuration, Diagnostics, LoadOptions, load};
 
 /// A folder with a configuration called `configs` in it.
 struct Folder {
@@ -34,18 +34,18 @@ impl Folder {
         self.temp.path().join("configs")
     }
 
-    fn load(&self) -> Result<Loaded, Diagnostics> {
+    fn load(&self) -> Result<(Configuration, Diagnostics), Diagnostics> {
         self.load_at("configs")
     }
 
-    fn load_at(&self, path: &str) -> Result<Loaded, Diagnostics> {
-        load(&self.temp.path().join(path), &options())
+    fn load_at(&self, path: &str) -> Result<(Configuration, Diagnostics), Diagnostics> {
+        load(&self.temp.path().join(path), &options()).finish()
     }
 
     /// What `check` would show for the configuration at `path`.
     fn shown_at(&self, path: &str) -> String {
         let diagnostics = match self.load_at(path) {
-            Ok(loaded) => loaded.warnings,
+            Ok((_, warnings)) => warnings,
             Err(mistakes) => {
                 assert!(mistakes.has_errors());
                 mistakes

@@ -48,6 +48,11 @@ impl Progress {
         after > 0 && self.finished[after - 1].1 >= index
     }
 
+    /// Accounts for everything up to `watermark`, where that is further than it is now.
+    pub fn skip_to(&mut self, watermark: u64) {
+        self.finish(1, watermark);
+    }
+
     /// Accounts for the jobs from `first` to `last`, both included. Jobs that are already accounted
     /// for stay so: finishing twice has no effect.
     pub fn finish(&mut self, first: u64, last: u64) {

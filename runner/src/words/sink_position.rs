@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Where the committed part of a sink's file ends, and enough of the file to know it again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkPosition {
     /// Bytes from the start of the file.
     pub offset: u64,

@@ -9,9 +9,9 @@ use super::whole::EVERY_KEY;
 /// Loads and renders; checks that places can be shown, and that an error is one.
 fn examine(folder: &Folder) {
     match folder.load() {
-        Ok(loaded) => {
-            assert_eq!(loaded.warnings.count(Severity::Error), 0);
-            examine_places(&loaded.warnings);
+        Ok((_, warnings)) => {
+            assert_eq!(warnings.count(Severity::Error), 0);
+            examine_places(&warnings);
         }
         Err(diagnostics) => {
             assert!(diagnostics.has_errors());

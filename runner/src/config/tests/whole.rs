@@ -94,9 +94,9 @@ type = "null"
 ];
 
 fn loaded(folder: &Folder) -> Configuration {
-    let loaded = folder.load().unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    assert!(loaded.warnings.is_empty(), "{}", loaded.warnings);
-    loaded.configuration
+    let (configuration, warnings) = folder.load().unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    assert!(warnings.is_empty(), "{warnings}");
+    configuration
 }
 
 fn steps(configuration: &Configuration) -> Vec<String> {
@@ -179,7 +179,7 @@ fn a_single_file_stands_alone() {
         ("one.toml", text),
         ("two.toml", "?"),
     ]);
-    let configuration = folder.load_at("configs/one.toml").unwrap().configuration;
+    let configuration = folder.load_at("configs/one.toml").unwrap().0;
     assert_eq!(folder.relative(&configuration.data), "configs/.tidegate");
     assert_eq!((configuration.settings.workers, configuration.pipelines.len()), (0, 1));
     assert!(!configuration.data.exists());
@@ -189,8 +189,8 @@ fn a_single_file_stands_alone() {
 fn data_given_by_hand_wins() {
     let folder = Folder::of(&EVERY_KEY);
     let options = LoadOptions { data: Some(PathBuf::from("by/hand")), ..options() };
-    let loaded = load(&folder.configs(), &options).unwrap();
-    assert_eq!(loaded.configuration.data, PathBuf::from("by/hand"));
+    let (configuration, _) = load(&folder.configs(), &options).finish().unwrap();
+    assert_eq!(configuration.data, PathBuf::from("by/hand"));
 }
 
 #[test]
@@ -204,10 +204,9 @@ fn hidden_files_and_folders_are_no_pipelines() {
 #[test]
 fn a_floor_above_reports_into_scripts() {
     let folder = Folder::of(&EVERY_KEY);
-    let loaded = folder.load().unwrap();
-    let mut diagnostics = loaded.warnings;
+    let (_, mut diagnostics) = folder.load().unwrap();
     let file = folder.configs().join("lib/price.rhai");
-    let span = loaded.files.span_at(&file, Position { line: 1, column: 19 });
+    let span = diagnostics.files().span_at(&file, Position { line: 1, column: 19 });
     let diagnostic = Diagnostic::error(&file, span, "unexpected `job`").label("here").note("a note");
     diagnostics.push(diagnostic.clone());
     diagnostics.push(

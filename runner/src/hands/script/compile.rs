@@ -12,7 +12,7 @@ use rhai::{AST, Engine, EvalAltResult, OptimizationLevel, ParseError, Position, 
 use super::functions::Ended;
 use super::{context, number};
 use crate::config::{Limits, Script};
-use crate::words::nearest;
+use crate::words::suggest::nearest;
 
 /// A script that cannot be run, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

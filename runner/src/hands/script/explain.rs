@@ -8,7 +8,8 @@ use tidegate_plugin::{Failure, FailureKind, Place};
 use super::functions::Ended;
 use super::json;
 use crate::config::Limits;
-use crate::words::{format_duration, nearest};
+use crate::words::format_duration;
+use crate::words::suggest::nearest;
 
 /// What is known where a script failed.
 #[derive(Clone, Copy, Debug)]

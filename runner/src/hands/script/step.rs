@@ -12,7 +12,7 @@ use super::filter::Filter;
 use super::functions::{self, Emitted};
 use super::json;
 use crate::config::{Limits, Script, StepFilter};
-use crate::words::nearest;
+use crate::words::suggest::nearest;
 
 /// What a script step is made from; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]

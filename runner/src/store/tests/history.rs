@@ -77,6 +77,9 @@ fn segment(ordinal: u32) -> Segment {
         device: 1,
         inode: 2,
         fingerprint: 3,
+        offset: 0,
+        line: 1,
+        end: None,
         fingerprint_len: 4,
     }
 }

@@ -2,7 +2,7 @@
 
 /// The candidate that `text` was probably meant to be, if one is near enough. Of equally near ones
 /// the first in alphabetical order, so that the answer does not depend on theirs.
-pub(super) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = text.to_lowercase();
     candidates
         .into_iter()
@@ -14,12 +14,12 @@ pub(super) fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a s
 }
 
 /// `did you mean `x`?`, for the `help` of a diagnostic.
-pub(super) fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(text, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
 }
 
 /// `a`, `b` and `c`, each in backticks.
-pub(super) fn listed<'a>(words: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
+pub fn listed<'a>(words: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
     let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.split_last() {
         None => String::new(),

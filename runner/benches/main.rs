@@ -1,0 +1,32 @@
+//! What the runner reaches, each figure as a ratio to the bare floor of the same run.
+//!
+//! The floor is a bare single-threaded loop: it reads the same file, parses each line into a Rhai
+//! value, calls the same function, writes the result, and syncs once. It uses the runner's own JSON
+//! reader and writer, which are the fastest ones that we know.
+//!
+//! Every measurement is a process of its own (this one, called with the name of the path), so that
+//! CPU time and peak memory are that path's alone. Runs alternate, and medians are shown, since
+//! machines are noisy. `TIDEGATE_BENCH_JOBS` changes the number of jobs, `TIDEGATE_BENCH_ROUNDS` the
+//! number of rounds.
+
+#[path = "main/child.rs"]
+mod child;
+#[path = "main/floor.rs"]
+mod floor;
+#[path = "main/paths.rs"]
+mod paths;
+#[path = "main/report.rs"]
+mod report;
+
+use std::error::Error;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
+        (Some("child"), Some(path), Some(folder)) => child::run(&path, folder.as_ref()),
+        _ => report::report(),
+    }
+}

@@ -1,0 +1,137 @@
+//! One measurement, in a process of its own; it prints one line of figures.
+
+use std::error::Error;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tidegate::config::LoadOptions;
+use tidegate::decide::End;
+use tidegate::engine::{Generation, Options, Run, Stats};
+use tidegate::store;
+use tidegate::words::SystemClock;
+
+use crate::{floor, paths};
+
+/// What a child prints.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Figures {
+    pub(crate) jobs: u64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    pub(crate) peak_bytes: u64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+}
+
+const LATENCY_JOBS: u64 = 2000;
+
+pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
+    let started = Instant::now();
+    let mut figures = Figures::default();
+    match path {
+        "floor" => figures.jobs = floor::floor(folder)?,
+        "follow" => follow(folder, &mut figures)?,
+        "backlog" => {
+            // From the start of the process to the first durable delivery.
+            figures.seconds = first_delivery(folder, started)?;
+            print(&figures)?;
+            std::process::abort();
+        }
+        _ => figures.jobs = drain(folder)?,
+    }
+    figures.seconds = started.elapsed().as_secs_f64();
+    (figures.cpu_seconds, figures.peak_bytes) = own_usage()?;
+    print(&figures)?;
+    if path == "fill" {
+        // What comes next starts after a crash.
+        std::process::abort();
+    }
+    Ok(())
+}
+
+fn print(figures: &Figures) -> Result<(), Box<dyn Error>> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{}", serde_json::to_string(figures)?)?;
+    Ok(output.flush()?)
+}
+
+fn prepare(folder: &Path) -> Result<Run, Box<dyn Error>> {
+    let generation = Generation::load(&folder.join("bench.toml"), &LoadOptions::default())
+        .map_err(|diagnostics| diagnostics.render(false))?;
+    let opened = store::open(&generation.configuration.data)?;
+    Ok(Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default()))
+}
+
+fn drain(folder: &Path) -> Result<u64, Box<dyn Error>> {
+    let run = prepare(folder)?;
+    let stats = run.stats();
+    let report = run.run()?;
+    assert_eq!(report.end, End::Drained);
+    Ok(stats.steps[0].counters().taken)
+}
+
+/// Appends one job, waits until it is durably delivered, and again.
+fn follow(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
+    let run = prepare(folder)?;
+    let (stats, handle) = (run.stats(), run.handle());
+    let runner = thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
+    let mut input = OpenOptions::new().append(true).open(folder.join("in.ndjson"))?;
+    let mut latencies = Vec::new();
+    for id in 1..=LATENCY_JOBS {
+        let line = paths::job(id) + "\n";
+        let begun = Instant::now();
+        input.write_all(line.as_bytes())?;
+        wait_for(&stats, id);
+        latencies.push(begun.elapsed());
+    }
+    handle.stop();
+    runner.join().map_err(|_| "the run panicked")??;
+    let delivered = fs::read_to_string(folder.join("out.ndjson"))?.lines().count() as u64;
+    assert_eq!(delivered, LATENCY_JOBS);
+    // The first ones find a cold process.
+    latencies.drain(..50);
+    latencies.sort_unstable();
+    let at = |share: usize| latencies[latencies.len() * share / 100].as_secs_f64() * 1000.0;
+    (figures.jobs, figures.p50_ms, figures.p99_ms) = (LATENCY_JOBS, at(50), at(99));
+    Ok(())
+}
+
+fn wait_for(stats: &Stats, jobs: u64) {
+    while stats.steps[0].counters().taken < jobs {
+        // Leaves the core to the runner; the wait is what is measured.
+        thread::yield_now();
+    }
+}
+
+fn first_delivery(folder: &Path, started: Instant) -> Result<f64, Box<dyn Error>> {
+    let run = prepare(folder)?;
+    let stats = run.stats();
+    thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
+    let drain = stats.steps.len() - 1;
+    while stats.steps[drain].counters().taken == 0 {
+        if started.elapsed() > Duration::from_secs(60) {
+            return Err("nothing is delivered".into());
+        }
+        thread::yield_now();
+    }
+    Ok(started.elapsed().as_secs_f64())
+}
+
+/// CPU seconds of this process, and its largest resident size in bytes, as Linux counts them.
+fn own_usage() -> Result<(f64, u64), Box<dyn Error>> {
+    // Fields 14 and 15 of `/proc/self/stat`, in hundredths of a second; the second field is a name
+    // that may hold anything and ends with the last parenthesis.
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+    let status = fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
+    let kib: u64 = peak.trim().trim_end_matches(" kB").parse()?;
+    #[expect(clippy::cast_precision_loss, reason = "hundredths of a second are far below 2^52")]
+    Ok((ticks as f64 / 100.0, kib * 1024))
+}

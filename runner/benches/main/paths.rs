@@ -1,0 +1,77 @@
+//! The pipelines that are measured, and the file that they read.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, BufWriter, Write as _};
+use std::path::Path;
+
+/// The function of the floor and of every script step.
+pub(crate) const SCRIPT: &str = "fn process(job) { job.added = job.id * 2; job }";
+
+/// The pipelines by name, as their TOML.
+pub(crate) fn pipeline(path: &str) -> Option<String> {
+    let source = |follow: bool| {
+        format!(
+            "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = {follow}\n"
+        )
+    };
+    let sink = "[sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n";
+    let step = |name: &str, from: &str, to: &str| {
+        format!("[step.{name}]\nfrom = \"{from}\"\nrun = \"add.rhai\"\nto = \"{to}\"\n")
+    };
+    let mut toml = source(path == "follow");
+    match path {
+        "script" | "follow" => toml += &step("add", "events", "out"),
+        "queue" => {
+            toml += &step("add", "events", "middle");
+            toml += &step("again", "middle", "out");
+        }
+        "plain" => {
+            let _ = write!(toml, "[step.copy]\nfrom = \"events\"\nto = \"out\"\n");
+        }
+        "fill" => {
+            let _ = write!(toml, "[step.fill]\nfrom = \"events\"\nto = \"backlog\"\n");
+        }
+        // The filled queue, and a step that is new to it.
+        "backlog" => {
+            let _ = write!(toml, "[step.fill]\nfrom = \"events\"\nto = \"backlog\"\n");
+            toml += &step("drain", "backlog", "out");
+        }
+        _ => return None,
+    }
+    if path != "fill" {
+        toml += sink;
+    }
+    Some(toml)
+}
+
+/// Writes `jobs` jobs of about 105 bytes.
+pub(crate) fn write_input(path: &Path, jobs: u64) -> io::Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 18, fs::File::create(path)?);
+    for id in 1..=jobs {
+        writeln!(file, "{}", job(id))?;
+    }
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+pub(crate) fn job(id: u64) -> String {
+    format!(
+        r#"{{"id":{id},"name":"sensor-{}","time":1517363399650,"mag":{}.31,"type":"earthquake","ok":true,"net":"uw"}}"#,
+        id % 1000,
+        id % 7
+    )
+}
+
+/// Writes the configuration of `path` into `folder`.
+pub(crate) fn write_configuration(folder: &Path, path: &str) -> io::Result<()> {
+    let toml = pipeline(path).ok_or_else(|| io::Error::other(format!("no path `{path}`")))?;
+    fs::write(folder.join("bench.toml"), toml)?;
+    fs::write(folder.join("add.rhai"), SCRIPT)
+}
+
+/// Takes away state and output of earlier runs.
+pub(crate) fn begin_anew(folder: &Path) -> io::Result<()> {
+    let absent = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
+    fs::remove_file(folder.join("out.ndjson")).or_else(absent)?;
+    fs::remove_dir_all(folder.join(".tidegate")).or_else(absent)
+}

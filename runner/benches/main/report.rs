@@ -1,0 +1,180 @@
+//! Runs all measurements and prints one table.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::child::Figures;
+use crate::paths;
+
+const BACKLOG_FACTOR: u64 = 5;
+
+/// A line of the table.
+struct Row {
+    path: &'static str,
+    figure: String,
+    target: &'static str,
+    met: bool,
+}
+
+pub(crate) fn report() -> Result<(), Box<dyn Error>> {
+    let jobs = number("TIDEGATE_BENCH_JOBS", 1_000_000);
+    let rounds = number("TIDEGATE_BENCH_ROUNDS", 3);
+    let folder = TempDir::new()?;
+    let folder = folder.path();
+    eprintln!("{jobs} jobs of {} bytes, {rounds} rounds", paths::job(jobs / 2).len() + 1);
+    paths::write_input(&folder.join("in.ndjson"), jobs)?;
+
+    let (mut floors, mut scripts, mut queues, mut plains) = (vec![], vec![], vec![], vec![]);
+    for _ in 0..rounds {
+        floors.push(measure("floor", folder)?);
+        scripts.push(fresh("script", folder)?);
+        floors.push(measure("floor", folder)?);
+        queues.push(fresh("queue", folder)?);
+        floors.push(measure("floor", folder)?);
+        plains.push(fresh("plain", folder)?);
+    }
+    let (follow, large, starts) = (latency(folder)?, large(folder, jobs)?, starts(folder)?);
+
+    let floor = median(&floors);
+    let script = median(&scripts);
+    let mut rows = vec![
+        ratio("file → script → file, exactly once", &script, &floor, 1.2, "≥ 1.2 × floor"),
+        cpu("  its CPU time", &script, &floor),
+        ratio("file → script → queue → script → file", &median(&queues), &floor, 0.55, "≥ 0.55 × floor"),
+        ratio("file → file without a script", &median(&plains), &floor, 3.0, "≥ 3 × floor"),
+    ];
+    rows.push(Row {
+        path: "one job, appended → durable, p50",
+        figure: format!("{:.2} ms", follow.p50_ms),
+        target: "< 3 ms",
+        met: follow.p50_ms < 3.0,
+    });
+    rows.push(Row {
+        path: "one job, appended → durable, p99",
+        figure: format!("{:.2} ms", follow.p99_ms),
+        target: "< 10 ms",
+        met: follow.p99_ms < 10.0,
+    });
+    rows.extend(memory(&script, &large));
+    rows.push(Row {
+        path: "first delivery with 5 × the jobs as backlog, after a crash",
+        figure: format!("{:.0} ms", starts * 1000.0),
+        target: "< 300 ms",
+        met: starts < 0.3,
+    });
+    print(&floor, &rows);
+    Ok(())
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Runs a path that begins without state.
+fn fresh(path: &str, folder: &Path) -> Result<Figures, Box<dyn Error>> {
+    paths::begin_anew(folder)?;
+    paths::write_configuration(folder, path)?;
+    measure(path, folder)
+}
+
+/// Runs one path in a process of its own.
+fn measure(path: &str, folder: &Path) -> Result<Figures, Box<dyn Error>> {
+    let output = Command::new(std::env::current_exe()?)
+        .args(["child", path])
+        .arg(folder)
+        .stderr(Stdio::inherit())
+        .output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let figures: Figures = serde_json::from_str(text.trim()).map_err(|_| format!("`{path}` said: {text}"))?;
+    eprintln!("{path:>8}: {figures:.3?}");
+    Ok(figures)
+}
+
+fn latency(folder: &Path) -> Result<Figures, Box<dyn Error>> {
+    let apart = TempDir::new_in(folder)?;
+    paths::write_input(&apart.path().join("in.ndjson"), 0)?;
+    fresh("follow", apart.path())
+}
+
+/// The first path with five times the jobs, for its memory.
+fn large(folder: &Path, jobs: u64) -> Result<Figures, Box<dyn Error>> {
+    paths::write_input(&folder.join("in.ndjson"), jobs * BACKLOG_FACTOR)?;
+    fresh("script", folder)
+}
+
+/// Seconds to the first delivery from a queue that a crashed process has filled: median of three.
+fn starts(folder: &Path) -> Result<f64, Box<dyn Error>> {
+    fresh("fill", folder)?;
+    let mut seconds = Vec::new();
+    for _ in 0..3 {
+        // Each round ends in a crash, and the next one takes up where it was.
+        paths::write_configuration(folder, "backlog")?;
+        seconds.push(measure("backlog", folder)?.seconds);
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(seconds[1])
+}
+
+fn median(figures: &[Figures]) -> Figures {
+    let middle = |of: fn(&Figures) -> f64| {
+        let mut values: Vec<f64> = figures.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    Figures {
+        jobs: figures[0].jobs,
+        seconds: middle(|figures| figures.seconds),
+        cpu_seconds: middle(|figures| figures.cpu_seconds),
+        peak_bytes: figures.iter().map(|figures| figures.peak_bytes).max().unwrap_or(0),
+        ..Figures::default()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of jobs and bytes are far below 2^52")]
+fn rate(figures: &Figures) -> f64 {
+    figures.jobs as f64 / figures.seconds
+}
+
+fn ratio(path: &'static str, figures: &Figures, floor: &Figures, least: f64, target: &'static str) -> Row {
+    let ratio = rate(figures) / rate(floor);
+    Row { path, figure: format!("{ratio:.2} × ({:.0} jobs/s)", rate(figures)), target, met: ratio >= least }
+}
+
+fn cpu(path: &'static str, figures: &Figures, floor: &Figures) -> Row {
+    let ratio = figures.cpu_seconds / floor.cpu_seconds;
+    let figure = format!("{ratio:.2} × ({:.2} s)", figures.cpu_seconds);
+    Row { path, figure, target: "≤ 1.5 × floor", met: ratio <= 1.5 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of jobs and bytes are far below 2^52")]
+fn memory(small: &Figures, large: &Figures) -> [Row; 2] {
+    let mib = |figures: &Figures| figures.peak_bytes as f64 / f64::from(1 << 20);
+    let growth = mib(large) / mib(small);
+    [
+        Row {
+            path: "peak memory of the first path",
+            figure: format!("{:.0} MiB", mib(small)),
+            target: "< 128 MiB",
+            met: mib(small) < 128.0,
+        },
+        Row {
+            path: "  with 5 × the jobs",
+            figure: format!("{:.0} MiB ({growth:.2} ×)", mib(large)),
+            target: "0.9 – 1.1 ×",
+            met: (0.9..=1.1).contains(&growth) && mib(large) < 128.0,
+        },
+    ]
+}
+
+fn print(floor: &Figures, rows: &[Row]) {
+    println!("\n| path | reached | target | |");
+    println!("| --- | --- | --- | --- |");
+    let figure = format!("{:.0} jobs/s, {:.2} CPU s", rate(floor), floor.cpu_seconds);
+    println!("| the floor: a bare loop | {figure} | | |");
+    for Row { path, figure, target, met } in rows {
+        println!("| {path} | {figure} | {target} | {} |", if *met { "met" } else { "**missed**" });
+    }
+}

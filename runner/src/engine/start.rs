@@ -1,0 +1,67 @@
+//! Where a run takes up: what the store knows, and the hands that are made ready for it.
+
+use std::collections::BTreeMap;
+
+use super::committer::Notes;
+use super::error::EngineError;
+use crate::config::{Configuration, Input, SourceKind, SourceRef};
+use crate::decide::{Flow, FlowInput, Progress};
+use crate::hands::sink::Sink;
+use crate::hands::source::{Reader, Source};
+use crate::store::Store;
+
+/// Everything that a run starts from; lists follow the order of the configuration.
+pub(super) struct Started {
+    /// By step.
+    pub(super) progress: Vec<Progress>,
+    /// The last index of each queue.
+    pub(super) heads: Vec<u64>,
+    pub(super) flows: Vec<Flow>,
+    /// By step: what reads its source, where it has one.
+    pub(super) readers: Vec<Option<Reader>>,
+    pub(super) sinks: Vec<Sink>,
+    pub(super) notes: Notes,
+}
+
+pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Started, EngineError> {
+    let mut notes = Notes::default();
+    let mut sources = Vec::with_capacity(configuration.sources.len());
+    for (position, source) in configuration.sources.iter().enumerate() {
+        let segments = store.segments(&source.address)?;
+        notes.segments.extend(segments.last().map(|last| (position, last.clone())));
+        notes.marks.extend(store.mark(&source.address, u64::MAX)?.map(|mark| (position, mark.index)));
+        let SourceKind::File(file) = &source.kind;
+        sources.push(Source::open(&source.address, file, segments)?);
+    }
+    let mut heads = Vec::with_capacity(configuration.queues.len());
+    let mut firsts = BTreeMap::new();
+    for (position, queue) in configuration.queues.iter().enumerate() {
+        let state = store.queue(&queue.address)?;
+        heads.push(state.as_ref().map_or(0, |state| state.head));
+        firsts.insert(position, state.map_or(1, |state| state.first));
+    }
+    let (mut progress, mut flows, mut readers) = (Vec::new(), Vec::new(), Vec::new());
+    for step in &configuration.steps {
+        let mut done = store.progress(&step.address, &step.input.address)?.unwrap_or_default();
+        let (input, reader) = match step.input.input {
+            Input::Source(SourceRef(source)) => {
+                let next = done.watermark() + 1;
+                let mark = store.mark(&configuration.sources[source].address, next)?;
+                (FlowInput::Source, Some(sources[source].reader(next, mark)))
+            }
+            Input::Queue(queue) => {
+                // A step that is new to a queue begins with the oldest job that is left.
+                done.skip_to(firsts.get(&queue.0).map_or(0, |first| first - 1));
+                (FlowInput::Queue(queue.0), None)
+            }
+        };
+        flows.push(Flow { input, next: done.watermark() + 1 });
+        progress.push(done);
+        readers.push(reader);
+    }
+    let mut sinks = Vec::with_capacity(configuration.sinks.len());
+    for sink in &configuration.sinks {
+        sinks.push(Sink::open(&sink.address, &sink.kind, store.sink(&sink.address)?.as_ref())?);
+    }
+    Ok(Started { progress, heads, flows, readers, sinks, notes })
+}

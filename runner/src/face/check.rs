@@ -1,0 +1,21 @@
+//! `tidegate check`: everything that `run` does before it starts.
+
+use super::cli::{Check, Format};
+use super::exit::{self, Exit};
+use super::find;
+use crate::engine::Generation;
+
+pub(super) fn check(command: &Check) -> Exit {
+    let (diagnostics, exit) = match Generation::load(&command.config, &find::options(None)) {
+        Ok(generation) => (generation.warnings, Exit::Done),
+        Err(diagnostics) => (diagnostics, Exit::Configuration),
+    };
+    match command.format {
+        Format::Json => return find::print_json(&diagnostics.records(), exit),
+        Format::Text => exit::show(&diagnostics),
+    }
+    if exit == Exit::Done {
+        println!("{} is in order", command.config.display());
+    }
+    exit
+}

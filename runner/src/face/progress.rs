@@ -1,0 +1,117 @@
+//! The progress bar of a run on a terminal.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::log;
+use super::table::grouped;
+use crate::config::{Configuration, Input, SourceKind, SourceRef};
+use crate::engine::Stats;
+
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// A bar that shows how far a run is, until it is dropped.
+pub(super) struct Progress {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Starts the bar where standard error is a terminal.
+    pub(super) fn start(configuration: &Arc<Configuration>, stats: Arc<Stats>) -> Option<Self> {
+        if !log::is_terminal() {
+            return None;
+        }
+        let bar = bar(total_bytes(configuration));
+        log::around(Some(bar.clone()));
+        let (end, ended) = mpsc::channel();
+        let configuration = Arc::clone(configuration);
+        let show = move || {
+            let started = Instant::now();
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(REFRESH) {
+                update(&bar, &configuration, &stats, started);
+            }
+            log::around(None);
+            bar.finish_and_clear();
+        };
+        let thread = thread::Builder::new().name("progress".into()).spawn(show).ok()?;
+        Some(Self { end: Some(end), thread: Some(thread) })
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn bar(total: Option<u64>) -> ProgressBar {
+    let (bar, template) = match total {
+        Some(total) => (ProgressBar::new(total), "{bar:32.cyan/dim} {percent:>3}%  {msg}"),
+        None => (ProgressBar::new_spinner(), "{spinner:.cyan} {msg}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+    bar
+}
+
+fn update(bar: &ProgressBar, configuration: &Configuration, stats: &Stats, started: Instant) {
+    let (mut jobs, mut bytes, mut failed) = (0, 0, 0);
+    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+        let counters = stats.counters();
+        failed += counters.failed;
+        if matches!(step.input.input, Input::Source(_)) {
+            jobs += counters.taken;
+            // A line's end is not part of the job, but of the file.
+            bytes += stats.bytes() + counters.taken;
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64().max(0.001);
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "shown"
+    )]
+    let rate = (jobs as f64 / seconds) as u64;
+    let failed = if failed > 0 { format!(", {} failed", grouped(failed)) } else { String::new() };
+    bar.set_message(format!("{} jobs in, {}/s{failed}", grouped(jobs), grouped(rate)));
+    match bar.length() {
+        Some(total) => bar.set_position(bytes.min(total)),
+        None => bar.tick(),
+    }
+}
+
+/// The size of what bounded sources hold, once for each step that reads it. `None` where a source has
+/// no end.
+fn total_bytes(configuration: &Configuration) -> Option<u64> {
+    let mut total = 0;
+    for step in &configuration.steps {
+        let Input::Source(SourceRef(source)) = step.input.input else { continue };
+        let SourceKind::File(file) = &configuration.sources[source].kind;
+        if file.follow {
+            return None;
+        }
+        total += size(&file.path);
+    }
+    Some(total)
+}
+
+fn size(path: &Path) -> u64 {
+    let len = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if path.is_file() {
+        return len(path);
+    }
+    let pattern = if path.is_dir() { path.join("*") } else { path.to_owned() };
+    let files = glob::glob(&pattern.to_string_lossy()).into_iter().flatten().flatten();
+    files.filter(|path: &PathBuf| path.is_file()).map(|path| len(&path)).sum()
+}

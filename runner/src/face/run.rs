@@ -1,0 +1,102 @@
+//! `tidegate run`.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::cli;
+use super::exit::{self, Exit};
+use super::progress::Progress;
+use super::{control, find, log, summary};
+use crate::config::Configuration;
+use crate::decide::End;
+use crate::engine::{self, Chain, Generation, Handle, Options};
+use crate::store::{self, Store};
+use crate::words::SystemClock;
+
+pub(super) fn run(command: &cli::Run) -> Exit {
+    let generation = match Generation::load(&command.config, &find::options(command.data.clone())) {
+        Ok(generation) => generation,
+        Err(diagnostics) => {
+            exit::show(&diagnostics);
+            return Exit::Configuration;
+        }
+    };
+    exit::show(&generation.warnings);
+    let configuration = generation.configuration;
+    log::start(&configuration.log);
+    let (store, writer) = match store::open(&configuration.data) {
+        Ok(opened) => opened,
+        Err(error) => return exit::fail(Chain(&error)),
+    };
+    let mut options = Options {
+        until_idle: command.until_idle,
+        workers: configuration.settings.workers,
+        ..Options::default()
+    };
+    if let Some(timeout) = configuration.settings.shutdown_timeout {
+        options.shutdown_timeout = timeout;
+    }
+    let clock = Arc::new(SystemClock);
+    let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options);
+    if let Err(error) = start_io(&configuration, store, run.handle()) {
+        return exit::fail(format_args!("cannot start: {error}"));
+    }
+    let stats = run.stats();
+    let progress = Progress::start(&configuration, Arc::clone(&stats));
+    let started = Instant::now();
+    let outcome = run.run();
+    let elapsed = started.elapsed();
+    drop(progress);
+    control::remove(&configuration.data);
+    match outcome {
+        Ok(report) => {
+            eprint!("{}", summary::summary(&configuration, &stats, &report, elapsed));
+            if report.end == End::Halted { Exit::Failed } else { Exit::Done }
+        }
+        Err(error) => exit::fail(Chain(&error)),
+    }
+}
+
+/// Starts the thread that carries signals and the local socket. It ends with the process.
+fn start_io(configuration: &Arc<Configuration>, store: Store, handle: Handle) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let guard = runtime.enter();
+    let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    match control::serve(&configuration.data, store, Arc::clone(configuration)) {
+        Ok(serve) => {
+            runtime.spawn(serve);
+        }
+        // A file system without sockets should not keep jobs from running.
+        Err(error) => say_without_socket(&configuration.data, &error),
+    }
+    drop(guard);
+    thread::Builder::new().name("io".into()).spawn(move || runtime.block_on(obey(signals, handle)))?;
+    Ok(())
+}
+
+fn say_without_socket(data: &Path, error: &io::Error) {
+    tracing::warn!(%error, folder = %data.display(), "no local socket: commands cannot look into this runner");
+}
+
+/// The first signal asks the run to end, the second ends the process.
+async fn obey((mut terminate, mut interrupt): (Signal, Signal), handle: Handle) {
+    let mut asked = false;
+    loop {
+        let code = tokio::select! {
+            _ = terminate.recv() => 128 + 15,
+            _ = interrupt.recv() => 128 + 2,
+        };
+        if asked {
+            // Nothing is lost: what is not committed runs again.
+            std::process::exit(code);
+        }
+        asked = true;
+        tracing::info!("stopping: what runs is finished first; a second signal ends at once");
+        handle.stop();
+    }
+}

@@ -1,0 +1,121 @@
+//! What a run says at its end.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::table::{grouped, table};
+use crate::config::{Configuration, Input, SinkKind, Target};
+use crate::decide::End;
+use crate::engine::{Report, Stats};
+
+/// The summary of a run that took `elapsed`.
+pub(super) fn summary(
+    configuration: &Configuration,
+    stats: &Stats,
+    report: &Report,
+    elapsed: Duration,
+) -> String {
+    let nothing = stats.steps.iter().all(|step| step.counters().taken == 0);
+    if nothing && report.end == End::Drained {
+        return "nothing to do: everything is delivered\n".to_owned();
+    }
+    let mut text = String::new();
+    let jobs = jobs_in(configuration, stats);
+    let seconds = elapsed.as_secs_f64().max(0.000_001);
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "shown"
+    )]
+    let rate = (jobs as f64 / seconds) as u64;
+    let how = match report.end {
+        End::Drained => "done",
+        End::Stopped => "stopped",
+        End::Halted => "ended early, a step had to stop",
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        text,
+        "{how}: {} jobs in {}, {} jobs/s",
+        grouped(jobs),
+        seconds_text(elapsed),
+        grouped(rate)
+    );
+    text.push('\n');
+    text.push_str(&steps(configuration, stats));
+    let outputs = outputs(configuration, stats);
+    if !outputs.is_empty() {
+        text.push('\n');
+        text.push_str(&outputs);
+    }
+    for halt in &report.halts {
+        let _ = write!(text, "\n{} stopped at {}\n", halt.step, halt.why);
+    }
+    if report.abandoned {
+        text.push_str("\nwhat still ran after the shutdown timeout was given up, and runs again next time\n");
+    }
+    text
+}
+
+/// Jobs that came in from outside; from queues where no step reads a source.
+fn jobs_in(configuration: &Configuration, stats: &Stats) -> u64 {
+    let taken = |from_source: bool| {
+        let steps = configuration.steps.iter().zip(&stats.steps);
+        let steps =
+            steps.filter(move |(step, _)| matches!(step.input.input, Input::Source(_)) == from_source);
+        steps.map(|(_, stats)| stats.counters().taken)
+    };
+    match taken(true).sum() {
+        0 => taken(false).max().unwrap_or(0),
+        jobs => jobs,
+    }
+}
+
+fn steps(configuration: &Configuration, stats: &Stats) -> String {
+    let several = configuration.pipelines.len() > 1;
+    let rows = configuration.steps.iter().zip(&stats.steps).map(|(step, stats)| {
+        let count = stats.counters();
+        let name = if several { step.address.to_string() } else { step.address.name.to_string() };
+        let mut row = vec![name];
+        row.extend([count.taken, count.given, count.filtered, count.failed].map(grouped));
+        row
+    });
+    table(&["step", "in", "out", "filtered", "failed"], &[1, 2, 3, 4], &rows.collect::<Vec<_>>())
+}
+
+/// Where the outputs of this run are.
+fn outputs(configuration: &Configuration, stats: &Stats) -> String {
+    let mut text = String::new();
+    for (position, sink) in configuration.sinks.iter().enumerate() {
+        let SinkKind::File(file) = &sink.kind else { continue };
+        let feeds = configuration.steps.iter().zip(&stats.steps).any(|(step, stats)| {
+            stats.counters().given > 0
+                && step
+                    .outputs
+                    .iter()
+                    .any(|output| matches!(output.target, Target::Sink(to) if to.0 == position))
+        });
+        if feeds {
+            let _ = writeln!(text, "{} → {}", sink.address.name, file.path.display());
+        }
+    }
+    for (position, queue) in configuration.queues.iter().enumerate() {
+        let failed: u64 = configuration
+            .steps
+            .iter()
+            .zip(&stats.steps)
+            .filter(|(step, _)| step.errors.is_some_and(|errors| errors.0 == position))
+            .map(|(_, stats)| stats.counters().failed)
+            .sum();
+        if failed > 0 {
+            let _ =
+                writeln!(text, "{} failed → {} (see `tidegate errors list`)", grouped(failed), queue.address);
+        }
+    }
+    text
+}
+
+fn seconds_text(elapsed: Duration) -> String {
+    format!("{:.2} s", elapsed.as_secs_f64())
+}
