@@ -6,6 +6,7 @@ mod hash;
 mod mark;
 mod name;
 mod quantity;
+mod sink_position;
 
 pub use batch::{Batch, Fault, Form, LineRun, Places};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
@@ -13,3 +14,4 @@ pub use hash::{DeliveryHash, HashPrefix};
 pub use mark::{Mark, Segment};
 pub use name::{Address, Name};
 pub use quantity::{format_duration, format_size, parse_duration, parse_size};
+pub use sink_position::SinkPosition;
