@@ -1,1 +1,3 @@
-//! (in the making)
+//! What touches the outside: files that jobs leave to.
+
+pub mod sink;
