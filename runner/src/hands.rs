@@ -1,3 +1,4 @@
-//! What touches the outside: files that jobs leave to.
+//! What touches the outside: files that jobs come from, and files that they leave to.
 
 pub mod sink;
+pub mod source;
