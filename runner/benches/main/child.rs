@@ -114,7 +114,7 @@ fn first_delivery(folder: &Path, started: Instant) -> Result<f64, Box<dyn Error>
     thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
     let drain = stats.steps.len() - 1;
     while stats.steps[drain].counters().taken == 0 {
-        if started.elapsed() > Duration::from_secs(60) {
+        if started.elapsed() > Duration::from_mins(1) {
             return Err("nothing is delivered".into());
         }
         thread::yield_now();

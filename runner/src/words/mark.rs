@@ -17,8 +17,8 @@ pub struct Mark {
     pub line: u64,
 }
 
-/// One file, or one life of a file, of a source. A source is its segments in order; a rotated or
-/// replaced file begins a new one.
+/// A part of one file, or of one life of a file. A source is its segments in order; a rotated or
+/// replaced file begins a new one, and so does a file that goes on after it was taken as ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
     /// From 0, without gaps.
@@ -33,4 +33,19 @@ pub struct Segment {
     /// XXH3-64 of the first `fingerprint_len` bytes, to tell a replaced file from a longer one.
     pub fingerprint: u64,
     pub fingerprint_len: u32,
+    /// Where in the file (its decompressed content) it starts: bytes, and the line from 1. Not 0 and
+    /// 1 where an earlier segment holds what stands before.
+    pub offset: u64,
+    pub line: u64,
+    /// The place after its last job, once nothing more is added to it. Only the last segment of a
+    /// source may lack it.
+    pub end: Option<Mark>,
+}
+
+impl Segment {
+    /// The place of its first job.
+    #[must_use]
+    pub fn start(&self) -> Mark {
+        Mark { index: self.first, segment: self.ordinal, offset: self.offset, line: self.line }
+    }
 }

@@ -1,0 +1,110 @@
+//! Why a sink cannot take jobs, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::words::Address;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    #[error(
+        "sink `{address}` does not go on in `{path}`: {mismatch}; move the file away or restore it, or take \
+         it as it is with `on_mismatch = \"append\"`"
+    )]
+    Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
+    #[error("sink `{address}` cannot write to `{path}`: another sink or another process writes to it")]
+    Locked { address: Address, path: PathBuf },
+    #[error("cannot make the folder `{path}`")]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("cannot open `{path}` for writing")]
+    Open { path: PathBuf, source: io::Error },
+    #[error("cannot write to `{path}` at byte {offset}")]
+    Write { path: PathBuf, offset: u64, source: io::Error },
+    #[error("cannot cut `{path}` back to {offset} bytes")]
+    CutBack { path: PathBuf, offset: u64, source: io::Error },
+    #[error("cannot read `{path}` to see whether it is as it was left")]
+    Look { path: PathBuf, source: io::Error },
+    #[error("standard output was closed by the program that read it")]
+    Closed,
+    #[error("cannot write to standard output")]
+    Stdout { source: io::Error },
+}
+
+/// How a file differs from what a sink left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// It was there before the sink was first used.
+    NotOurs {
+        len: u64,
+    },
+    Missing {
+        expected: u64,
+    },
+    Shorter {
+        expected: u64,
+        len: u64,
+    },
+    /// Its end at the committed position is not what was written there.
+    Changed,
+    /// Somebody appended to it.
+    Longer {
+        expected: u64,
+        len: u64,
+    },
+    /// Another file took its path while the sink was at work.
+    Replaced,
+    /// It was removed or renamed while the sink was at work.
+    Removed,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOurs { len } => write!(f, "it holds {len} bytes that Tidegate did not write"),
+            Self::Missing { expected } => write!(f, "it is missing, and should hold {expected} bytes"),
+            Self::Shorter { expected, len } => {
+                write!(f, "somebody shortened it, from {expected} bytes to {len}")
+            }
+            Self::Changed => write!(f, "somebody changed what Tidegate had written"),
+            Self::Longer { expected, len } => {
+                write!(f, "somebody appended to it, from {expected} bytes to {len}")
+            }
+            Self::Replaced => write!(f, "somebody put another file in its place"),
+            Self::Removed => write!(f, "somebody removed or renamed it"),
+        }
+    }
+}
+
+impl SinkError {
+    /// There is no room: the same write may succeed later.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let full = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        };
+        match self {
+            Self::Folder { source, .. }
+            | Self::Open { source, .. }
+            | Self::Write { source, .. }
+            | Self::Stdout { source } => full(source),
+            Self::Mismatch { .. }
+            | Self::Locked { .. }
+            | Self::CutBack { .. }
+            | Self::Look { .. }
+            | Self::Closed => false,
+        }
+    }
+
+    pub(super) fn open(path: &Path, source: io::Error) -> Self {
+        Self::Open { path: path.to_owned(), source }
+    }
+
+    pub(super) fn write(path: &Path, offset: u64, source: io::Error) -> Self {
+        Self::Write { path: path.to_owned(), offset, source }
+    }
+
+    pub(super) fn look(path: &Path, source: io::Error) -> Self {
+        Self::Look { path: path.to_owned(), source }
+    }
+}

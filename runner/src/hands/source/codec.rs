@@ -1,0 +1,220 @@
+//! From the bytes of a file to payloads: where a record ends, and what it becomes.
+
+use std::path::{Path, PathBuf};
+
+use memchr::memchr;
+use serde::Serialize;
+use tidegate_plugin::Payloads;
+
+use super::csv::{RecordEnd, Table, record_end};
+use crate::config::{DataFormat, FileSource};
+use crate::words::Form;
+
+/// How much of what could not be read goes into an error record.
+const FAULT_BYTES: usize = 1024;
+
+/// Reads one file in its format.
+#[derive(Debug)]
+pub(super) enum Codec {
+    Ndjson,
+    Lines,
+    Csv { table: Box<Table>, headers: bool },
+    Bytes { path: PathBuf },
+}
+
+impl Codec {
+    pub(super) fn new(spec: &FileSource, path: &Path) -> Self {
+        match spec.format {
+            DataFormat::Ndjson => Self::Ndjson,
+            DataFormat::Lines => Self::Lines,
+            DataFormat::Csv => {
+                Self::Csv { table: Box::new(Table::new(spec.delimiter)), headers: spec.headers }
+            }
+            DataFormat::Bytes => Self::Bytes { path: path.to_owned() },
+        }
+    }
+
+    /// What is known of the payloads that [`Self::encode`] makes.
+    pub(super) fn form(&self) -> Form {
+        match self {
+            Self::Ndjson => Form::Unchecked,
+            Self::Lines | Self::Csv { .. } | Self::Bytes { .. } => Form::Json,
+        }
+    }
+
+    /// Where the newline stands that ends the first record of `bytes`.
+    pub(super) fn record_end(&self, bytes: &[u8]) -> Option<usize> {
+        match self {
+            Self::Ndjson | Self::Lines => memchr(b'\n', bytes),
+            Self::Csv { table, .. } => match record_end(bytes, table.delimiter()) {
+                RecordEnd::At(at) => Some(at),
+                RecordEnd::Beyond { .. } => None,
+            },
+            Self::Bytes { .. } => None,
+        }
+    }
+
+    /// How many newlines a record holds, without the one that ends it.
+    pub(super) fn inner_lines(&self, record: &[u8]) -> u64 {
+        match self {
+            Self::Csv { .. } => count_newlines(record),
+            Self::Ndjson | Self::Lines | Self::Bytes { .. } => 0,
+        }
+    }
+
+    /// A record that is no job.
+    pub(super) fn is_blank(&self, record: &[u8]) -> bool {
+        match self {
+            Self::Ndjson | Self::Lines => trim(record).is_empty(),
+            // A line of blanks can be a record, where a blank is the delimiter.
+            Self::Csv { .. } => without_cr(record).is_empty(),
+            Self::Bytes { .. } => false,
+        }
+    }
+
+    /// The next record is the header of the file.
+    pub(super) fn wants_header(&self) -> bool {
+        matches!(self, Self::Csv { table, headers: true } if !table.has_header())
+    }
+
+    /// # Errors
+    /// A sentence fragment that goes on after "the header …".
+    pub(super) fn set_header(&mut self, record: &[u8]) -> Result<(), String> {
+        match self {
+            Self::Csv { table, .. } => table.set_header(without_cr(record)),
+            Self::Ndjson | Self::Lines | Self::Bytes { .. } => Ok(()),
+        }
+    }
+
+    /// Appends the payload of `record` (without the newline that ends it).
+    ///
+    /// # Errors
+    /// A sentence fragment: why the record is none.
+    pub(super) fn encode(&mut self, record: &[u8], payloads: &mut Payloads) -> Result<(), String> {
+        match self {
+            Self::Ndjson => {
+                payloads.push(trim(record));
+                Ok(())
+            }
+            Self::Lines => {
+                let text = std::str::from_utf8(without_cr(record)).map_err(|_| "the line is not UTF-8")?;
+                push_json(payloads, &text)
+            }
+            Self::Csv { table, .. } => {
+                let record = without_cr(record);
+                if record_end(record, table.delimiter()) == (RecordEnd::Beyond { quoted: true }) {
+                    return Err("the file ends inside the quotes of the record".into());
+                }
+                table.encode(record, payloads)
+            }
+            Self::Bytes { path } => push_json(payloads, &Document::new(path, record)),
+        }
+    }
+
+    /// What is wrong with a record of more than `max` bytes.
+    pub(super) fn too_long(&self, max: usize) -> String {
+        match self {
+            Self::Ndjson | Self::Lines => format!("the line is longer than `max_line`, {max} bytes"),
+            Self::Csv { .. } => {
+                format!("the record is longer than `max_line`, {max} bytes; perhaps a quote is not closed")
+            }
+            Self::Bytes { .. } => format!("the file is longer than `max_line`, {max} bytes"),
+        }
+    }
+}
+
+/// The payload of a file that is one job.
+#[derive(Serialize)]
+struct Document<'a> {
+    path: std::borrow::Cow<'a, str>,
+    size: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base64: Option<String>,
+}
+
+impl<'a> Document<'a> {
+    fn new(path: &'a Path, content: &'a [u8]) -> Self {
+        let text = std::str::from_utf8(content).ok();
+        let base64 = text.is_none().then(|| base64(content));
+        Self { path: path.to_string_lossy(), size: content.len(), text, base64 }
+    }
+}
+
+fn push_json(payloads: &mut Payloads, value: &impl Serialize) -> Result<(), String> {
+    payloads.push_with(|json| serde_json::to_writer(json, value)).map_err(|error| error.to_string())
+}
+
+fn count_newlines(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}
+
+/// The beginning of what could not be read, cut between characters.
+pub(super) fn head(record: &[u8]) -> &[u8] {
+    let Some(mut end) = (record.len() > FAULT_BYTES).then_some(FAULT_BYTES) else { return record };
+    // A character has at most three bytes after its first.
+    while end > FAULT_BYTES - 3 && record[end] & 0b1100_0000 == 0b1000_0000 {
+        end -= 1;
+    }
+    &record[..end]
+}
+
+/// Cuts off what JSON takes for blanks.
+fn trim(mut line: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t' | b'\r', rest @ ..] = line {
+        line = rest;
+    }
+    while let [rest @ .., b' ' | b'\t' | b'\r'] = line {
+        line = rest;
+    }
+    line
+}
+
+fn without_cr(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// RFC 4648, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0_u32, |group, &byte| group << 8 | u32::from(byte));
+        let group = group << (8 * (3 - chunk.len()));
+        for digit in 0..4 {
+            let bits = (group >> (18 - 6 * digit)) & 0b11_1111;
+            text.push(if digit > chunk.len() { '=' } else { char::from(DIGITS[bits as usize]) });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_padded() {
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xff, 0xfe, 0xfd]), "//79");
+    }
+
+    #[test]
+    fn a_head_ends_between_characters() {
+        let text = format!("{}äöü", "x".repeat(1023));
+        assert_eq!(head(text.as_bytes()).len(), 1023);
+        assert_eq!(head(&[0x80; 2000]).len(), 1021);
+        assert_eq!(head(b"short"), b"short");
+    }
+
+    #[test]
+    fn only_blanks_are_trimmed() {
+        assert_eq!(trim(b" \t{\"a\": 1} \r"), b"{\"a\": 1}");
+        assert_eq!(trim(b"\0 x\0"), b"\0 x\0");
+        assert_eq!(trim(b" \r"), b"");
+    }
+}

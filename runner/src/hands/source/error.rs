@@ -1,0 +1,41 @@
+//! Why a source cannot be read, with the place.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::words::Address;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error(
+        "source `{address}` reads `{path}`, which does not exist; with `follow = true` it would wait for it"
+    )]
+    Missing { address: Address, path: PathBuf },
+    #[error("cannot open `{path}`")]
+    Open { path: PathBuf, source: io::Error },
+    #[error("cannot read `{path}` at byte {offset}")]
+    Read { path: PathBuf, offset: u64, source: io::Error },
+    /// `offset` counts decompressed bytes: everything before it was readable.
+    #[error("`{path}` is broken or cut short: its content cannot be decompressed past byte {offset}")]
+    Gzip { path: PathBuf, offset: u64, source: io::Error },
+    #[error("cannot list `{path}`")]
+    List { path: PathBuf, source: io::Error },
+    #[error("`{path}` is neither a regular file nor a folder")]
+    NotAFile { path: PathBuf },
+    #[error("the name of `{path}` is not UTF-8; rename the file")]
+    Name { path: PathBuf },
+    #[error("`{path}` is no pattern of file names")]
+    Pattern { path: PathBuf, source: glob::PatternError },
+    #[error("the header of `{path}` {reason}")]
+    Header { path: PathBuf, reason: String },
+}
+
+impl SourceError {
+    pub(super) fn open(path: &std::path::Path, source: io::Error) -> Self {
+        Self::Open { path: path.to_owned(), source }
+    }
+
+    pub(super) fn list(path: &std::path::Path, source: io::Error) -> Self {
+        Self::List { path: path.to_owned(), source }
+    }
+}

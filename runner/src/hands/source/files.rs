@@ -1,0 +1,278 @@
+//! Which files a path means, and how a file is known again: by what the file system calls it, and
+//! by a fingerprint of its beginning.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use twox_hash::XxHash3_64;
+
+use super::error::SourceError;
+use crate::words::{Address, Segment};
+
+/// How much of a file's beginning tells it from another.
+pub(super) const FINGERPRINT_BYTES: u32 = 1024;
+
+/// What the file system calls a file; stays through a rename.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FileId {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+impl FileId {
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+
+    pub(super) fn of_segment(segment: &Segment) -> Self {
+        Self { device: segment.device, inode: segment.inode }
+    }
+}
+
+/// A file that a path means now.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) id: FileId,
+    pub(super) len: u64,
+}
+
+/// The files that a path means now, in order of name.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) files: Vec<Found>,
+    /// The path names one file, not a folder or a pattern.
+    pub(super) single: bool,
+}
+
+/// Lists what `path` means: a file, the files of a folder, or the matches of a glob. Hidden files
+/// and sub-folders of a folder are passed over. What is missing is an error unless `follow`.
+pub(super) fn list(address: &Address, path: &Path, follow: bool) -> Result<Listing, SourceError> {
+    let missing = |path: &Path| SourceError::Missing { address: address.clone(), path: path.to_owned() };
+    let single = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Ok(Listing { files: list_folder(path)?, single: false }),
+        Ok(metadata) if metadata.is_file() => Some(found(path.to_owned(), &metadata)?),
+        Ok(_) => return Err(SourceError::NotAFile { path: path.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(base) = glob_base(path) {
+                if base.is_dir() {
+                    return Ok(Listing { files: list_glob(path)?, single: false });
+                }
+                return if follow {
+                    Ok(Listing { files: vec![], single: false })
+                } else {
+                    Err(missing(&base))
+                };
+            }
+            if !follow {
+                return Err(missing(path));
+            }
+            None
+        }
+        Err(error) => return Err(SourceError::open(path, error)),
+    };
+    Ok(Listing { files: Vec::from_iter(single), single: true })
+}
+
+fn list_folder(folder: &Path) -> Result<Vec<Found>, SourceError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|error| SourceError::list(folder, error))? {
+        let entry = entry.map_err(|error| SourceError::list(folder, error))?;
+        if !entry.file_name().as_bytes().starts_with(b".") {
+            files.extend(found_if_file(entry.path())?);
+        }
+    }
+    Ok(sorted(files))
+}
+
+fn list_glob(path: &Path) -> Result<Vec<Found>, SourceError> {
+    let Some(pattern) = path.to_str() else {
+        return Err(SourceError::Name { path: path.to_owned() });
+    };
+    let options = glob::MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+    };
+    let matches = glob::glob_with(pattern, options)
+        .map_err(|source| SourceError::Pattern { path: path.to_owned(), source })?;
+    let mut files = Vec::new();
+    for path in matches {
+        let path = path.map_err(|error| {
+            let path = error.path().to_owned();
+            SourceError::List { path, source: error.into() }
+        })?;
+        files.extend(found_if_file(path)?);
+    }
+    Ok(sorted(files))
+}
+
+/// The files that stood at `path` between the one that is `last` and the one there now, oldest
+/// first: a log may be rotated more than once before its reader gets to it. They are known by the
+/// name (`path` with something behind a `.` or `-`) and by having been written to after `last` was.
+/// Where `last` is gone, there is nothing to compare with, and nothing is found.
+pub(super) fn rotated_since(path: &Path, last: FileId) -> Result<Vec<Found>, SourceError> {
+    let folder = folder_of(path);
+    let (Some(name), Ok(entries)) = (path.file_name(), fs::read_dir(folder)) else { return Ok(vec![]) };
+    let is_rotated = |candidate: &[u8]| {
+        let suffix = candidate.strip_prefix(name.as_bytes());
+        suffix.is_some_and(|suffix| matches!(suffix, [b'.' | b'-', _, ..]))
+    };
+    let mut files = Vec::new();
+    for entry in entries.flatten() {
+        if let Ok(metadata) = entry.metadata()
+            && metadata.is_file()
+            && (is_rotated(entry.file_name().as_bytes()) || FileId::of(&metadata) == last)
+        {
+            files.push(((metadata.mtime(), metadata.mtime_nsec()), entry.path(), metadata));
+        }
+    }
+    let Some(since) = files.iter().find(|file| FileId::of(&file.2) == last).map(|file| file.0) else {
+        return Ok(vec![]);
+    };
+    files.retain(|(written, path, metadata)| {
+        *written >= since && FileId::of(metadata) != last && !is_gzip(path)
+    });
+    files.sort_by_key(|file| file.0);
+    files.into_iter().map(|(_, path, metadata)| found(path, &metadata)).collect()
+}
+
+/// Names are compared byte by byte: the order does not depend on the machine's language.
+fn sorted(mut files: Vec<Found>) -> Vec<Found> {
+    files.sort_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
+    files
+}
+
+fn found_if_file(path: PathBuf) -> Result<Option<Found>, SourceError> {
+    match fs::metadata(&path) {
+        Ok(metadata) if metadata.is_file() => found(path, &metadata).map(Some),
+        Ok(_) => Ok(None),
+        // Removed since it was listed, or a link to nowhere.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(SourceError::open(&path, error)),
+    }
+}
+
+/// The store keeps paths as text, so a path that is none is refused here, where it can be named.
+fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceError> {
+    if path.to_str().is_none() {
+        return Err(SourceError::Name { path });
+    }
+    Ok(Found { path, id: FileId::of(metadata), len: metadata.len() })
+}
+
+/// The folder that a glob starts from; `None` where `path` has no wildcard.
+pub(super) fn glob_base(path: &Path) -> Option<PathBuf> {
+    let wild = |part: &std::ffi::OsStr| part.as_bytes().iter().any(|byte| b"*?[".contains(byte));
+    let mut base = PathBuf::new();
+    for part in path.components() {
+        if wild(part.as_os_str()) {
+            return Some(if base.as_os_str().is_empty() { PathBuf::from(".") } else { base });
+        }
+        base.push(part);
+    }
+    None
+}
+
+/// The folder that holds `path`.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Where everything was moved to another folder, a segment's file is looked for in the one that
+/// `path` means now. Whether it is the same file is seen when it is opened.
+pub(super) fn relocate(segment: &mut Segment, path: &Path) {
+    let home = if path.is_dir() { path } else { folder_of(path) };
+    if folder_of(&segment.path) == home || segment.path.exists() {
+        return;
+    }
+    if let Some(moved) = segment.path.file_name().map(|name| home.join(name)).filter(|moved| moved.exists()) {
+        segment.path = moved;
+    }
+}
+
+/// Whether the content of `path` is compressed, by its ending.
+pub(super) fn is_gzip(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
+}
+
+/// XXH3-64 of the first `len` bytes (or of all, where there are fewer), and how many these are.
+pub(super) fn fingerprint(file: &File, len: u32) -> io::Result<(u64, u32)> {
+    let mut bytes = [0; FINGERPRINT_BYTES as usize];
+    let wanted = len.min(FINGERPRINT_BYTES);
+    let mut read = 0;
+    while read < wanted {
+        match file.read_at(&mut bytes[read as usize..wanted as usize], u64::from(read)) {
+            Ok(0) => break,
+            // Never more than was asked for, which fits.
+            Ok(more) => read += u32::try_from(more).unwrap_or(u32::MAX),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((XxHash3_64::oneshot(&bytes[..read as usize]), read))
+}
+
+/// Whether `file` begins as the file of `segment` did.
+pub(super) fn begins_like(file: &File, segment: &Segment) -> io::Result<bool> {
+    let (hash, len) = fingerprint(file, segment.fingerprint_len)?;
+    Ok(len == segment.fingerprint_len && hash == segment.fingerprint)
+}
+
+/// Opens a file for reading; `None` where there is none.
+pub(super) fn open_if_there(path: &Path) -> Result<Option<(File, Metadata)>, SourceError> {
+    let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(SourceError::open(path, error)),
+    }
+}
+
+/// Finds the file of `segment` again, if all of it up to `offset` is still there: under its own
+/// name, under another name in the same folder (rotated), or as a copy that replaced it (saved by
+/// an editor). A follower looks for the rotated file first, since the new one may begin alike.
+pub(super) fn find_again(
+    segment: &Segment,
+    offset: u64,
+    follow: bool,
+) -> Result<Option<(File, Metadata)>, SourceError> {
+    let fits = |opened: (File, Metadata)| -> Result<Option<(File, Metadata)>, SourceError> {
+        let long_enough = is_gzip(&segment.path) || opened.1.len() >= offset;
+        let same = long_enough
+            && begins_like(&opened.0, segment).map_err(|error| SourceError::open(&segment.path, error))?;
+        Ok(same.then_some(opened))
+    };
+    let mut copy = None;
+    if let Some(opened) = open_if_there(&segment.path)? {
+        if FileId::of(&opened.1) == FileId::of_segment(segment) {
+            return fits(opened);
+        }
+        if segment.fingerprint_len > 0 {
+            copy = fits(opened)?;
+        }
+    }
+    if copy.is_some() && !follow {
+        return Ok(copy);
+    }
+    if let Some(path) = find_by_id(folder_of(&segment.path), FileId::of_segment(segment))
+        && let Some(opened) = open_if_there(&path)?
+        && let Some(renamed) = fits(opened)?
+    {
+        return Ok(Some(renamed));
+    }
+    Ok(copy)
+}
+
+/// A folder that cannot be listed holds nothing that could be found.
+fn find_by_id(folder: &Path, id: FileId) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?;
+    let same = |metadata: &Metadata| metadata.is_file() && FileId::of(metadata) == id;
+    entries.flatten().find(|entry| entry.metadata().is_ok_and(|it| same(&it))).map(|entry| entry.path())
+}

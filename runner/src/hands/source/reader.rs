@@ -1,0 +1,413 @@
+//! One reader of a source: reads batches from segment to segment.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Shared;
+use super::cursor::{Cursor, Trouble};
+use super::draft::{BatchLimit, Draft};
+use super::error::SourceError;
+use super::files::{FileId, begins_like, find_again, is_gzip, list};
+use super::segments::Standing;
+use super::stream::Stream;
+use super::watch::{Bell, Waker};
+use crate::config::DataFormat;
+use crate::words::{Batch, Form, Mark, Segment};
+
+/// A mark is worth a row in the store after so many jobs, or so many bytes.
+const MARK_JOBS: u64 = 1024;
+const MARK_BYTES: u64 = 256 << 10;
+
+/// What a reader found.
+#[derive(Debug)]
+pub enum Read {
+    Batch(SourceBatch),
+    /// There is no more for this run.
+    End,
+    /// There is nothing now, but the source is followed: [`Reader::wait`].
+    Idle,
+}
+
+/// Jobs, and what the store must know about where they are.
+#[derive(Debug)]
+pub struct SourceBatch {
+    pub batch: Batch,
+    /// Where the first job starts, if enough has passed since the last mark of this reader. A
+    /// segment's own start needs no mark.
+    pub mark: Option<Mark>,
+    /// Segments that are new or changed. To be committed with the delivery of the batch, or before
+    /// it; a row replaces an earlier one of the same ordinal.
+    pub segments: Vec<Segment>,
+}
+
+/// Reads a source at its own pace; lives on one thread.
+#[derive(Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+    bell: Arc<Bell>,
+    /// Only looks: shares nothing of what it finds.
+    looking: bool,
+    /// `None` before the first file was found.
+    place: Option<Place>,
+    cursor: Cursor,
+    stream: Option<Stream>,
+    /// The place of the last mark.
+    marked: Mark,
+    /// Rows of earlier segments that no batch has carried yet.
+    owed: Vec<Segment>,
+    /// What struck after the last batch.
+    failed: Option<SourceError>,
+}
+
+/// The segment that is being read.
+#[derive(Debug)]
+struct Place {
+    ordinal: u32,
+    path: Arc<Path>,
+    /// The revision of its row that the last batch carried.
+    carried: u64,
+    /// Its content is not what it was.
+    lost: bool,
+    /// Nothing more is added to its file: an unfinished line is a job.
+    over: bool,
+}
+
+/// Why a reader stopped to fill a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Full,
+    /// The content ends here, for now or (`close`) for good.
+    Dry {
+        close: bool,
+    },
+}
+
+impl Reader {
+    pub(super) fn new(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
+        let nowhere = Mark { index: next, segment: 0, offset: 0, line: 1 };
+        let mut reader = Self {
+            bell: shared.watch.bell(),
+            looking: false,
+            place: None,
+            cursor: Cursor::new(&shared.spec, Path::new(""), nowhere, next),
+            stream: None,
+            marked: nowhere,
+            owed: Vec::new(),
+            failed: None,
+            shared,
+        };
+        let found = reader.shared.segments().holding(next).cloned();
+        if let Some(segment) = found {
+            let mark = mark.filter(|mark| mark.segment == segment.ordinal && mark.index <= next);
+            let done = segment.end.filter(|end| end.index <= next);
+            reader.enter(&segment, done.or(mark).unwrap_or_else(|| segment.start()));
+        }
+        reader
+    }
+
+    pub(super) fn looking(shared: Arc<Shared>, index: u64, mark: Option<Mark>) -> Self {
+        Self { looking: true, ..Self::new(shared, index, mark) }
+    }
+
+    /// Reads the next batch, from one file. Does not wait for more.
+    ///
+    /// # Errors
+    /// A file cannot be read; the jobs before that place have been given. The next call tries again
+    /// from there.
+    pub fn read(&mut self, limit: BatchLimit) -> Result<Read, SourceError> {
+        loop {
+            match self.turn(limit) {
+                Ok(Some(read)) => return Ok(read),
+                // Something moved: each turn ends a file, opens one, or reads on.
+                Ok(None) => {}
+                Err(error) => {
+                    self.start_again_at(self.cursor.at(), self.cursor.next());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Blocks until there may be more to read, or until a [`Waker`] ends it.
+    pub fn wait(&mut self) {
+        // What came just before the watch began is looked for rather than waited for.
+        if !self.shared.watch.start(&self.shared.spec.path) {
+            self.bell.wait();
+        }
+    }
+
+    pub fn waker(&self) -> Waker {
+        self.bell.waker()
+    }
+
+    fn turn(&mut self, limit: BatchLimit) -> Result<Option<Read>, SourceError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let Some(place) = &self.place else { return self.step_on() };
+        let end = self.shared.segments().end_of(place.ordinal);
+        if end.is_some_and(|end| self.cursor.at().index >= end.index) {
+            return self.step_on();
+        }
+        if place.lost {
+            return Ok(self.give_up(limit, end));
+        }
+        if self.stream.is_none() {
+            self.open()?;
+            return Ok(None);
+        }
+        let mut draft = Draft::new(limit);
+        let stop = self.fill(&mut draft, end)?;
+        let batch = self.deliver(draft, end, stop == (Stop::Dry { close: true }));
+        match (batch, stop) {
+            (Some(batch), _) => Ok(Some(Read::Batch(batch))),
+            (None, Stop::Dry { close: false }) if end.is_none() && !self.is_lost() => self.step_on(),
+            (None, _) => Ok(None),
+        }
+    }
+
+    /// Opens the file of the segment where the cursor stands, or finds that it is lost.
+    fn open(&mut self) -> Result<(), SourceError> {
+        let Some(place) = &mut self.place else { return Ok(()) };
+        let Some(segment) = self.shared.segments().get(place.ordinal).cloned() else { return Ok(()) };
+        let Some((file, metadata)) = find_again(&segment, self.cursor.at().offset, self.shared.spec.follow)?
+        else {
+            place.lost = true;
+            return Ok(());
+        };
+        let id = FileId::of(&metadata);
+        if !self.looking && id != FileId::of_segment(&segment) {
+            self.shared.segments().adopt(segment.ordinal, id);
+        }
+        let gzip = is_gzip(&segment.path) && self.shared.spec.format != DataFormat::Bytes;
+        let mut stream = Stream::new(file, id, gzip);
+        match self.cursor.seek(&mut stream) {
+            Ok(true) => self.stream = Some(stream),
+            Ok(false) => place.lost = true,
+            Err(trouble) => return Err(explain(&place.path, &stream, trouble)),
+        }
+        Ok(())
+    }
+
+    /// Fills the draft from the open file.
+    fn fill(&mut self, draft: &mut Draft, end: Option<Mark>) -> Result<Stop, SourceError> {
+        let (Some(place), Some(stream)) = (&mut self.place, &mut self.stream) else {
+            return Ok(Stop::Dry { close: false });
+        };
+        loop {
+            if let Err(trouble) = self.cursor.split(stream, draft, end) {
+                return Err(explain(&place.path, stream, trouble));
+            }
+            if draft.is_full() || end.is_some_and(|end| self.cursor.at().index >= end.index) {
+                return Ok(Stop::Full);
+            }
+            if end.is_some_and(|end| stream.read_to() >= end.offset) {
+                break;
+            }
+            if end.is_none() && stream.is_dry() && !is_whole(&self.shared, place, stream)? {
+                place.lost = true;
+                break;
+            }
+            match stream.fill() {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if draft.start().is_none() => {
+                    return Err(explain(&place.path, stream, error.into()));
+                }
+                Err(error) => {
+                    self.failed = Some(explain(&place.path, stream, error.into()));
+                    return Ok(Stop::Full);
+                }
+            }
+        }
+        if end.is_none() && self.cursor.is_skipping() {
+            // Less is here than was delivered of it.
+            place.lost = true;
+            return Ok(Stop::Dry { close: false });
+        }
+        let spec = &self.shared.spec;
+        let whole = spec.format == DataFormat::Bytes || stream.plain().is_none();
+        if !(end.is_some() || whole || place.over || place.lost || !spec.follow) {
+            return Ok(Stop::Dry { close: false });
+        }
+        let finished = self.cursor.finish(stream, draft, end);
+        let finished = finished.map_err(|trouble| explain(&place.path, stream, trouble))?;
+        // An end that is known and was not reached will not be.
+        place.lost |= end.is_some_and(|end| self.cursor.at().index < end.index);
+        Ok(Stop::Dry { close: end.is_none() && (finished || whole || place.lost) })
+    }
+
+    /// Makes a batch of the draft, and shares how far it goes. `None` where there is none, or where
+    /// another reader has ended the segment before where this one has come to in the meantime.
+    fn deliver(&mut self, draft: Draft, end: Option<Mark>, close: bool) -> Option<SourceBatch> {
+        let shared = Arc::clone(&self.shared);
+        let mut segments = shared.segments();
+        let place = self.place.as_mut()?;
+        let at = self.cursor.at();
+        if let (None, Some(now)) = (end, segments.end_of(place.ordinal))
+            && (at.index > now.index || (at.index < now.index && at.offset > now.offset))
+        {
+            let start = draft.start().unwrap_or(at);
+            drop(segments);
+            self.start_again_at(start, start.index);
+            return None;
+        }
+        if !self.looking {
+            if !self.cursor.is_skipping() {
+                segments.reach(at);
+            }
+            if close {
+                segments.close(place.ordinal, at);
+            }
+            if let Some(file) = self.stream.as_ref().and_then(Stream::plain).filter(|_| !place.lost) {
+                segments.strengthen(place.ordinal, file, at.offset);
+            }
+        }
+        let start = draft.start()?;
+        let batch = draft.finish(self.cursor.codec(), Arc::clone(&place.path))?;
+        let far = start.index.saturating_sub(self.marked.index) >= MARK_JOBS
+            || start.offset.saturating_sub(self.marked.offset) >= MARK_BYTES;
+        let mark = far.then_some(start);
+        self.marked = mark.unwrap_or(self.marked);
+        let mut rows = std::mem::take(&mut self.owed);
+        if let Some((segment, revision)) = segments.changed_since(place.ordinal, place.carried) {
+            rows.push(segment.clone());
+            place.carried = revision;
+        }
+        Some(SourceBatch { batch, mark, segments: rows })
+    }
+
+    /// The rest of the segment cannot be had: ends it, or gives faults up to its known end.
+    fn give_up(&mut self, limit: BatchLimit, end: Option<Mark>) -> Option<Read> {
+        let place = self.place.as_ref()?;
+        if self.looking {
+            return Some(Read::End);
+        }
+        let Some(end) = end else {
+            // Its true end is not known, but lies past what is there now.
+            let at = self.cursor.at();
+            let end = Mark { index: self.cursor.next(), offset: at.offset + 1, ..at };
+            self.shared.segments().close(place.ordinal, end);
+            return None;
+        };
+        let message = format!(
+            "the job was lost: `{}` was cut short, overwritten or removed before it was read",
+            place.path.display()
+        );
+        let mut draft = Draft::new(limit);
+        while self.cursor.at().index < end.index && !draft.is_full() {
+            self.cursor.lose(&mut draft, &message);
+        }
+        let mut read = self.deliver(draft, Some(end), false)?;
+        read.batch.form = Form::Unchecked;
+        read.batch.places = None;
+        read.mark = None;
+        Some(Read::Batch(read))
+    }
+
+    /// Goes to the segment after this one, which another reader may have found already.
+    fn step_on(&mut self) -> Result<Option<Read>, SourceError> {
+        let shared = Arc::clone(&self.shared);
+        let mut segments = shared.segments();
+        let here = self.place.as_ref().map(|place| place.ordinal);
+        let next = here.map_or(0, |here| here + 1);
+        if let Some(segment) = segments.get(next).cloned() {
+            self.leave(&segments);
+            self.enter(&segment, segment.start());
+            return Ok(None);
+        }
+        let nothing = if shared.spec.follow { Read::Idle } else { Read::End };
+        if self.looking {
+            return Ok(Some(nothing));
+        }
+        let standing = here.map(|here| self.standing(here));
+        let Some(fresh) = segments.next(&shared.address, &shared.spec, standing.as_ref())? else {
+            return Ok(Some(nothing));
+        };
+        if let (Some(place), Some(stream)) = (&mut self.place, &mut self.stream)
+            && segments.end_of(place.ordinal).is_none()
+        {
+            // More may have come while the next file was looked for.
+            if stream.fill().map_err(|error| explain(&place.path, stream, error.into()))? > 0 {
+                return Ok(None);
+            }
+            if self.cursor.has_unfinished(stream) {
+                let listed = list(&shared.address, &shared.spec.path, true)?.files;
+                if !listed.iter().any(|file| file.id == stream.id()) {
+                    place.over = true;
+                    return Ok(None);
+                }
+                segments.leave_unfinished(stream.id(), stream.read_to());
+            }
+            segments.close(place.ordinal, self.cursor.at());
+        }
+        segments.push(&shared.address, fresh);
+        self.leave(&segments);
+        if let Some(segment) = segments.get(next).cloned() {
+            self.enter(&segment, segment.start());
+        }
+        Ok(None)
+    }
+
+    fn is_lost(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.lost)
+    }
+
+    fn standing(&self, segment: u32) -> Standing {
+        let stream = self.stream.as_ref();
+        let metadata = stream.and_then(Stream::plain).and_then(|file| file.metadata().ok());
+        Standing {
+            segment,
+            at: self.cursor.at(),
+            id: stream.map(Stream::id),
+            linked: metadata.is_some_and(|metadata| std::os::unix::fs::MetadataExt::nlink(&metadata) > 0),
+        }
+    }
+
+    /// Keeps the row of the segment for the next batch, if none has carried it.
+    fn leave(&mut self, segments: &super::Segments) {
+        if let Some(place) = self.place.take()
+            && let Some((segment, _)) = segments.changed_since(place.ordinal, place.carried)
+        {
+            self.owed.push(segment.clone());
+        }
+    }
+
+    fn enter(&mut self, segment: &Segment, at: Mark) {
+        let path = Arc::from(segment.path.as_path());
+        self.place = Some(Place { ordinal: segment.ordinal, path, carried: 0, lost: false, over: false });
+        self.marked = at;
+        self.start_again_at(at, self.cursor.next());
+    }
+
+    /// Forgets what was read past `at`. The next job to be given is the one at `wanted`.
+    fn start_again_at(&mut self, at: Mark, wanted: u64) {
+        let path = self.place.as_ref().map_or(Path::new(""), |place| &place.path);
+        self.cursor = Cursor::new(&self.shared.spec, path, at, wanted);
+        self.stream = None;
+    }
+}
+
+/// Whether a file that was read to its end is still the same, and not shorter.
+fn is_whole(shared: &Shared, place: &Place, stream: &Stream) -> Result<bool, SourceError> {
+    let Some(file) = stream.plain() else { return Ok(true) };
+    let failed = |error: std::io::Error| explain(&place.path, stream, error.into());
+    let len = file.metadata().map_err(failed)?.len();
+    if len <= stream.read_to() {
+        return Ok(len == stream.read_to());
+    }
+    match shared.segments().get(place.ordinal) {
+        Some(segment) => begins_like(file, segment).map_err(failed),
+        None => Ok(true),
+    }
+}
+
+fn explain(path: &Path, stream: &Stream, trouble: Trouble) -> SourceError {
+    let path = path.to_owned();
+    let offset = stream.read_to();
+    match trouble {
+        Trouble::Header(reason) => SourceError::Header { path, reason },
+        Trouble::Read(source) if stream.plain().is_some() => SourceError::Read { path, offset, source },
+        Trouble::Read(source) => SourceError::Gzip { path, offset, source },
+    }
+}

@@ -1,0 +1,366 @@
+//! The segments of a source, shared by its readers, and the decision which file comes next.
+//!
+//! Guarantee: segments are only ever added at the end, and the index at which one ends never
+//! changes once it is known. So readers at different paces agree about which index is which line.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::error::SourceError;
+use super::files::{
+    FINGERPRINT_BYTES, FileId, Found, begins_like, fingerprint, is_gzip, list, open_if_there, rotated_since,
+};
+use crate::config::{DataFormat, FileSource};
+use crate::words::{Address, Mark, Segment};
+
+#[derive(Debug)]
+pub(super) struct Segments {
+    entries: Vec<Entry>,
+    /// The last segment of each file, by what the file system calls it and by its path.
+    by_id: HashMap<FileId, usize>,
+    by_path: HashMap<PathBuf, usize>,
+    /// Files of the last listing that were not looked at yet, in order of name.
+    waiting: VecDeque<Found>,
+    /// The path names one file, not a folder or a pattern.
+    single: bool,
+    /// How long a file was when it was left before an unfinished line.
+    left_at: HashMap<FileId, u64>,
+    /// The furthest place that a reader of this run has come to.
+    furthest: Option<Mark>,
+    /// No index below it may get another meaning.
+    floor: u64,
+    revision: u64,
+}
+
+/// A segment, and how often it was changed since it was loaded.
+#[derive(Debug)]
+struct Entry {
+    segment: Segment,
+    /// 0: as the store has it. Greater than all before, otherwise.
+    revision: u64,
+}
+
+/// Where a reader stands that has come to the end of the last segment.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) segment: u32,
+    pub(super) at: Mark,
+    /// The file it reads; `None` where it was lost.
+    pub(super) id: Option<FileId>,
+    /// The file still has a name somewhere.
+    pub(super) linked: bool,
+}
+
+/// A part of a file that no segment holds yet.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    path: PathBuf,
+    id: FileId,
+    fingerprint: (u64, u32),
+    part: Part,
+}
+
+/// From where on, and why it is one.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    offset: u64,
+    line: u64,
+    why: Why,
+}
+
+impl Part {
+    fn whole(why: Why) -> Self {
+        Self { offset: 0, line: 1, why }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    New,
+    /// It goes on after it was taken as ended.
+    Grown,
+    /// It is shorter than it was.
+    Truncated,
+    /// It begins otherwise than it did, or is another file of the same name.
+    Replaced,
+}
+
+impl Segments {
+    /// `known`: what the store has, in order.
+    pub(super) fn new(known: Vec<Segment>) -> Self {
+        let mut segments = Self {
+            entries: Vec::with_capacity(known.len()),
+            by_id: HashMap::new(),
+            by_path: HashMap::new(),
+            waiting: VecDeque::new(),
+            single: false,
+            left_at: HashMap::new(),
+            furthest: None,
+            floor: 1,
+            revision: 0,
+        };
+        for segment in known {
+            segments.floor = segments.floor.max(segment.end.map_or(segment.first, |end| end.index));
+            segments.remember(segment, 0);
+        }
+        segments
+    }
+
+    pub(super) fn get(&self, ordinal: u32) -> Option<&Segment> {
+        self.entries.get(ordinal as usize).map(|entry| &entry.segment)
+    }
+
+    /// The segment, if it was changed since `revision`, and its revision.
+    pub(super) fn changed_since(&self, ordinal: u32, revision: u64) -> Option<(&Segment, u64)> {
+        let entry = self.entries.get(ordinal as usize)?;
+        (entry.revision > revision).then_some((&entry.segment, entry.revision))
+    }
+
+    /// The segment that holds `index`, or will.
+    pub(super) fn holding(&self, index: u64) -> Option<&Segment> {
+        let after = self.entries.partition_point(|entry| entry.segment.first <= index);
+        self.entries.get(after.checked_sub(1)?).map(|entry| &entry.segment)
+    }
+
+    /// Where a segment ends, if that is known.
+    pub(super) fn end_of(&self, ordinal: u32) -> Option<Mark> {
+        let segment = self.get(ordinal)?;
+        segment.end.or_else(|| {
+            let next = self.get(ordinal + 1)?;
+            Some(Mark { index: next.first, segment: ordinal, offset: u64::MAX, line: u64::MAX })
+        })
+    }
+
+    /// A reader begins at `next`: what is before it has been delivered.
+    pub(super) fn join(&mut self, next: u64) {
+        self.floor = self.floor.max(next);
+    }
+
+    /// A reader has given every job before `place`.
+    pub(super) fn reach(&mut self, place: Mark) {
+        self.floor = self.floor.max(place.index);
+        if self.furthest.is_none_or(|furthest| furthest.index < place.index) {
+            self.furthest = Some(place);
+        }
+    }
+
+    /// Ends the segment at the furthest place known, at least `at`. Ends stay where they are.
+    pub(super) fn close(&mut self, ordinal: u32, at: Mark) {
+        let furthest = self.furthest.filter(|place| place.segment == ordinal && place.index > at.index);
+        let mut end = furthest.unwrap_or(at);
+        end.index = end.index.max(self.floor);
+        self.floor = end.index;
+        self.change(ordinal, |segment| {
+            if segment.end.is_some() {
+                return false;
+            }
+            segment.end = Some(end);
+            true
+        });
+    }
+
+    /// The file of a segment was found as another one with the same content.
+    pub(super) fn adopt(&mut self, ordinal: u32, id: FileId) {
+        self.change(ordinal, |segment| {
+            let known = FileId::of_segment(segment) == id;
+            (segment.device, segment.inode) = (id.device, id.inode);
+            !known
+        });
+        self.by_id.insert(id, ordinal as usize);
+    }
+
+    /// Takes a longer fingerprint of a file that was short when it was found. A hash that cannot be
+    /// had now is taken later.
+    pub(super) fn strengthen(&mut self, ordinal: u32, file: &File, read_to: u64) {
+        let Some(segment) = self.get(ordinal) else { return };
+        let now = u32::try_from(read_to).unwrap_or(u32::MAX).min(FINGERPRINT_BYTES);
+        let worth =
+            now > segment.fingerprint_len && (now == FINGERPRINT_BYTES || now / 2 >= segment.fingerprint_len);
+        if !worth || is_gzip(&segment.path) {
+            return;
+        }
+        // The beginning as it was known must still be there, or it is another file's already.
+        if let (Ok(true), Ok((hash, len))) = (begins_like(file, segment), fingerprint(file, now)) {
+            self.change(ordinal, |segment| {
+                (segment.fingerprint, segment.fingerprint_len) = (hash, len);
+                true
+            });
+        }
+    }
+
+    /// What comes after the last segment, where the reader at `here` (`None`: there is no segment)
+    /// has come to the end of it.
+    pub(super) fn next(
+        &mut self,
+        address: &Address,
+        spec: &FileSource,
+        here: Option<&Standing>,
+    ) -> Result<Option<Fresh>, SourceError> {
+        if self.single {
+            // What stands at one path is rotated from under a list.
+            self.waiting.clear();
+        }
+        let mut listed = false;
+        loop {
+            while let Some(found) = self.waiting.front() {
+                if let Some(part) = self.judge(spec, found, here)? {
+                    if let Some(fresh) = begin(found, part)? {
+                        return Ok(Some(fresh));
+                    }
+                    if self.single {
+                        // It was rotated just now: what comes first is to be seen again.
+                        return Ok(None);
+                    }
+                }
+                self.waiting.pop_front();
+            }
+            if listed {
+                return Ok(None);
+            }
+            self.list(address, spec)?;
+            listed = true;
+        }
+    }
+
+    fn list(&mut self, address: &Address, spec: &FileSource) -> Result<(), SourceError> {
+        let listing = list(address, &spec.path, spec.follow)?;
+        self.single = listing.single;
+        self.waiting = listing.files.into();
+        if let Some(last) = self.entries.last().map(|entry| FileId::of_segment(&entry.segment))
+            && (self.single && spec.follow)
+            && self.waiting.front().map(|found| found.id) != Some(last)
+        {
+            for rotated in rotated_since(&spec.path, last)?.into_iter().rev() {
+                self.waiting.push_front(rotated);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what [`Self::next`] answered as the last segment.
+    pub(super) fn push(&mut self, address: &Address, fresh: Fresh) {
+        if self.waiting.front().is_some_and(|found| found.path == fresh.path) {
+            self.waiting.pop_front();
+        }
+        let first = self.floor;
+        let path = fresh.path.display();
+        match fresh.part.why {
+            Why::New => tracing::info!(source = %address, %path, index = first, "begins a file"),
+            Why::Grown => tracing::info!(source = %address, %path, index = first, "goes on in a file"),
+            Why::Truncated => {
+                tracing::warn!(source = %address, %path, index = first, "the file became shorter; begins it anew");
+            }
+            Why::Replaced => {
+                tracing::warn!(source = %address, %path, index = first, "the file was replaced; begins it anew");
+            }
+        }
+        self.revision += 1;
+        let segment = Segment {
+            // Four billion rotations are out of reach.
+            ordinal: u32::try_from(self.entries.len()).unwrap_or(u32::MAX),
+            first,
+            path: fresh.path,
+            device: fresh.id.device,
+            inode: fresh.id.inode,
+            fingerprint: fresh.fingerprint.0,
+            fingerprint_len: fresh.fingerprint.1,
+            offset: fresh.part.offset,
+            line: fresh.part.line,
+            end: None,
+        };
+        self.remember(segment, self.revision);
+    }
+
+    /// Remembers that the file was left before an unfinished line: it is of no interest until it
+    /// grows.
+    pub(super) fn leave_unfinished(&mut self, id: FileId, len: u64) {
+        self.left_at.insert(id, len);
+    }
+
+    /// Whether, and from where, a listed file has something that no segment holds.
+    fn judge(
+        &self,
+        spec: &FileSource,
+        found: &Found,
+        here: Option<&Standing>,
+    ) -> Result<Option<Part>, SourceError> {
+        let by_id = self.by_id.get(&found.id);
+        let known = by_id.or_else(|| self.by_path.get(&found.path)).and_then(|&at| self.entries.get(at));
+        let Some(known) = known.map(|entry| &entry.segment) else {
+            return Ok(holds_jobs(spec, found).then(|| Part::whole(Why::New)));
+        };
+        let here = here.filter(|here| here.segment == known.ordinal);
+        if known.end.is_none() && here.is_some_and(|here| here.id == Some(found.id)) {
+            // It is being read: its reader sees by itself what becomes of it.
+            return Ok(None);
+        }
+        let Some(end) = known.end.or(here.map(|here| here.at)) else { return Ok(None) };
+        let whole = spec.format == DataFormat::Bytes || is_gzip(&found.path);
+        if by_id.is_some() && !self.single && (found.len == end.offset || is_gzip(&found.path)) {
+            // The usual case of a folder's files is not worth opening them.
+            return Ok(None);
+        }
+        // Of a log that is rotated, the next one may begin alike. Only where the file that was read
+        // is gone can this one be a copy of it.
+        let rotated = by_id.is_none() && spec.follow && here.is_none_or(|here| here.linked);
+        let same = !rotated && still_begins_like(&found.path, known)?;
+        let longer = found.len > end.offset && self.left_at.get(&found.id).is_none_or(|&len| found.len > len);
+        let why = match same {
+            true if is_gzip(&found.path) || found.len == end.offset => return Ok(None),
+            true if whole && longer => Why::Replaced,
+            true if longer => {
+                return Ok(Some(Part { offset: end.offset, line: end.line, why: Why::Grown }));
+            }
+            true if found.len > end.offset => return Ok(None),
+            true => Why::Truncated,
+            // A file that is rotated in may take a moment to get its first line; until then, more
+            // may come to the one before it.
+            false if by_id.is_none() && !holds_jobs(spec, found) => return Ok(None),
+            false if found.len < end.offset && by_id.is_some() && !is_gzip(&found.path) => Why::Truncated,
+            false if rotated => Why::New,
+            false => Why::Replaced,
+        };
+        Ok(Some(Part::whole(why)))
+    }
+
+    fn remember(&mut self, segment: Segment, revision: u64) {
+        let at = self.entries.len();
+        self.by_id.insert(FileId::of_segment(&segment), at);
+        self.by_path.insert(segment.path.clone(), at);
+        self.entries.push(Entry { segment, revision });
+    }
+
+    /// Applies `change`, which answers whether it changed anything.
+    fn change(&mut self, ordinal: u32, change: impl FnOnce(&mut Segment) -> bool) {
+        if let Some(entry) = self.entries.get_mut(ordinal as usize)
+            && change(&mut entry.segment)
+        {
+            self.revision += 1;
+            entry.revision = self.revision;
+        }
+    }
+}
+
+/// An empty file has no jobs, unless files are jobs.
+fn holds_jobs(spec: &FileSource, found: &Found) -> bool {
+    found.len > 0 || spec.format == DataFormat::Bytes
+}
+
+fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, SourceError> {
+    match open_if_there(path)? {
+        Some((file, _)) => begins_like(&file, segment).map_err(|error| SourceError::open(path, error)),
+        None => Ok(false),
+    }
+}
+
+/// `None` where another file is there by now, or none.
+fn begin(found: &Found, part: Part) -> Result<Option<Fresh>, SourceError> {
+    let Some((file, metadata)) = open_if_there(&found.path)? else { return Ok(None) };
+    if FileId::of(&metadata) != found.id {
+        return Ok(None);
+    }
+    let fingerprint =
+        fingerprint(&file, FINGERPRINT_BYTES).map_err(|error| SourceError::open(&found.path, error))?;
+    Ok(Some(Fresh { path: found.path.clone(), id: found.id, fingerprint, part }))
+}
