@@ -1,0 +1,8 @@
+//! Tests over the real executable.
+//!
+//! `Project` makes a folder with a configuration and runs the executable on it; a test says what it
+//! wants to see on standard output, standard error, in files, and as exit code.
+
+mod project;
+
+mod quickstart;
