@@ -154,7 +154,7 @@ impl Committer {
             let positions = match written {
                 Ok(positions) => positions,
                 Err((sink, error)) => {
-                    self.roll_back_sinks()?;
+                    self.roll_back_sinks();
                     if error.is_full() {
                         self.wait_for_room(error.into(), &mut told)?;
                     } else {
@@ -169,7 +169,7 @@ impl Committer {
                 Err(error) if error.is_full() => {
                     self.wait_for_room(error.into(), &mut told)?;
                     if !self.reopen(&mut told)? {
-                        self.roll_back_sinks()?;
+                        self.roll_back_sinks();
                         continue;
                     }
                 }
@@ -426,11 +426,14 @@ impl Committer {
         }
     }
 
-    fn roll_back_sinks(&mut self) -> Result<(), EngineError> {
+    /// Takes back what was written since the last commit. A sink that cannot takes nothing more; what
+    /// stands there too much is cut off, or refused, when the next run opens it.
+    fn roll_back_sinks(&mut self) {
         for sink in std::mem::take(&mut self.notes.dirty) {
-            self.sinks[sink].roll_back()?;
+            if let Err(error) = self.sinks[sink].roll_back() {
+                self.notes.broken_sinks.entry(sink).or_insert_with(|| Arc::new(error));
+            }
         }
-        Ok(())
     }
 
     /// Says once that the disk is full, and waits a while.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -97,30 +98,66 @@ pub(super) struct QueueAsk {
     pub(super) from: u64,
 }
 
-/// Starts the thread that reads queues from the store; it ends when `asks` is closed.
-pub(super) fn start_queue_reader(
-    store: Store,
-    limit: BatchLimit,
-    asks: Receiver<QueueAsk>,
-    messages: Sender<Message>,
-) -> std::io::Result<JoinHandle<()>> {
-    thread::Builder::new().name("queues".into()).spawn(move || {
-        for ask in asks {
-            if messages.send(read_queue(&store, limit, &ask)).is_err() {
-                return;
-            }
-        }
-    })
+/// The thread that reads queues from the store.
+#[derive(Debug)]
+pub(super) struct QueueThread {
+    requests: Sender<QueueAsk>,
+    ending: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
 }
 
-fn read_queue(store: &Store, limit: BatchLimit, ask: &QueueAsk) -> Message {
+/// How long to wait while the store is being opened again after a write that failed.
+const REOPEN_WAIT: Duration = Duration::from_millis(10);
+
+impl QueueThread {
+    pub(super) fn start(store: Store, limit: BatchLimit, messages: Sender<Message>) -> std::io::Result<Self> {
+        let (requests, asked) = crossbeam_channel::unbounded::<QueueAsk>();
+        let ending = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&ending);
+        let thread = thread::Builder::new().name("queues".into()).spawn(move || {
+            for ask in asked {
+                let Some(message) = read_queue(&store, limit, &ask, &ended) else { return };
+                if messages.send(message).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { requests, ending, thread })
+    }
+
+    pub(super) fn ask(&self, ask: QueueAsk) {
+        // The thread lives until `end`.
+        let _ = self.requests.send(ask);
+    }
+
+    pub(super) fn end(self) {
+        self.ending.store(true, Ordering::Release);
+        drop(self.requests);
+        let _ = self.thread.join();
+    }
+}
+
+/// `None` where the run ended meanwhile.
+fn read_queue(store: &Store, limit: BatchLimit, ask: &QueueAsk, ending: &AtomicBool) -> Option<Message> {
     let step = ask.step;
-    match store.read(&ask.queue, ask.from, limit.jobs, limit.bytes) {
-        Ok(Some(batch)) => Message::Read { step, batch: Arc::new(batch), mark: None, segments: Vec::new() },
-        Ok(None) => {
-            let what = format!("queue `{}` has lost its jobs from index {} on", ask.queue, ask.from);
-            Message::Broken { step, error: ReadError::Damaged(what).into() }
-        }
-        Err(error) => Message::Broken { step, error: error.into() },
+    loop {
+        let error = match store.read(&ask.queue, ask.from, limit.jobs, limit.bytes) {
+            Ok(Some(batch)) => {
+                let batch = Arc::new(batch);
+                return Some(Message::Read { step, batch, mark: None, segments: Vec::new() });
+            }
+            Ok(None) => ReadError::Damaged(format!(
+                "queue `{}` has lost its jobs from index {} on",
+                ask.queue, ask.from
+            )),
+            // The committer opens the store again as soon as there is room, or ends the run.
+            Err(ReadError::Interrupted) if !ending.load(Ordering::Acquire) => {
+                thread::sleep(REOPEN_WAIT);
+                continue;
+            }
+            Err(ReadError::Interrupted) => return None,
+            Err(error) => error,
+        };
+        return Some(Message::Broken { step, error: error.into() });
     }
 }

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::committer::{Committer, Delivery};
 use super::error::{Chain, EngineError};
-use super::readers::{self, QueueAsk, SourceThread};
+use super::readers::{QueueAsk, QueueThread, SourceThread};
 use super::start::{self, Started};
 use super::stats::Stats;
 use super::tail::Tails;
@@ -168,12 +168,13 @@ struct Floor {
     messages: (Sender<Message>, Receiver<Message>),
     tasks: Sender<Task>,
     deliveries: Sender<Delivery>,
-    queue_asks: Sender<QueueAsk>,
+    queues: QueueThread,
     /// By step.
     sources: Vec<Option<SourceThread>>,
-    stop_committer: Sender<()>,
+    /// Closed by a stop: room on a full disk is not waited for any more.
+    stop_committer: Option<Sender<()>>,
     committer: JoinHandle<Option<Writer>>,
-    others: Vec<JoinHandle<()>>,
+    workers: Vec<JoinHandle<()>>,
     halts: Vec<Halt>,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
@@ -196,7 +197,6 @@ impl Floor {
         let coming = Arc::new(AtomicUsize::new(0));
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (deliveries, for_committer) = crossbeam_channel::unbounded();
-        let (queue_asks, for_queue_reader) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
         let committer = Committer {
             configuration: Arc::clone(&configuration),
@@ -214,8 +214,8 @@ impl Floor {
             notes,
         };
         let committer = start_committer(committer, for_committer, messages.0.clone())?;
-        let mut others = workers::start(workers, &configuration, &clock, &for_workers, &messages.0)?;
-        others.push(readers::start_queue_reader(store, options.batch, for_queue_reader, messages.0.clone())?);
+        let workers = workers::start(workers, &configuration, &clock, &for_workers, &messages.0)?;
+        let queues = QueueThread::start(store, options.batch, messages.0.clone())?;
         let mut sources = Vec::with_capacity(readers.len());
         for (step, reader) in readers.into_iter().enumerate() {
             let start = |reader| SourceThread::start(step, reader, options.batch, messages.0.clone());
@@ -233,11 +233,11 @@ impl Floor {
             messages,
             tasks,
             deliveries,
-            queue_asks,
+            queues,
             sources,
-            stop_committer,
+            stop_committer: Some(stop_committer),
             committer,
-            others,
+            workers,
             halts: Vec::new(),
             deadline: None,
         })
@@ -292,6 +292,7 @@ impl Floor {
             }
             Message::CommitterFailed(error) => return Err(error),
             Message::Stop => {
+                self.stop_committer = None;
                 self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                 Event::Stop
             }
@@ -396,7 +397,7 @@ impl Floor {
             }
             None => {
                 let queue = self.configuration.queues[queue.0].address.clone();
-                let _ = self.queue_asks.send(QueueAsk { step, queue, from });
+                self.queues.ask(QueueAsk { step, queue, from });
             }
         }
     }
@@ -414,34 +415,39 @@ impl Floor {
         self.halts.push(Halt { step, why });
     }
 
-    /// Ends the threads, the committer last of those that matter.
+    /// Ends the threads, and then the store.
     fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
-        let Self { tasks, deliveries, queue_asks, sources, stop_committer, committer, others, halts, .. } =
-            self;
-        drop((tasks, queue_asks, stop_committer));
+        let Self {
+            tasks,
+            deliveries,
+            queues,
+            sources,
+            stop_committer,
+            committer,
+            workers,
+            halts,
+            messages,
+            ..
+        } = self;
+        drop((tasks, stop_committer, deliveries));
         for source in sources.into_iter().flatten() {
             source.end();
         }
-        drop(deliveries);
-        let committed = committer.join().map_err(|_| EngineError::Died);
+        queues.end();
+        let writer = committer.join().map_err(|_| EngineError::Died);
         let end = outcome?;
-        let closed = committed?;
+        // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
         if end.is_some() {
-            for thread in others {
-                let _ = thread.join();
+            for worker in workers {
+                let _ = worker.join();
             }
         }
-        match closed {
-            // Closes the store.
-            Some(writer) => drop(writer),
-            // The message with the reason came too late to be seen, or there was none.
-            None => {
-                let late = self.messages.1.try_iter().find_map(|message| match message {
-                    Message::CommitterFailed(error) => Some(error),
-                    _ => None,
-                });
-                return Err(late.unwrap_or(EngineError::Died));
-            }
+        if writer?.is_none() {
+            let reason = messages.1.try_iter().find_map(|message| match message {
+                Message::CommitterFailed(error) => Some(error),
+                _ => None,
+            });
+            return Err(reason.unwrap_or(EngineError::Died));
         }
         Ok(Report { end: end.unwrap_or(End::Stopped), halts, abandoned: end.is_none() })
     }
