@@ -362,9 +362,10 @@ impl Floor {
                     mark,
                     segments,
                 };
+                // Before it is sent: the committer waits for more as long as more is coming.
+                self.coming.fetch_sub(1, Ordering::AcqRel);
                 // A committer that has failed has said so, and the run is about to end.
                 let _ = self.deliveries.send(delivery);
-                self.coming.fetch_sub(1, Ordering::AcqRel);
             }
             Command::Drop { batch } => {
                 if self.held.remove(&batch).is_some() {

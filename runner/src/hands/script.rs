@@ -1,6 +1,6 @@
 //! Rhai scripts as steps.
 //!
-//! A script is pure: it sees a job and its [`context`], and nothing else of the world. Each worker
+//! A script is pure: it sees a job and its context (`ctx`), and nothing else of the world. Each worker
 //! thread has its own engine and its own compiled copy, so nothing is shared or locked while jobs
 //! run.
 //!
