@@ -11,19 +11,42 @@
 //! Channels are unbounded: what is on its way is bounded by the dispatcher, and a thread that
 //! cannot block on a channel cannot deadlock on it.
 
-mod committer;
 mod error;
-mod error_record;
-mod generation;
-mod readers;
-mod run;
-mod start;
+
 mod stats;
-mod tail;
+
+mod report;
+
+mod generation;
+
+mod error_record;
+
+mod delivery;
+
 mod work;
+
+mod message;
+
 mod workers;
+
+mod readers;
+
+mod tail;
+
+mod sinks;
+
+mod ledger;
+
+mod committer;
+
+mod start;
+
+mod floor;
+
+mod run;
 
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
-pub use run::{Halt, Handle, Options, Report, Run};
+pub use report::{Halt, Options, Report};
+pub use run::{Handle, Run};
 pub use stats::{Stats, StepStats};

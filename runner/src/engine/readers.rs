@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 
-use super::run::Message;
+use super::message::Message;
 use crate::hands::source::{BatchLimit, Read, Reader, Waker};
 use crate::store::{ReadError, Store};
 use crate::words::Address;

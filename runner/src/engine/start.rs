@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::committer::Notes;
 use super::error::EngineError;
 use crate::config::{Configuration, Input, SourceKind, SourceRef};
 use crate::decide::{Flow, FlowInput, Progress};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
 use crate::store::Store;
+use crate::words::{Mark, Segment};
 
 /// Everything that a run starts from; lists follow the order of the configuration.
 pub(super) struct Started {
@@ -20,16 +20,18 @@ pub(super) struct Started {
     /// By step: what reads its source, where it has one.
     pub(super) readers: Vec<Option<Reader>>,
     pub(super) sinks: Vec<Sink>,
-    pub(super) notes: Notes,
+    /// The last mark and the last segment of each source.
+    pub(super) marks: BTreeMap<usize, Mark>,
+    pub(super) segments: BTreeMap<usize, Segment>,
 }
 
 pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Started, EngineError> {
-    let mut notes = Notes::default();
+    let (mut marks, mut last_segments) = (BTreeMap::new(), BTreeMap::new());
     let mut sources = Vec::with_capacity(configuration.sources.len());
     for (position, source) in configuration.sources.iter().enumerate() {
         let segments = store.segments(&source.address)?;
-        notes.segments.extend(segments.last().map(|last| (position, last.clone())));
-        notes.marks.extend(store.mark(&source.address, u64::MAX)?.map(|mark| (position, mark.index)));
+        last_segments.extend(segments.last().map(|last| (position, last.clone())));
+        marks.extend(store.mark(&source.address, u64::MAX)?.map(|mark| (position, mark)));
         let SourceKind::File(file) = &source.kind;
         sources.push(Source::open(&source.address, file, segments)?);
     }
@@ -63,5 +65,5 @@ pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Star
     for sink in &configuration.sinks {
         sinks.push(Sink::open(&sink.address, &sink.kind, store.sink(&sink.address)?.as_ref())?);
     }
-    Ok(Started { progress, heads, flows, readers, sinks, notes })
+    Ok(Started { progress, heads, flows, readers, sinks, marks, segments: last_segments })
 }

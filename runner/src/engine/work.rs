@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
+use super::delivery::Made;
 use super::error_record::{self, Case};
 use crate::config::{self, Configuration, Processor, Target};
 use crate::decide::Counters;
 use crate::hands::script::{CompileError, ScriptStep, ScriptStepSpec, json};
-use crate::store::Block;
 use crate::words::{Address, Batch, Clock, Form, HashPrefix, Places, Timestamp};
 
 /// A step made ready for one thread.
@@ -46,13 +46,6 @@ pub(super) struct Ran {
     pub(super) errors: Option<Made>,
     pub(super) counters: Counters,
     pub(super) halt: Option<Stumble>,
-}
-
-/// Payloads for one target, encoded for the log where that is a queue.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub(super) payloads: Payloads,
-    pub(super) block: Option<Block>,
 }
 
 /// The job that halted a step, and why.
@@ -197,14 +190,7 @@ impl Binding {
     }
 
     fn made(&self, payloads: Payloads) -> Made {
-        if self.to_queue { Made::for_queue(payloads) } else { Made { payloads, block: None } }
-    }
-}
-
-impl Made {
-    fn for_queue(payloads: Payloads) -> Self {
-        let block = Some(Block::encode(&payloads));
-        Self { payloads, block }
+        if self.to_queue { Made::for_queue(payloads) } else { Made::for_sink(payloads) }
     }
 }
 

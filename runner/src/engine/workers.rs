@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::{Failure, FailureKind};
 
-use super::run::Message;
+use super::message::Message;
 use super::work::{Ran, Stumble, Worker};
 use crate::config::Configuration;
 use crate::decide::BatchId;

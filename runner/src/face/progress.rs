@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::log;
-use super::table::grouped;
+use super::table::{grouped, rate};
 use crate::config::{Configuration, Input, SourceKind, SourceRef};
 use crate::engine::Stats;
 
@@ -75,14 +75,7 @@ fn update(bar: &ProgressBar, configuration: &Configuration, stats: &Stats, start
             bytes += stats.bytes() + counters.taken;
         }
     }
-    let seconds = started.elapsed().as_secs_f64().max(0.001);
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "shown"
-    )]
-    let rate = (jobs as f64 / seconds) as u64;
+    let rate = rate(jobs, started.elapsed());
     let failed = if failed > 0 { format!(", {} failed", grouped(failed)) } else { String::new() };
     bar.set_message(format!("{} jobs in, {}/s{failed}", grouped(jobs), grouped(rate)));
     match bar.length() {

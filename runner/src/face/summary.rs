@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::table::{grouped, table};
+use super::table::{grouped, rate, table};
 use crate::config::{Configuration, Input, SinkKind, Target};
 use crate::decide::End;
 use crate::engine::{Report, Stats};
@@ -21,14 +21,7 @@ pub(super) fn summary(
     }
     let mut text = String::new();
     let jobs = jobs_in(configuration, stats);
-    let seconds = elapsed.as_secs_f64().max(0.000_001);
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "shown"
-    )]
-    let rate = (jobs as f64 / seconds) as u64;
+    let rate = rate(jobs, elapsed);
     let how = match report.end {
         End::Drained => "done",
         End::Stopped => "stopped",

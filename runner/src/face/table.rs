@@ -1,4 +1,6 @@
-//! Plain tables for terminals.
+//! Plain tables and numbers for terminals.
+
+use std::time::Duration;
 
 /// Aligns `rows` under `head`; columns whose position is in `right` stand to the right. Two spaces
 /// between columns, no lines, nothing behind the last one.
@@ -43,6 +45,17 @@ pub(super) fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// Jobs a second.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "shown"
+)]
+pub(super) fn rate(jobs: u64, elapsed: Duration) -> u64 {
+    (jobs as f64 / elapsed.as_secs_f64().max(0.001)) as u64
 }
 
 #[cfg(test)]

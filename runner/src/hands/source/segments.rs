@@ -246,6 +246,8 @@ impl Segments {
         let first = self.floor;
         let path = fresh.path.display();
         match fresh.part.why {
+            // The first one is what the configuration says anyway.
+            Why::New if first == 1 => tracing::debug!(source = %address, %path, "begins a file"),
             Why::New => tracing::info!(source = %address, %path, index = first, "begins a file"),
             Why::Grown => tracing::info!(source = %address, %path, index = first, "goes on in a file"),
             Why::Truncated => {

@@ -1,0 +1,162 @@
+//! What is durable, kept in memory: turns a group of deliveries into one set of changes, and takes
+//! note of them once they are committed. Does no I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::delivery::{Delivery, Made};
+use super::sinks::Positions;
+use crate::config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
+use crate::decide::Progress;
+use crate::store::{Append, Changes, Trim};
+use crate::words::{Mark, Segment, Timestamp};
+
+/// Lists follow the order of the configuration.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) configuration: Arc<Configuration>,
+    /// By step.
+    pub(super) progress: Vec<Progress>,
+    /// The last index of each queue.
+    pub(super) heads: Vec<u64>,
+    /// The last mark of each source that has one.
+    pub(super) marks: BTreeMap<usize, Mark>,
+    /// The last segment of each source that has one.
+    pub(super) segments: BTreeMap<usize, Segment>,
+}
+
+/// A group as changes of the store.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) changes: Changes,
+    /// By step: where those that take part will be.
+    progress: BTreeMap<usize, Progress>,
+}
+
+impl Ledger {
+    /// The changes that `group` comes to, with the positions of the sinks that it was written to.
+    pub(super) fn enter(&self, group: &[Delivery], positions: &Positions, now: Timestamp) -> Entry {
+        let mut changes = Changes { now, ..Changes::default() };
+        let mut progress: BTreeMap<usize, Progress> = BTreeMap::new();
+        for delivery in group {
+            self.add_appends(delivery, &mut changes);
+            self.add_places(delivery, &mut changes);
+            let step = progress.entry(delivery.step).or_insert_with(|| self.progress[delivery.step].clone());
+            if delivery.taken > 0 {
+                step.finish(delivery.first, delivery.first + delivery.taken as u64 - 1);
+            }
+            step.counters.add(&delivery.counters);
+        }
+        self.add_trims(&progress, &mut changes);
+        for (&position, progress) in &progress {
+            let step = &self.configuration.steps[position];
+            changes.progress.push((step.address.clone(), step.input.address.clone(), progress.clone()));
+        }
+        self.add_sinks(positions, &mut changes);
+        Entry { changes, progress }
+    }
+
+    /// Adds how far sinks are written.
+    pub(super) fn add_sinks(&self, positions: &Positions, changes: &mut Changes) {
+        for &(sink, position) in positions {
+            changes.sinks.push((self.configuration.sinks[sink].address.clone(), position));
+        }
+    }
+
+    /// Takes note that an entry is durable.
+    pub(super) fn settle(&mut self, group: &[Delivery], entry: Entry) {
+        for (step, progress) in entry.progress {
+            self.progress[step] = progress;
+        }
+        for delivery in group {
+            let Some(source) = self.source_of(delivery) else { continue };
+            if let Some(segment) = delivery.segments.last().filter(|segment| self.is_news(source, segment)) {
+                self.segments.insert(source, segment.clone());
+            }
+            if let Some(mark) = delivery.mark.filter(|mark| self.is_further(source, mark)) {
+                self.marks.insert(source, mark);
+            }
+        }
+    }
+
+    /// Takes note that a queue has `jobs` more; answers the index of the first of them.
+    pub(super) fn grow(&mut self, QueueRef(queue): QueueRef, jobs: usize) -> u64 {
+        let first = self.heads[queue] + 1;
+        self.heads[queue] += jobs as u64;
+        first
+    }
+
+    fn add_appends(&self, delivery: &Delivery, changes: &mut Changes) {
+        let mut add = |QueueRef(queue): QueueRef, made: &Made| {
+            if let Some(block) = made.block.as_ref().filter(|block| !block.is_empty()) {
+                let queue = self.configuration.queues[queue].address.clone();
+                changes.appends.push(Append { queue, block: block.clone() });
+            }
+        };
+        let step = &self.configuration.steps[delivery.step];
+        for (output, made) in step.outputs.iter().zip(&delivery.outputs) {
+            if let Target::Queue(queue) = output.target {
+                add(queue, made);
+            }
+        }
+        if let (Some(queue), Some(made)) = (step.errors, &delivery.errors) {
+            add(queue, made);
+        }
+    }
+
+    /// Adds where the jobs of a source stand. Readers of one source tell what they know at their own
+    /// pace, so that most of it is known already.
+    fn add_places(&self, delivery: &Delivery, changes: &mut Changes) {
+        let Some(source) = self.source_of(delivery) else { return };
+        let address = &self.configuration.sources[source].address;
+        for segment in delivery.segments.iter().filter(|segment| self.is_news(source, segment)) {
+            changes.segments.push((address.clone(), segment.clone()));
+        }
+        if let Some(mark) = delivery.mark.filter(|mark| self.is_further(source, mark)) {
+            changes.marks.push((address.clone(), mark));
+        }
+    }
+
+    /// Lets go of jobs that every reader has accounted for.
+    fn add_trims(&self, progress: &BTreeMap<usize, Progress>, changes: &mut Changes) {
+        let moved = progress.keys().filter_map(|&step| match self.configuration.steps[step].input.input {
+            Input::Queue(queue) => Some(queue),
+            Input::Source(_) => None,
+        });
+        for queue in moved.collect::<BTreeSet<_>>() {
+            let settings = &self.configuration.queues[queue.0];
+            let older_than = match settings.retain {
+                Retain::Forever => continue,
+                Retain::Consumed => None,
+                Retain::For(duration) => {
+                    let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+                    Some(Timestamp(changes.now.0.saturating_sub(millis)))
+                }
+            };
+            let readers = self.configuration.readers(Input::Queue(queue));
+            let watermark = |step| progress.get(&step).unwrap_or(&self.progress[step]).watermark();
+            if let Some(up_to) = readers.map(watermark).min().filter(|&up_to| up_to > 0) {
+                changes.trims.push(Trim { queue: settings.address.clone(), up_to, older_than });
+            }
+        }
+    }
+
+    fn source_of(&self, delivery: &Delivery) -> Option<usize> {
+        match self.configuration.steps[delivery.step].input.input {
+            Input::Source(SourceRef(source)) => Some(source),
+            Input::Queue(_) => None,
+        }
+    }
+
+    /// Whether `segment` is later than the last one, or is the same one and has come to its end.
+    fn is_news(&self, source: usize, segment: &Segment) -> bool {
+        self.segments.get(&source).is_none_or(|last| {
+            segment.ordinal > last.ordinal
+                || segment.ordinal == last.ordinal && last.end.is_none() && segment.end.is_some()
+        })
+    }
+
+    fn is_further(&self, source: usize, mark: &Mark) -> bool {
+        self.marks.get(&source).is_none_or(|last| mark.index > last.index)
+    }
+}
