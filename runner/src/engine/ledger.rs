@@ -47,7 +47,7 @@ impl Ledger {
             }
             step.counters.add(&delivery.counters);
         }
-        self.add_trims(&progress, &mut changes);
+        self.add_trims(&progress, group, &mut changes);
         for (&position, progress) in &progress {
             let step = &self.configuration.steps[position];
             changes.progress.push((step.address.clone(), step.input.address.clone(), progress.clone()));
@@ -117,28 +117,39 @@ impl Ledger {
         }
     }
 
-    /// Lets go of jobs that every reader has accounted for.
-    fn add_trims(&self, progress: &BTreeMap<usize, Progress>, changes: &mut Changes) {
-        let moved = progress.keys().filter_map(|&step| match self.configuration.steps[step].input.input {
-            Input::Queue(queue) => Some(queue),
-            Input::Source(_) => None,
-        });
-        for queue in moved.collect::<BTreeSet<_>>() {
-            let settings = &self.configuration.queues[queue.0];
-            let older_than = match settings.retain {
-                Retain::Forever => continue,
-                Retain::Consumed => None,
-                Retain::For(duration) => {
-                    let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-                    Some(Timestamp(changes.now.0.saturating_sub(millis)))
-                }
-            };
-            let readers = self.configuration.readers(Input::Queue(queue));
-            let watermark = |step| progress.get(&step).unwrap_or(&self.progress[step]).watermark();
-            if let Some(up_to) = readers.map(watermark).min().filter(|&up_to| up_to > 0) {
-                changes.trims.push(Trim { queue: settings.address.clone(), up_to, older_than });
+    /// Lets go of jobs that need not be kept any more, on the queues that the group has to do with.
+    fn add_trims(&self, progress: &BTreeMap<usize, Progress>, group: &[Delivery], changes: &mut Changes) {
+        let mut queues = BTreeSet::new();
+        for delivery in group {
+            let step = &self.configuration.steps[delivery.step];
+            let targets =
+                step.outputs.iter().map(|output| output.target).chain(step.errors.map(Target::Queue));
+            queues.extend(targets.filter_map(|target| match target {
+                Target::Queue(queue) => Some(queue),
+                Target::Sink(_) => None,
+            }));
+            if let Input::Queue(queue) = step.input.input {
+                queues.insert(queue);
             }
         }
+        changes.trims.extend(queues.into_iter().filter_map(|queue| self.trim(queue, progress, changes.now)));
+    }
+
+    fn trim(&self, queue: QueueRef, progress: &BTreeMap<usize, Progress>, now: Timestamp) -> Option<Trim> {
+        let settings = &self.configuration.queues[queue.0];
+        let readers = self.configuration.readers(Input::Queue(queue));
+        let watermark = |step| progress.get(&step).unwrap_or(&self.progress[step]).watermark();
+        let accounted = readers.map(watermark).min();
+        let (up_to, older_than) = match settings.retain {
+            Retain::Forever => return None,
+            // Where nobody reads it, somebody still may.
+            Retain::Consumed => (accounted?, None),
+            Retain::For(duration) => {
+                let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+                (accounted.unwrap_or(u64::MAX), Some(Timestamp(now.0.saturating_sub(millis))))
+            }
+        };
+        (up_to > 0).then(|| Trim { queue: settings.address.clone(), up_to, older_than })
     }
 
     fn source_of(&self, delivery: &Delivery) -> Option<usize> {
@@ -160,3 +171,6 @@ impl Ledger {
         self.marks.get(&source).is_none_or(|last| mark.index > last.index)
     }
 }
+
+#[cfg(test)]
+mod tests;
