@@ -90,7 +90,9 @@ fn outputs(configuration: &Configuration, stats: &Stats) -> String {
                     .any(|output| matches!(output.target, Target::Sink(to) if to.0 == position))
         });
         if feeds {
-            let _ = writeln!(text, "{} → {}", sink.address.name, file.path.display());
+            // `./out` says no more than `out`.
+            let path = file.path.strip_prefix(".").unwrap_or(&file.path);
+            let _ = writeln!(text, "{} → {}", sink.address.name, path.display());
         }
     }
     for (position, queue) in configuration.queues.iter().enumerate() {
