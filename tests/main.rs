@@ -5,4 +5,16 @@
 
 mod project;
 
+mod running;
+
+mod random;
+
+mod small_run;
+
+mod kill;
+
+mod crash;
+
+mod full_disk;
+
 mod quickstart;
