@@ -445,7 +445,8 @@ impl Committer {
         }
     }
 
-    /// Records that the files of the sinks are as this run left them.
+    /// Records that the files of the sinks are as this run left them. Everything is delivered by
+    /// then, so for this alone room is not waited for: the next run takes the files as after a crash.
     fn close_sinks(&mut self) -> Result<(), EngineError> {
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         for (sink, settings) in self.sinks.iter().zip(&self.configuration.sinks) {
@@ -456,7 +457,16 @@ impl Committer {
         if changes.sinks.is_empty() {
             return Ok(());
         }
-        self.commit_small(&changes)
+        match self.writer.commit(&changes) {
+            Err(error) if error.is_full() => {
+                tracing::warn!(
+                    "the disk is full: everything is delivered, but what somebody adds to the files of sinks \
+                     before the next run will be cut off by it"
+                );
+                Ok(())
+            }
+            closed => Ok(closed.map(drop)?),
+        }
     }
 }
 
