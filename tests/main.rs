@@ -17,4 +17,12 @@ mod crash;
 
 mod full_disk;
 
+mod refused;
+
+mod follow;
+
+mod stop;
+
+mod formats;
+
 mod quickstart;

@@ -92,8 +92,23 @@ impl Project {
     /// What was said, without what differs from run to run.
     pub(crate) fn stable(&self, text: &str) -> String {
         let folder = self.path().display().to_string();
-        text.replace(&folder, "FOLDER")
+        without_times(&text.replace(&folder, "FOLDER"))
     }
+}
+
+/// Times like `2026-01-31T12:00:00.123Z` as `TIME`.
+fn without_times(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_digit() || "-:.TZ".contains(c);
+    let mut rest = text;
+    let mut stable = String::new();
+    while let Some(start) = rest.find(is_part) {
+        let len = rest[start..].find(|c| !is_part(c)).unwrap_or(rest.len() - start);
+        let (before, found) = (&rest[..start], &rest[start..start + len]);
+        stable.push_str(before);
+        stable.push_str(if found.len() >= 20 && found.ends_with('Z') { "TIME" } else { found });
+        rest = &rest[start + len..];
+    }
+    stable + rest
 }
 
 const SOURCE: &str = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n";
