@@ -5,4 +5,24 @@
 
 mod project;
 
+mod running;
+
+mod random;
+
+mod small_run;
+
+mod kill;
+
+mod crash;
+
+mod full_disk;
+
+mod refused;
+
+mod follow;
+
+mod stop;
+
+mod formats;
+
 mod quickstart;

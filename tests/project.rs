@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
+
+use crate::running::Running;
 
 /// A folder of its own for each test; it goes away with the test.
 pub(crate) struct Project {
@@ -14,6 +16,7 @@ pub(crate) struct Project {
 /// What a command said and how it ended.
 #[derive(Debug)]
 pub(crate) struct Outcome {
+    /// `None` where a signal ended it.
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -22,6 +25,12 @@ pub(crate) struct Outcome {
 impl Project {
     pub(crate) fn new() -> Self {
         Self { folder: TempDir::new().expect("a temporary folder can be made") }
+    }
+
+    /// A pipeline `p` with this text. What a line of it says of its files is left out: a source `in`
+    /// reads `in.ndjson`, a sink `out` writes `out.ndjson`.
+    pub(crate) fn pipeline(toml: &str) -> Self {
+        Self::new().file("p.toml", format!("{SOURCE}{toml}{SINK}"))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -40,15 +49,28 @@ impl Project {
         fs::write(path, text).expect("files can be written");
     }
 
+    /// Adds to the end of a file, with one write.
+    pub(crate) fn append(&self, path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
+        use std::io::Write as _;
+        let mut file = fs::OpenOptions::new().append(true).create(true).open(self.path().join(path));
+        let file = file.as_mut().expect("the file can be opened");
+        file.write_all(text.as_ref()).expect("files can be written");
+    }
+
     pub(crate) fn read(&self, path: impl AsRef<Path>) -> String {
         let path: PathBuf = self.path().join(path);
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
+    /// The bytes of a file; 0 where there is none.
+    pub(crate) fn len(&self, path: impl AsRef<Path>) -> u64 {
+        fs::metadata(self.path().join(path)).map_or(0, |metadata| metadata.len())
+    }
+
     /// The executable, to be run in the folder.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        command.current_dir(self.path()).args(arguments).env_clear();
+        command.current_dir(self.path()).args(arguments).env_clear().stdin(Stdio::null());
         command
     }
 
@@ -56,7 +78,41 @@ impl Project {
     pub(crate) fn tidegate(&self, arguments: &[&str]) -> Outcome {
         self.command(arguments).output().expect("the executable can be started").into()
     }
+
+    /// `tidegate run .` to its end.
+    pub(crate) fn run(&self) -> Outcome {
+        self.tidegate(&["run", "."])
+    }
+
+    /// Starts a command and lets it run.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+        Running::start(self.path(), self.command(arguments))
+    }
+
+    /// What was said, without what differs from run to run.
+    pub(crate) fn stable(&self, text: &str) -> String {
+        let folder = self.path().display().to_string();
+        without_times(&text.replace(&folder, "FOLDER"))
+    }
 }
+
+/// Times like `2026-01-31T12:00:00.123Z` as `TIME`.
+fn without_times(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_digit() || "-:.TZ".contains(c);
+    let mut rest = text;
+    let mut stable = String::new();
+    while let Some(start) = rest.find(is_part) {
+        let len = rest[start..].find(|c| !is_part(c)).unwrap_or(rest.len() - start);
+        let (before, found) = (&rest[..start], &rest[start..start + len]);
+        stable.push_str(before);
+        stable.push_str(if found.len() >= 20 && found.ends_with('Z') { "TIME" } else { found });
+        rest = &rest[start + len..];
+    }
+    stable + rest
+}
+
+const SOURCE: &str = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n";
+const SINK: &str = "\n[sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n";
 
 impl From<Output> for Outcome {
     fn from(output: Output) -> Self {
@@ -71,13 +127,33 @@ impl From<Output> for Outcome {
 impl Outcome {
     /// Asserts that the command ended with exit code 0.
     pub(crate) fn done(self) -> Self {
-        assert_eq!(self.code, Some(0), "{self:#?}");
-        self
+        self.failed(0)
     }
 
     /// Asserts that the command ended with this exit code.
     pub(crate) fn failed(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{self:#?}");
+        assert_eq!(self.code, Some(code), "\n{}\n{}", self.stdout, self.stderr);
         self
     }
+
+    /// Asserts that standard error says this.
+    pub(crate) fn says(self, what: &str) -> Self {
+        assert!(self.stderr.contains(what), "`{what}` is missing in\n{}", self.stderr);
+        self
+    }
+}
+
+/// Jobs `{"id": …}` with these numbers, a line each.
+pub(crate) fn jobs(ids: impl IntoIterator<Item = u64>) -> String {
+    ids.into_iter().map(|id| format!("{{\"id\":{id}}}\n")).collect()
+}
+
+/// The numbers of such jobs, whatever else is in them.
+pub(crate) fn ids(lines: &str) -> Vec<u64> {
+    lines.lines().map(id).collect()
+}
+
+fn id(line: &str) -> u64 {
+    let job: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    job["id"].as_u64().unwrap_or_else(|| panic!("no id: {line}"))
 }

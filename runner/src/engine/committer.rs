@@ -58,7 +58,7 @@ impl Committer {
             self.commit(group)?;
             last_commit = Instant::now();
         }
-        self.commit_positions(&self.sinks.closing())?;
+        self.close_sinks()?;
         Ok(self.writer)
     }
 
@@ -219,6 +219,26 @@ impl Committer {
         match self.stop.recv_timeout(self.retry_after) {
             Err(RecvTimeoutError::Timeout) => Ok(()),
             _ => Err(error),
+        }
+    }
+
+    /// Records that the files of the sinks are as this run left them. Everything is delivered by
+    /// then, so for this alone room is not waited for: the next run takes the files as after a crash.
+    fn close_sinks(&mut self) -> Result<(), EngineError> {
+        let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
+        self.ledger.add_sinks(&self.sinks.closing(), &mut changes);
+        if changes.sinks.is_empty() {
+            return Ok(());
+        }
+        match self.writer.commit(&changes) {
+            Err(error) if error.is_full() => {
+                tracing::warn!(
+                    "the disk is full: everything is delivered, but what somebody adds to the files of sinks \
+                     before the next run will be cut off by it"
+                );
+                Ok(())
+            }
+            closed => Ok(closed.map(drop)?),
         }
     }
 }

@@ -1,0 +1,101 @@
+//! A small run ends at every single operation of the store's disk, and at every sync; what comes of
+//! it in the end is what comes of a run that nothing disturbs.
+
+use tidegate::decide::End;
+use tidegate::store::testing::{Failure, FaultyDisk};
+
+use crate::random::Random;
+use crate::small_run::{Left, SmallRun};
+
+/// What an undisturbed run leaves.
+fn undisturbed(run: &SmallRun, image: &[u8]) -> Left {
+    let disk = FaultyDisk::with(image.to_vec());
+    assert_eq!(run.run(&disk).expect("nothing fails"), End::Drained);
+    let left = run.left(&disk);
+    run.begin_anew();
+    left
+}
+
+/// Goes on with what a crash has left, and expects the end of an undisturbed run.
+fn assert_recovers(run: &SmallRun, disk: &FaultyDisk, expected: &Left, what: &str) {
+    match run.run(disk) {
+        Ok(End::Drained) => {}
+        other => panic!("{what}: {other:?}"),
+    }
+    run.left(disk).assert_is(expected, what);
+}
+
+#[test]
+fn whichever_operation_of_the_store_is_the_last_nothing_is_lost_and_nothing_is_done_twice() {
+    crash_at_every_operation(false);
+}
+
+#[test]
+fn the_same_when_the_power_goes_with_it() {
+    crash_at_every_operation(true);
+}
+
+fn crash_at_every_operation(power_goes: bool) {
+    let (run, image) = (SmallRun::new(), SmallRun::image());
+    let expected = undisturbed(&run, &image);
+    for operation in 1.. {
+        let what = format!("operation {operation}");
+        let mut random = Random::new(operation);
+        run.begin_anew();
+        let disk = FaultyDisk::with(image.clone());
+        disk.fail(Failure::From(operation));
+        let ended = run.run(&disk);
+        if !disk.struck() {
+            assert!(matches!(ended, Ok(End::Drained)), "{what}: {ended:?}");
+            assert!(operation > 100, "there were only {operation} operations to fail");
+            break;
+        }
+        let mut disk = after(&run, &disk, power_goes, &mut random);
+        // Now and then the recovery is cut off, too.
+        if random.below(3) == 0 {
+            disk.fail(Failure::From(1 + random.below(60)));
+            let _ = run.run(&disk);
+            disk = after(&run, &disk, power_goes, &mut random);
+        }
+        assert_recovers(&run, &disk, &expected, &what);
+    }
+}
+
+/// The disk as it is found after a crash.
+fn after(run: &SmallRun, disk: &FaultyDisk, power_goes: bool, random: &mut Random) -> FaultyDisk {
+    if !power_goes {
+        return FaultyDisk::with(disk.bytes());
+    }
+    let survivors = FaultyDisk::with(disk.survivors(random.below(4)));
+    run.lose_power(&survivors, random);
+    FaultyDisk::with(survivors.bytes())
+}
+
+#[test]
+fn whichever_sync_of_the_store_is_the_last_nothing_is_lost_and_nothing_is_done_twice() {
+    let (run, image) = (SmallRun::new(), SmallRun::image());
+    let expected = undisturbed(&run, &image);
+    for sync in 1.. {
+        run.begin_anew();
+        let disk = FaultyDisk::with(image.clone());
+        disk.fail(Failure::FreezeAt(sync));
+        run.run(&disk).expect("a disk that freezes tells nobody");
+        if !disk.struck() {
+            assert!(sync > 5, "there were only {sync} syncs to fail");
+            break;
+        }
+        let whole = std::fs::read(run.output()).unwrap_or_default();
+        for seed in 0..6 {
+            let mut random = Random::new(sync * 100 + seed);
+            std::fs::write(run.output(), &whole).expect("files can be written");
+            let survivors = FaultyDisk::with(disk.survivors(seed));
+            run.lose_power(&survivors, &mut random);
+            assert_recovers(
+                &run,
+                &FaultyDisk::with(survivors.bytes()),
+                &expected,
+                &format!("sync {sync}, seed {seed}"),
+            );
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! There is no room on a disk: the run says so once, waits, and goes on when there is some.
+
+use std::io;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::thread;
+
+use tidegate::decide::End;
+use tidegate::store::testing::{Failure, FaultyDisk};
+
+use crate::project::{Project, jobs};
+use crate::small_run::SmallRun;
+
+/// What all runs of this process have logged, a line each with the number of the thread.
+static LOG: LazyLock<Mutex<Vec<u8>>> = LazyLock::new(|| {
+    tracing_subscriber::fmt().with_ansi(false).with_thread_ids(true).with_writer(|| ToLog).init();
+    Mutex::default()
+});
+
+struct ToLog;
+
+impl io::Write for ToLog {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        LOG.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The threads that said this, once for each time.
+fn who_said(what: &str) -> Vec<String> {
+    let log = String::from_utf8_lossy(&LOG.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
+    let lines = log.lines().filter(|line| line.contains(what));
+    let thread =
+        |line: &str| line.split_whitespace().find(|word| word.starts_with("ThreadId")).map(str::to_owned);
+    lines.filter_map(thread).collect()
+}
+
+#[test]
+fn a_run_waits_for_room_in_the_store_says_so_once_and_goes_on_by_itself() {
+    LazyLock::force(&LOG);
+    let (run, image) = (SmallRun::new(), SmallRun::image());
+    let disk = FaultyDisk::with(image.clone());
+    run.run(&disk).expect("nothing fails");
+    let expected = run.left(&disk);
+    let mut struck = 0;
+    for operation in 1.. {
+        run.begin_anew();
+        let disk = FaultyDisk::with(image.clone());
+        disk.fail(Failure::FullFrom(operation));
+        // Opening writes, too; a run that cannot start is another matter.
+        let Ok(started) = run.start(&disk) else { continue };
+        let mut ended = None;
+        while !disk.struck() && ended.is_none() {
+            ended = started.has_ended();
+            thread::yield_now();
+        }
+        if !disk.struck() {
+            assert!(matches!(ended, Some(Ok(End::Drained))), "{ended:?}");
+            break;
+        }
+        struck += 1;
+        // Some tries are in vain.
+        let tried = disk.operations() + 20;
+        while ended.is_none() && disk.operations() < tried {
+            ended = started.has_ended();
+            thread::yield_now();
+        }
+        disk.heal();
+        let end = ended.unwrap_or_else(|| started.end());
+        assert!(matches!(end, Ok(End::Drained)), "operation {operation}: {end:?}");
+        run.left(&disk).assert_is(&expected, &format!("operation {operation}"));
+    }
+    let said = who_said("the disk is full; nothing is lost, and the run goes on when there is room");
+    let mut threads = said.clone();
+    threads.sort();
+    threads.dedup();
+    assert_eq!(threads.len(), said.len(), "somebody said it twice");
+    assert!(threads.len() > 10 && struck > 20, "{} of {struck} runs said it", threads.len());
+}
+
+#[test]
+fn a_run_that_is_stopped_while_it_waits_for_room_ends_and_loses_nothing() {
+    let (run, image) = (SmallRun::new(), SmallRun::image());
+    let disk = FaultyDisk::with(image.clone());
+    run.run(&disk).expect("nothing fails");
+    let expected = run.left(&disk);
+    for operation in 1.. {
+        run.begin_anew();
+        let disk = FaultyDisk::with(image.clone());
+        disk.fail(Failure::FullFrom(operation));
+        let Ok(started) = run.start(&disk) else { continue };
+        let mut ended = None;
+        while !disk.struck() && ended.is_none() {
+            ended = started.has_ended();
+            thread::yield_now();
+        }
+        if !disk.struck() {
+            break;
+        }
+        started.handle.stop();
+        let end = ended.unwrap_or_else(|| started.end());
+        let told = end.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        assert!(end.is_ok() || told.contains("no room") || told.contains("cannot use the store"), "{end:?}");
+        let disk = FaultyDisk::with(disk.bytes());
+        assert!(matches!(run.run(&disk), Ok(End::Drained)), "operation {operation}");
+        run.left(&disk).assert_is(&expected, &format!("operation {operation}"));
+    }
+}
+
+#[test]
+fn a_sink_without_room_is_told_once_and_a_stop_ends_the_wait() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"/dev/full\"\n",
+        )
+        .file("tidegate.toml", "[runner]\nshutdown_timeout = \"50ms\"\n")
+        .file("in.ndjson", jobs(1..=5000));
+    let mut running = project.start(&["run", "."]);
+    running.wait_until_it_says("the disk is full");
+    let outcome = running.stop();
+    assert_eq!(outcome.stderr.matches("the disk is full").count(), 1, "{}", outcome.stderr);
+    insta::assert_snapshot!(project.stable(&outcome.stderr));
+    // Nothing was taken: with another path everything arrives.
+    project.write("p.toml", project.read("p.toml").replace("/dev/full", "out.ndjson"));
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), jobs(1..=5000));
+}

@@ -1,0 +1,133 @@
+//! The executable is killed again and again, wherever it happens to be, over one run.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::project::{Project, ids, jobs};
+use crate::random::Random;
+use crate::running::Running;
+
+const JOBS: u64 = 200_000;
+const KILLS: u64 = 200;
+/// Every so many jobs one is rejected.
+const REJECTED: u64 = 997;
+
+const PIPELINE: &str = r#"
+[pipeline]
+errors = "failed"
+[source.in]
+type = "file"
+path = "in.ndjson"
+format = "ndjson"
+[step.first]
+from = "in"
+run = "first.rhai"
+to = "between"
+[step.second]
+from = "between"
+run = "second.rhai"
+to = "out"
+[sink.out]
+type = "file"
+path = "out/out.ndjson"
+"#;
+
+/// When a run is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// So long after its start: while it opens the store, recovers, reads the first jobs.
+    After(Duration),
+    /// When the output file has grown by so many bytes: the commit of these is about to come.
+    Output(u64),
+    /// When the store was written to so many times.
+    Store(u64),
+}
+
+impl Moment {
+    fn choose(random: &mut Random, output_left: u64, kills_left: u64) -> Self {
+        // So little that jobs are left for all kills that are still to come.
+        let growth = output_left / 2 / kills_left;
+        match random.below(4) {
+            0 => Self::After(Duration::from_micros(random.below(25_000))),
+            1 => Self::Store(1 + random.below(4)),
+            _ => Self::Output(random.below(growth)),
+        }
+    }
+
+    /// Waits for it. Looks all the time, since a moment is short.
+    fn wait(self, project: &Project, running: &mut Running) {
+        let started = Instant::now();
+        let output = project.len("out/out.ndjson");
+        let (mut written, mut writes) = (None, 0);
+        while !running.has_ended() {
+            let is_now = match self {
+                Self::After(time) => started.elapsed() >= time,
+                Self::Output(growth) => project.len("out/out.ndjson") > output + growth,
+                Self::Store(wanted) => {
+                    let store = fs::metadata(project.path().join(".tidegate/store.redb"));
+                    let now = store.and_then(|metadata| metadata.modified()).ok();
+                    writes += u64::from(now != written);
+                    written = now;
+                    writes > wanted
+                }
+            };
+            if is_now {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() {
+    let seed = Random::seed();
+    println!("again with TIDEGATE_TEST_SEED={seed}");
+    let mut random = Random::new(seed);
+    let project = Project::new()
+        .file("p.toml", PIPELINE)
+        .file(
+            "first.rhai",
+            format!("fn process(job) {{ if job.id % {REJECTED} == 0 {{ reject(\"no\") }} job }}"),
+        )
+        .file(
+            "second.rhai",
+            "fn process(job) { let sum = 0; for i in 0..20 { sum += i; } job.sum = sum; job }",
+        )
+        .file("in.ndjson", jobs(1..=JOBS));
+    let output_whole: u64 = (1..=JOBS)
+        .filter(|id| id % REJECTED != 0)
+        .map(|id| format!("{{\"id\":{id},\"sum\":190}}\n").len() as u64)
+        .sum();
+
+    for kill in 0..KILLS {
+        let left = output_whole - project.len("out/out.ndjson").min(output_whole);
+        let moment = Moment::choose(&mut random, left, KILLS - kill);
+        let mut running = project.start(&["run", "."]);
+        moment.wait(&project, &mut running);
+        let said = running.stderr();
+        assert!(running.kill(), "it ended before kill {kill}, {moment:?}:\n{said}");
+        assert!(!said.contains("error") && !said.contains("panic"), "after kill {kill}:\n{said}");
+    }
+    let rest = project.run().done();
+
+    let expected: Vec<u64> = (1..=JOBS).filter(|id| id % REJECTED != 0).collect();
+    let delivered = ids(&project.read("out/out.ndjson"));
+    if let Some(at) =
+        (0..expected.len().max(delivered.len())).find(|&at| expected.get(at) != delivered.get(at))
+    {
+        panic!("seed {seed}: line {} is {:?} and not {:?}", at + 1, delivered.get(at), expected.get(at));
+    }
+    let shown =
+        project.tidegate(&["queue", "show", "p/failed", "--limit", "10000", "--format", "json"]).done();
+    let records: serde_json::Value = serde_json::from_str(&shown.stdout).expect("it is JSON");
+    let rejected: Vec<Option<u64>> = records
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|record| record["job"]["job"]["id"].as_u64())
+        .collect();
+    let expected: Vec<Option<u64>> = (1..=JOBS).filter(|id| id % REJECTED == 0).map(Some).collect();
+    assert_eq!(rejected, expected, "seed {seed}");
+    assert!(rest.stderr.contains("done:"), "the last run had something to do:\n{}", rest.stderr);
+}

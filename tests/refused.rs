@@ -1,0 +1,82 @@
+//! A store that cannot be used is refused before anything is touched, with words on what to do.
+
+use std::fs;
+
+use redb::TableDefinition;
+
+use crate::project::{Project, jobs};
+
+const PIPELINE: &str = "[sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"out.ndjson\"\n\
+                        [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n";
+const STORE: &str = ".tidegate/store.redb";
+
+/// A project that has run.
+fn project() -> Project {
+    let project = Project::new().file("p.toml", PIPELINE).file("in.ndjson", jobs(1..=100));
+    project.run().done();
+    project.append("in.ndjson", jobs(101..=200));
+    project
+}
+
+/// Runs with this in the place of the store, and answers what is said.
+fn refusal(project: &Project, store: &[u8]) -> String {
+    project.write(STORE, store);
+    let outcome = project.run().failed(1);
+    assert_eq!(fs::read(project.path().join(STORE)).expect("it is there"), store, "it is left as it is");
+    assert_eq!(project.read("out.ndjson"), jobs(1..=100), "nothing is touched");
+    project.stable(&outcome.stderr)
+}
+
+#[test]
+fn a_file_that_is_no_store_is_refused_with_what_to_do() {
+    let project = project();
+    let good = fs::read(project.path().join(STORE)).expect("it is there");
+    let cases: [(&str, &[u8]); 5] = [
+        ("zeros", &[0; 50_000]),
+        ("empty", b""),
+        ("cut short", &good[..good.len() / 2]),
+        ("cut in the header", &good[..100]),
+        ("another file", b"PRAGMA foreign_keys;"),
+    ];
+    let refusals: Vec<String> =
+        cases.iter().map(|(what, store)| format!("{what}:\n{}", refusal(&project, store))).collect();
+    insta::assert_snapshot!(refusals.join("\n"));
+    project.write(STORE, good);
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), jobs(1..=200));
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_refused_and_left_to_it() {
+    let project = project();
+    let database = redb::Database::open(project.path().join(STORE)).expect("it opens");
+    let change = database.begin_write().expect("it can be written");
+    let table: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
+    change
+        .open_table(table)
+        .and_then(|mut it| Ok(it.insert("format", &9_u32.to_le_bytes()[..]).map(drop)?))
+        .expect("it can be changed");
+    change.commit().expect("it can be committed");
+    drop(database);
+    let outcome = project.run().failed(1);
+    insta::assert_snapshot!(project.stable(&outcome.stderr));
+    assert_eq!(project.read("out.ndjson"), jobs(1..=100));
+}
+
+#[test]
+fn a_second_runner_is_refused_and_told_who_the_first_one_is() {
+    let following = format!("{PIPELINE}follow = true\n");
+    let project = Project::new().file("p.toml", following).file("in.ndjson", jobs(1..=100));
+    let mut first = project.start(&["run", "."]);
+    first.wait_until("the output", || project.len("out.ndjson") == jobs(1..=100).len() as u64);
+    let second = project.run().failed(1);
+    let holder: serde_json::Value = serde_json::from_str(&project.read(".tidegate/lock")).expect("JSON");
+    assert_eq!(holder["pid"], first.pid());
+    let said = second.stderr.replace(env!("CARGO_BIN_EXE_tidegate"), "tidegate");
+    assert!(said.contains(holder["since"].as_str().expect("a time")), "{said}");
+    insta::assert_snapshot!(project.stable(&said.replace(&first.pid().to_string(), "PID")));
+    // The first one took no notice.
+    project.append("in.ndjson", jobs(101..=101));
+    first.wait_until("more output", || project.len("out.ndjson") == jobs(1..=101).len() as u64);
+    first.stop().done().says("stopped: 101 jobs");
+}

@@ -1,0 +1,122 @@
+//! A command that runs while the test goes on.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tempfile::TempDir;
+
+use crate::project::Outcome;
+
+/// After this long a wait has failed. Generous: the machine may have other things to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A started command. It dies with the test.
+pub(crate) struct Running {
+    child: Child,
+    /// What it says goes to files, so that no pipe can fill up.
+    said: TempDir,
+    changes: Receiver<()>,
+    _watcher: RecommendedWatcher,
+}
+
+impl Running {
+    pub(crate) fn start(folder: &Path, mut command: Command) -> Self {
+        let said = TempDir::new().expect("a temporary folder can be made");
+        let create = |name| File::create(said.path().join(name)).expect("files can be made");
+        command.stdout(create("stdout")).stderr(create("stderr"));
+        let (tell, changes) = mpsc::channel();
+        let changed = move |_: notify::Result<notify::Event>| {
+            // The test may be over.
+            let _ = tell.send(());
+        };
+        let mut watcher = notify::recommended_watcher(changed).expect("files can be watched");
+        for folder in [folder, said.path()] {
+            watcher.watch(folder, RecursiveMode::Recursive).expect("folders can be watched");
+        }
+        let child = command.spawn().expect("the executable can be started");
+        Self { child, said, changes, _watcher: watcher }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has said on standard error so far.
+    pub(crate) fn stderr(&self) -> String {
+        self.said("stderr")
+    }
+
+    /// Waits until `done`, which is looked at whenever a file changes.
+    pub(crate) fn wait_until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done() {
+            let ended = self.child.try_wait().expect("a child can be asked");
+            assert!(ended.is_none() || done(), "it ended before {what}:\n{}", self.stderr());
+            assert!(Instant::now() < deadline, "no sign of {what}:\n{}", self.stderr());
+            self.pause();
+        }
+    }
+
+    /// Waits until standard error says this.
+    pub(crate) fn wait_until_it_says(&mut self, what: &str) {
+        let stderr = self.said.path().join("stderr");
+        self.wait_until(what, || fs::read_to_string(&stderr).is_ok_and(|text| text.contains(what)));
+    }
+
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        let pid = self.pid().to_string();
+        let status = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status();
+        assert!(status.expect("a shell can be started").success());
+    }
+
+    /// Ends it at once; false where it had ended by itself.
+    pub(crate) fn kill(mut self) -> bool {
+        self.child.kill().expect("a child can be killed");
+        self.child.wait().expect("a child can be waited for").code().is_none()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be asked").is_some()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn outcome(mut self) -> Outcome {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be asked") {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it does not end:\n{}", self.stderr());
+            self.pause();
+        };
+        Outcome { code: status.code(), stdout: self.said("stdout"), stderr: self.said("stderr") }
+    }
+
+    /// Asks it to end, and waits for it.
+    pub(crate) fn stop(self) -> Outcome {
+        self.terminate();
+        self.outcome()
+    }
+
+    /// Until a file changes, or for a moment: not every change is a file's.
+    fn pause(&self) {
+        let _ = self.changes.recv_timeout(Duration::from_millis(10));
+        while self.changes.try_recv().is_ok() {}
+    }
+
+    fn said(&self, name: &str) -> String {
+        fs::read_to_string(self.said.path().join(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,94 @@
+//! Runs that end before their end: by a signal, or because a step had to stop.
+
+use crate::project::{Project, ids, jobs};
+
+const STEP: &str = "[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"between\"\n\
+                    [step.more]\nfrom = \"between\"\nrun = \"more.rhai\"\nto = \"out\"\n";
+
+#[test]
+fn a_run_that_is_asked_to_end_commits_what_runs_and_goes_on_next_time() {
+    let slow = "fn process(job) { let sum = 0; for i in 0..200 { sum += i; } job }";
+    let project = Project::pipeline(STEP)
+        .file("in.ndjson", jobs(1..=60_000))
+        .file("work.rhai", slow)
+        .file("more.rhai", "fn process(job) { job }");
+    let mut stopped = 0;
+    loop {
+        let before = project.len("out.ndjson");
+        let mut running = project.start(&["run", "."]);
+        running.wait_until("some output", || project.len("out.ndjson") > before + 100_000 || stopped >= 3);
+        let outcome = if stopped < 3 { running.stop() } else { running.outcome() }.done();
+        if outcome.stderr.contains("done:") {
+            break;
+        }
+        assert!(outcome.stderr.contains("stopped:"), "{}", outcome.stderr);
+        stopped += 1;
+    }
+    assert!(stopped > 0);
+    assert_eq!(project.read("out.ndjson"), jobs(1..=60_000));
+}
+
+#[test]
+fn a_throw_without_an_error_queue_stops_the_step_and_progress_stays_before_the_job() {
+    let project = Project::pipeline(STEP)
+        .file("in.ndjson", jobs(1..=5000))
+        .file(
+            "work.rhai",
+            "fn process(job) {\n    if job.id == 3500 {\n        throw \"no such pool\";\n    }\n    job\n}",
+        )
+        .file("more.rhai", "fn process(job) { job }");
+    let outcome = project.run().failed(1);
+    for part in ["p/work", "work.rhai:3", "no such pool", "job 3500", "in.ndjson:3500", "errors = "] {
+        assert!(outcome.stderr.contains(part), "`{part}` is missing in\n{}", outcome.stderr);
+    }
+    insta::assert_snapshot!(last_line(&project.stable(&outcome.stderr)));
+    // What stands before it is delivered, through the step behind it too.
+    assert_eq!(project.read("out.ndjson"), jobs(1..=3499));
+    // Again: the same, and nothing more.
+    project.run().failed(1);
+    assert_eq!(project.read("out.ndjson"), jobs(1..=3499));
+    project.write("work.rhai", "fn process(job) { job }");
+    project.run().done().says("done: 1,501 jobs");
+    assert_eq!(project.read("out.ndjson"), jobs(1..=5000));
+}
+
+#[test]
+fn a_step_that_stops_does_not_stop_the_others() {
+    let project = Project::pipeline(
+        "[step.bad]\nfrom = \"in\"\nrun = \"bad.rhai\"\nto = \"nowhere\"\n\
+         [step.good]\nfrom = \"in\"\nto = \"out\"\n[sink.nowhere]\ntype = \"null\"\n",
+    )
+    .file("in.ndjson", jobs(1..=5000))
+    .file("bad.rhai", "fn process(job) { if job.id == 2 { throw \"bad\" } job }");
+    project.run().failed(1);
+    assert_eq!(ids(&project.read("out.ndjson")).len(), 5000);
+}
+
+#[test]
+fn limits_name_the_script_the_limit_and_the_job() {
+    let endless = "fn process(job) {\n    loop { }\n}";
+    let limits = [
+        ("operations", "limits = { operations = 10000 }", endless),
+        ("timeout", "timeout = \"50ms\"\nlimits = { operations = 1000000000 }", endless),
+        (
+            "memory",
+            "limits = { memory = \"64KiB\" }",
+            "fn process(job) {\n    let s = \"x\";\n    loop { s += s; }\n}",
+        ),
+    ];
+    let mut said = Vec::new();
+    for (what, limit, script) in limits {
+        let project = Project::pipeline(&format!(
+            "[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n{limit}\n"
+        ))
+        .file("in.ndjson", jobs([1]))
+        .file("work.rhai", script);
+        let outcome = project.run().failed(1);
+        said.push(format!("{what}: {}", last_line(&project.stable(&outcome.stderr))));
+    }
+    insta::assert_snapshot!(said.join("\n\n"));
+}
+
+fn last_line(text: &str) -> String {
+    text.lines().last().unwrap_or_default().to_owned()
+}
