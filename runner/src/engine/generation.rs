@@ -1,5 +1,6 @@
 //! One immutable configuration, checked through and through.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,7 +44,27 @@ fn check_step(step: &Step, diagnostics: &mut Diagnostics) {
         && let Err(error) = script::check_expression(text, &step.limits)
     {
         let message = format!("the expression of `when` does not compile: {}", error.message);
-        diagnostics.push(Diagnostic::error(&step.file, span.clone(), message).help_if(error.help));
+        let span = in_expression(text, span, &error);
+        diagnostics.push(Diagnostic::error(&step.file, span, message).help_if(error.help));
+    }
+}
+
+/// The place in the file of a mistake in the expression at `span`: all of it where the file writes
+/// it in another way, with escapes or `${…}`.
+fn in_expression(text: &str, span: &Range<usize>, error: &CompileError) -> Range<usize> {
+    let (Some(line), Some(column)) = (error.line, error.column) else { return span.clone() };
+    if span.len() != text.len() {
+        return span.clone();
+    }
+    let line_start: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+    let rest = text.get(line_start..).unwrap_or_default();
+    match rest.char_indices().nth(column - 1) {
+        Some((at, char)) => {
+            let start = span.start + line_start + at;
+            start..start + char.len_utf8()
+        }
+        // At its end there is nothing to mark but its last character.
+        None => span.end - text.chars().next_back().map_or(0, char::len_utf8)..span.end,
     }
 }
 
@@ -61,3 +82,6 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
         .related(named, "named here")
         .help_if(error.help.clone())
 }
+
+#[cfg(test)]
+mod tests;

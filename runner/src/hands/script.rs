@@ -13,8 +13,14 @@ mod context;
 mod explain;
 mod filter;
 mod functions;
+mod imports;
+mod kind;
+mod locate;
 mod number;
 mod step;
 
 pub use compile::{CompileError, check_expression, check_script};
 pub use step::{ScriptStep, ScriptStepSpec};
+
+#[cfg(test)]
+mod tests;

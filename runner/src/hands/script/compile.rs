@@ -5,11 +5,13 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-use rhai::module_resolvers::FileModuleResolver;
+use rhai::module_resolvers::DummyModuleResolver;
 use rhai::packages::{Package, StandardPackage};
-use rhai::{AST, Engine, EvalAltResult, OptimizationLevel, ParseError, Position, Scope};
+use rhai::{AST, Engine, EvalAltResult, OptimizationLevel, ParseErrorType, Position, Scope};
 
+use super::explain::{self, lowercase};
 use super::functions::Ended;
+use super::imports::Beside;
 use super::{context, number};
 use crate::config::{Limits, Script};
 use crate::words::suggest::nearest;
@@ -44,8 +46,7 @@ pub(super) type Deadline = Rc<Cell<Option<Instant>>>;
 /// # Errors
 /// What is wrong with it, and where.
 pub fn check_script(script: &Script, limits: &Limits) -> Result<(), CompileError> {
-    let engine = engine(limits, script.path.parent(), &Deadline::default());
-    compile(&engine, script).map(drop)
+    compile(&mut engine(limits, &Deadline::default()), script).map(drop)
 }
 
 /// Compiles the expression of a `when`, over the variable `job`.
@@ -53,26 +54,32 @@ pub fn check_script(script: &Script, limits: &Limits) -> Result<(), CompileError
 /// # Errors
 /// What is wrong with it; the column is counted from the start of `text`.
 pub fn check_expression(text: &str, limits: &Limits) -> Result<(), CompileError> {
-    let engine = engine(limits, None, &Deadline::default());
-    compile_expression(&engine, text).map(drop)
+    compile_expression(&engine(limits, &Deadline::default()), text).map(drop)
 }
 
-/// An engine without access to files (but imports beside the script), network or clock.
-pub(super) fn engine(limits: &Limits, folder: Option<&Path>, deadline: &Deadline) -> Engine {
+/// An engine without access to files, network or clock.
+pub(super) fn engine(limits: &Limits, deadline: &Deadline) -> Engine {
     let mut engine = Engine::new_raw();
     StandardPackage::new().register_into_engine(&mut engine);
     number::register(&mut engine);
     context::register(&mut engine);
-    // `eval` would hide code from `check`; `sleep` would hold up a worker.
-    engine.disable_symbol("eval").disable_symbol("sleep");
+    // It would hide code from `check`.
+    engine.disable_symbol("eval");
+    without_sleep(&mut engine);
     engine.set_strict_variables(true).set_fail_on_invalid_map_property(true);
     engine.set_optimization_level(OptimizationLevel::Simple);
-    if let Some(folder) = folder {
-        engine.set_module_resolver(FileModuleResolver::new_with_path(folder));
-    }
     limit(&mut engine, limits);
     watch(&mut engine, deadline);
     engine
+}
+
+/// `sleep` would hold up a worker past any timeout. The standard package brings it, and what is
+/// registered apart goes before a package.
+fn without_sleep(engine: &mut Engine) {
+    fn refuse() -> Result<(), Box<EvalAltResult>> {
+        Err("a script cannot wait: it would hold up other jobs".into())
+    }
+    engine.register_fn("sleep", |_: i64| refuse()).register_fn("sleep", |_: f64| refuse());
 }
 
 fn limit(engine: &mut Engine, limits: &Limits) {
@@ -100,69 +107,141 @@ fn watch(engine: &mut Engine, deadline: &Deadline) {
     });
 }
 
-pub(super) fn compile(engine: &Engine, script: &Script) -> Result<Compiled, CompileError> {
-    // Imports are resolved now, so that a generation does not change while it runs.
-    let mut ast = engine
-        .compile_into_self_contained(&Scope::new(), &script.text)
-        .map_err(|error| from_evaluation(&error))?;
-    ast.set_source(script.path.to_string_lossy().as_ref());
+pub(super) fn compile(engine: &mut Engine, script: &Script) -> Result<Compiled, CompileError> {
+    let ast = self_contained(engine, &script.path, &script.text, &Scope::new()).map_err(|error| {
+        let error = from_evaluation(&error, &script.text);
+        // The first level of imports is resolved apart from the statement, and has no place.
+        if error.line.is_none() { error.at_import_in(&script.text) } else { error }
+    })?;
     let functions: Vec<(String, usize)> =
         ast.iter_functions().map(|function| (function.name.to_owned(), function.params.len())).collect();
     let takes = |count| functions.iter().any(|(name, params)| name == "process" && *params == count);
     let wants_context = takes(2);
     if !wants_context && !takes(1) {
-        return Err(no_entry(&functions));
+        return Err(no_entry(&functions, &script.text));
     }
     Ok(Compiled { ast, wants_context })
+}
+
+/// Compiles a script together with everything that it imports, so that a generation does not
+/// change while it runs.
+pub(super) fn self_contained(
+    engine: &mut Engine,
+    path: &Path,
+    text: &str,
+    scope: &Scope<'_>,
+) -> Result<AST, Box<EvalAltResult>> {
+    engine.set_module_resolver(Beside::new(path.parent().unwrap_or(Path::new(""))));
+    let compiled = engine.compile_into_self_contained(scope, text);
+    engine.set_module_resolver(DummyModuleResolver::new());
+    let mut ast = compiled?;
+    ast.set_source(path.to_string_lossy().as_ref());
+    Ok(ast)
 }
 
 pub(super) fn compile_expression(engine: &Engine, text: &str) -> Result<AST, CompileError> {
     let mut scope = Scope::new();
     scope.push("job", rhai::Dynamic::UNIT);
-    engine.compile_expression_with_scope(&scope, text).map_err(|error| from_parsing(&error))
+    engine
+        .compile_expression_with_scope(&scope, text)
+        .map_err(|error| from_parsing(error.err_type(), error.position(), text))
 }
 
-fn no_entry(functions: &[(String, usize)]) -> CompileError {
-    let message = match functions.iter().find(|(name, _)| name == "process") {
-        Some((_, params)) => format!("`process` takes {params} parameters"),
-        None => "the script has no function `process`".to_owned(),
+fn no_entry(functions: &[(String, usize)], text: &str) -> CompileError {
+    const HELP: &str = "write `fn process(job) { … }` or `fn process(job, ctx) { … }`";
+    if let Some((name, params)) = functions.iter().find(|(name, _)| name == "process") {
+        let message = format!("`process` takes {params} parameters instead of one or two");
+        return CompileError { help: Some(HELP.to_owned()), ..located(message, position_of(name, text)) };
+    }
+    let message = "the script has no function `process`".to_owned();
+    match nearest("process", functions.iter().map(|(name, _)| name.as_str())) {
+        Some(near) => {
+            let help = Some(format!("`fn {near}` looks like it: call it `fn process`"));
+            CompileError { help, ..located(message, position_of(near, text)) }
+        }
+        None => CompileError { help: Some(HELP.to_owned()), ..located(message, Position::NONE) },
+    }
+}
+
+/// Where the function `name` is written, as people usually write functions.
+fn position_of(name: &str, text: &str) -> Position {
+    let head = format!("fn {name}");
+    let found = text.lines().zip(1..).find(|(line, _)| line.starts_with(&head));
+    found.map_or(Position::NONE, |(_, line)| Position::new(line, 4))
+}
+
+fn from_parsing(kind: &ParseErrorType, position: Position, text: &str) -> CompileError {
+    let error = located(lowercase(&kind.to_string()), position);
+    match kind {
+        ParseErrorType::VariableUndefined(name) => {
+            let message = format!("there is no variable `{name}` here");
+            CompileError { message, help: outside_functions(name, text), ..error }
+        }
+        ParseErrorType::ModuleUndefined(name) => {
+            let message = format!("nothing is imported as `{name}`");
+            CompileError {
+                message,
+                help: Some(format!("write `import \"…\" as {name};` at the top")),
+                ..error
+            }
+        }
+        _ => error,
+    }
+}
+
+/// What to do about a name that is given at the top of the script, which functions do not see.
+fn outside_functions(name: &str, text: &str) -> Option<String> {
+    let given = |word: &str| {
+        text.lines().any(|line| {
+            let rest = line.strip_prefix("export ").unwrap_or(line).strip_prefix(word);
+            rest.and_then(|rest| rest.trim_start().strip_prefix(name))
+                .is_some_and(|rest| rest.trim_start().starts_with(['=', ';']))
+        })
     };
-    let near =
-        nearest("process", functions.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "process"));
-    let help = match near {
-        Some(near) => format!("`fn {near}` looks like it: call it `fn process(job)`"),
-        None => "write `fn process(job) { … }` or `fn process(job, ctx) { … }`".to_owned(),
-    };
-    CompileError { file: None, line: None, column: None, message, help: Some(help) }
+    if given("const ") {
+        Some(format!("functions see a constant of the top as `global::{name}`"))
+    } else if given("let ") {
+        Some(format!(
+            "functions do not see variables of the top; make it a constant, `const {name} = …`, and read `global::{name}`"
+        ))
+    } else {
+        None
+    }
 }
 
-fn from_parsing(error: &ParseError) -> CompileError {
-    located(lowercase(&error.err_type().to_string()), error.position())
-}
-
-fn from_evaluation(error: &EvalAltResult) -> CompileError {
+fn from_evaluation(error: &EvalAltResult, text: &str) -> CompileError {
     match error {
-        EvalAltResult::ErrorParsing(kind, position) => located(lowercase(&kind.to_string()), *position),
+        EvalAltResult::ErrorParsing(kind, position) => from_parsing(kind, *position, text),
         EvalAltResult::ErrorInModule(file, inner, _) => {
-            let error = from_evaluation(inner);
+            let error = from_evaluation(inner, "");
             CompileError { file: error.file.or_else(|| Some(file.clone())), ..error }
         }
         EvalAltResult::ErrorModuleNotFound(name, position) => CompileError {
             help: Some(format!("`import \"{name}\"` looks for `{name}.rhai` beside the script")),
             ..located(format!("there is no script `{name}.rhai` to import"), *position)
         },
-        other => located(lowercase(&other.to_string()), other.position()),
+        other => located(explain::in_words(other), other.position()),
+    }
+}
+
+impl CompileError {
+    /// The same at the `import` that its message names, if it can be found in `text`.
+    fn at_import_in(self, text: &str) -> Self {
+        let named = |rest: &str| {
+            let name = rest.trim_start().strip_prefix('"')?.split('"').next()?;
+            self.message.contains(&format!("`{name}.rhai`")).then_some(())
+        };
+        let found = text.lines().zip(1..).find_map(|(line, number)| {
+            let (at, word) =
+                line.match_indices("import").find(|(at, word)| named(&line[at + word.len()..]).is_some())?;
+            let quote = at + word.len() + line[at + word.len()..].find('"')?;
+            Some((number, line[..quote].chars().count() + 1))
+        });
+        let (line, column) = found.unzip();
+        Self { line, column, ..self }
     }
 }
 
 fn located(message: String, position: Position) -> CompileError {
     CompileError { file: None, line: position.line(), column: position.position(), message, help: None }
-}
-
-fn lowercase(message: &str) -> String {
-    let mut characters = message.chars();
-    match characters.next() {
-        Some(first) => first.to_lowercase().chain(characters).collect(),
-        None => String::new(),
-    }
 }

@@ -1,15 +1,19 @@
 //! From an error of Rhai to words that a person can act on.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use rhai::{Dynamic, EvalAltResult, Position};
+use rhai::{EvalAltResult, Position};
 use tidegate_plugin::{Failure, FailureKind, Place};
 
-use super::functions::Ended;
-use super::json;
+use super::functions::{self, Ended};
+use super::kind;
 use crate::config::Limits;
-use crate::words::format_duration;
-use crate::words::suggest::nearest;
+use crate::words::suggest::{listed, nearest};
+use crate::words::{format_duration, format_size};
+
+/// How many fields of a job a message lists.
+const SHOWN_FIELDS_MAX: usize = 12;
 
 /// What is known where a script failed.
 #[derive(Clone, Copy, Debug)]
@@ -17,14 +21,17 @@ pub(super) struct Circumstances<'a> {
     /// The script, or the file whose `when` it was.
     pub(super) file: &'a str,
     pub(super) limits: &'a Limits,
-    pub(super) timeout: Option<std::time::Duration>,
+    pub(super) timeout: Option<Duration>,
     /// The job as JSON, for suggestions.
     pub(super) payload: &'a [u8],
+    /// What the script was given is the job, and not what a script before it made of it.
+    pub(super) first: bool,
 }
 
+/// Without a place where Rhai does not know it (see `locate`).
 pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -> Failure {
     let mut file = circumstances.file.to_owned();
-    let mut calls: Vec<&str> = Vec::new();
+    let mut function = None;
     let mut innermost = error;
     loop {
         match innermost {
@@ -32,9 +39,7 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
                 if !source.is_empty() {
                     file.clone_from(source);
                 }
-                if name != "process" {
-                    calls.push(name);
-                }
+                function = Some(name.as_str()).filter(|name| *name != "process");
                 innermost = inner;
             }
             EvalAltResult::ErrorInModule(path, inner, _) => {
@@ -44,103 +49,169 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
             _ => break,
         }
     }
-    let (kind, mut message) = explain(innermost, circumstances);
-    if let Some(call) = calls.last() {
-        let _ = write!(message, ", in function `{call}`"); // writing to a String cannot fail
+    let mut position = innermost.position();
+    let ended = match innermost {
+        EvalAltResult::ErrorTerminated(token, _) => token.clone().try_cast::<Ended>(),
+        _ => None,
+    };
+    if let Some(Ended::Rejected { why, at, file: source }) = ended {
+        let place = place(at, source.unwrap_or(file));
+        return Failure { kind: FailureKind::Rejected, message: why, place };
     }
-    let place = place(innermost.position(), error.position(), file);
-    Failure { kind, message, place }
+    let (kind, mut message) = match limit(innermost, circumstances) {
+        Some(message) => (FailureKind::Limit, message),
+        None => (FailureKind::Failed, failed(innermost, circumstances)),
+    };
+    if kind == FailureKind::Limit {
+        // That of some call on the way, and not of where it struck.
+        position = Position::NONE;
+    }
+    match function.filter(|_| !matches!(innermost, EvalAltResult::ErrorRuntime(..))) {
+        Some(name) if name.starts_with("anon$") => message.push_str(", in a closure"),
+        // Writing to a String cannot fail.
+        Some(name) => drop(write!(message, ", in function `{name}`")),
+        None => {}
+    }
+    Failure { kind, message, place: place(position, file) }
 }
 
-fn place(inner: Position, outer: Position, file: String) -> Option<Place> {
-    let position = if inner.is_none() { outer } else { inner };
+/// `position` in `file`, where it is one.
+pub(super) fn place(position: Position, file: String) -> Option<Place> {
     let line = position.line()? as u64;
     Some(Place { file, line, column: position.position().map(|column| column as u64) })
 }
 
-fn explain(error: &EvalAltResult, circumstances: Circumstances<'_>) -> (FailureKind, String) {
+fn limit(error: &EvalAltResult, circumstances: Circumstances<'_>) -> Option<String> {
     use EvalAltResult as E;
-    let limits = circumstances.limits;
-    match error {
-        E::ErrorTerminated(token, _) => ended(token, circumstances),
-        E::ErrorRuntime(thrown, _) => (FailureKind::Failed, thrown_text(thrown)),
-        E::ErrorPropertyNotFound(name, _) => {
-            (FailureKind::Failed, missing_field(name, circumstances.payload))
+    let Limits { operations, memory, depth } = *circumstances.limits;
+    Some(match error {
+        E::ErrorTerminated(..) => {
+            let timeout = circumstances.timeout.map_or_else(String::new, format_duration);
+            format!("the script ran for longer than its `timeout` of {timeout}")
         }
-        E::ErrorTooManyOperations(_) => (
-            FailureKind::Limit,
-            format!(
-                "the script ran for more than {} operations; a loop that does not end, or set `limits = {{ operations = … }}` higher",
-                limits.operations
-            ),
+        E::ErrorTooManyOperations(_) => format!(
+            "the script took more than `limits.operations` of {operations}; does a loop not end, or is the limit too low?"
         ),
-        E::ErrorDataTooLarge(what, _) => (
-            FailureKind::Limit,
-            format!(
-                "{} is larger than `limits.memory` of {} lets it be",
-                what_is_too_large(what),
-                crate::words::format_size(limits.memory)
-            ),
+        E::ErrorDataTooLarge(what, _) => {
+            let what = match &**what {
+                "Length of string" => "a text",
+                "Size of array/BLOB" => "an array",
+                "Size of object map" => "a map",
+                _ => "a value",
+            };
+            format!("{what} is larger than `limits.memory` of {} lets it be", format_size(memory))
+        }
+        E::ErrorStackOverflow(_) => {
+            format!("functions call each other more than `limits.depth` of {depth} levels deep")
+        }
+        _ => return None,
+    })
+}
+
+fn failed(error: &EvalAltResult, circumstances: Circumstances<'_>) -> String {
+    match error {
+        EvalAltResult::ErrorPropertyNotFound(name, _) => missing_field(name, circumstances),
+        other => in_words(other),
+    }
+}
+
+/// An error's own words, without its place.
+pub(super) fn in_words(error: &EvalAltResult) -> String {
+    use EvalAltResult as E;
+    match error {
+        E::ErrorRuntime(thrown, _) if thrown.is_unit() => "thrown without a reason".to_owned(),
+        E::ErrorRuntime(thrown, _) => match functions::text(thrown) {
+            empty if empty.is_empty() => "thrown without a reason".to_owned(),
+            text => text,
+        },
+        E::ErrorFunctionNotFound(call, _) => missing_function(call),
+        E::ErrorMismatchDataType(expected, actual, _) => {
+            format!("{} stands where {} is needed", kind::words(actual), kind::words(expected))
+        }
+        E::ErrorMismatchOutputType(expected, actual, _) => {
+            format!("it gives {} instead of {}", kind::words(actual), kind::words(expected))
+        }
+        E::ErrorFor(_) => "`for` goes through an array, a range or a text, and this is none; of a map take `keys()` or `values()`".to_owned(),
+        E::ErrorDotExpr(said, _) => no_property(said).unwrap_or_else(|| lowercase(said)),
+        E::ErrorVariableNotFound(name, _) => missing_variable(name),
+        E::ErrorModuleNotFound(name, _) => format!(
+            "`{name}` is not imported; `import` takes the name as a plain text, since scripts are read before anything runs"
         ),
-        E::ErrorStackOverflow(_) => (
-            FailureKind::Limit,
-            format!("functions call each other more than {} levels deep (`limits.depth`)", limits.depth),
-        ),
+        E::ErrorUnboundThis(_) => "`this` stands for nothing here".to_owned(),
         other => {
             // Rhai adds the place to its texts; ours stands in the failure.
-            let mut other = other.to_string();
-            if let Some(end) = other.rfind(" (line ") {
-                other.truncate(end);
+            let mut text = other.to_string();
+            if let Some(end) = text.rfind(" (line ") {
+                text.truncate(end);
             }
-            (FailureKind::Failed, other)
+            lowercase(&text)
         }
     }
 }
 
-fn ended(token: &Dynamic, circumstances: Circumstances<'_>) -> (FailureKind, String) {
-    match token.clone().try_cast::<Ended>() {
-        Some(Ended::Rejected(why)) => (FailureKind::Rejected, why.to_string()),
-        Some(Ended::TimedOut) | None => {
-            let timeout = circumstances.timeout.map_or_else(String::new, format_duration);
-            (FailureKind::Limit, format!("the script ran for longer than its `timeout` of {timeout}"))
+/// From `name (type, type)`.
+fn missing_function(call: &str) -> String {
+    let (name, types) = call.split_once(" (").unwrap_or((call, ")"));
+    let types = types.strip_suffix(')').unwrap_or(types);
+    let operator = !name.chars().any(|char| char.is_alphanumeric() || char == '_');
+    let mut text = if operator {
+        let kinds: Vec<String> = types.split(", ").map(kind::words).collect();
+        match kinds.as_slice() {
+            [left, right] => format!("`{name}` does not go between {left} and {right}"),
+            _ => format!("`{name}` does not go before {}", kinds.join(" and ")),
         }
+    } else if types.is_empty() {
+        format!("there is no function `{name}` that takes nothing")
+    } else {
+        format!("there is no function `{name}` that takes {}", kind::list(types))
+    };
+    let has = |kind: &str| types.split(", ").any(|one| one.trim() == kind);
+    if operator && has("()") {
+        text.push_str("; `()` is what is absent or null, and `??` puts something in its place");
+    } else if operator && types.contains("String") && (has("i64") || has("f64")) {
+        text.push_str("; `parse_int` and `parse_float` make a number of a text");
+    }
+    text
+}
+
+/// From `Unknown property 'x' - a getter is not registered for type 'y'` and its kin.
+fn no_property(said: &str) -> Option<String> {
+    let mut quoted = said.split('\'').skip(1).step_by(2);
+    let (name, of) = (quoted.next()?, quoted.next()?);
+    Some(if said.contains("setter") {
+        format!("`{name}` of {} cannot be set", kind::words(of))
+    } else if of == "()" {
+        format!("`()` has no field `{name}`: what it is read from is absent or null (`?.` gives `()` there)")
+    } else {
+        format!("{} has no field `{name}`", kind::words(of))
+    })
+}
+
+fn missing_variable(name: &str) -> String {
+    match name.split_once("::") {
+        Some(("global", name)) => format!("there is no constant `{name}` at the top of the script"),
+        Some((_, constant)) => format!(
+            "there is no `{name}`; a constant can be read from outside where its script says `export const {constant}`"
+        ),
+        None => format!("there is no variable `{name}`"),
     }
 }
 
-/// A thrown text is the message; of a thrown map its `message`, or all of it.
-fn thrown_text(thrown: &Dynamic) -> String {
-    if let Ok(map) = thrown.as_map_ref()
-        && let Some(Ok(message)) = map.get("message").map(Dynamic::as_immutable_string_ref)
-    {
-        return message.to_string();
-    }
-    if thrown.is_map() || thrown.is_array() {
-        let mut text = Vec::new();
-        if json::write(thrown, &mut text).is_ok() {
-            return String::from_utf8_lossy(&text).into_owned();
-        }
-    }
-    thrown.to_string()
-}
-
-fn missing_field(name: &str, payload: &[u8]) -> String {
-    let job: serde_json::Value = serde_json::from_slice(payload).unwrap_or_default();
+fn missing_field(name: &str, circumstances: Circumstances<'_>) -> String {
+    let job: serde_json::Value = serde_json::from_slice(circumstances.payload).unwrap_or_default();
     let mut fields = Vec::new();
     collect_fields(&job, &mut fields);
-    let suggestion = match nearest(name, fields.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => match job.as_object() {
-            Some(object) if !object.is_empty() => {
-                let some: Vec<&str> = object.keys().map(String::as_str).take(12).collect();
-                let more = if object.len() > some.len() { ", …" } else { "" };
-                format!("the job has {}{more}", some.join(", "))
-            }
-            _ => "the job has no fields".to_owned(),
-        },
-    };
-    format!(
-        "there is no field `{name}`; {suggestion} (where it may be absent, `job.get(\"{name}\")` gives `()`)"
-    )
+    let mut text = format!("there is no field `{name}`");
+    // Writing to a String cannot fail.
+    if let Some(near) = nearest(name, fields.iter().copied()) {
+        let _ = write!(text, "; did you mean `{near}`?");
+    } else if let Some(object) = job.as_object().filter(|object| circumstances.first && !object.is_empty()) {
+        let names = listed(object.keys().map(String::as_str).take(SHOWN_FIELDS_MAX), "and");
+        let more = if object.len() > SHOWN_FIELDS_MAX { " and more" } else { "" };
+        let _ = write!(text, "; the job has {names}{more}");
+    }
+    let _ = write!(text, " (where it may be absent, `.get(\"{name}\")` gives `()`)");
+    text
 }
 
 fn collect_fields<'a>(value: &'a serde_json::Value, fields: &mut Vec<&'a str>) {
@@ -160,11 +231,10 @@ fn collect_fields<'a>(value: &'a serde_json::Value, fields: &mut Vec<&'a str>) {
     }
 }
 
-fn what_is_too_large(what: &str) -> &'static str {
-    match what {
-        "Length of string" => "a text",
-        "Size of array/BLOB" => "an array",
-        "Size of object map" => "a map",
-        _ => "a value",
+pub(super) fn lowercase(message: &str) -> String {
+    let mut characters = message.chars();
+    match characters.next() {
+        Some(first) => first.to_lowercase().chain(characters).collect(),
+        None => String::new(),
     }
 }

@@ -3,14 +3,20 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext};
+use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext, Position};
 
 use super::context::Context;
+use super::json;
 
 /// Ends a script from within, past any `try` of the script.
 #[derive(Clone, Debug)]
 pub(super) enum Ended {
-    Rejected(ImmutableString),
+    Rejected {
+        why: String,
+        /// Where `reject` was called; Rhai forgets it on the way out.
+        at: Position,
+        file: Option<String>,
+    },
     TimedOut,
 }
 
@@ -23,17 +29,39 @@ pub(super) fn register(engine: &mut Engine, context: &Context, emitted: &Emitted
 }
 
 fn register_control(engine: &mut Engine, emitted: &Emitted) {
-    engine.register_fn(
-        "reject",
-        |call: NativeCallContext<'_>, why: ImmutableString| -> Result<Dynamic, Box<EvalAltResult>> {
-            let ended = Dynamic::from(Ended::Rejected(why));
-            Err(EvalAltResult::ErrorTerminated(ended, call.call_position()).into())
-        },
-    );
+    engine
+        .register_fn("reject", |call: NativeCallContext<'_>, why: Dynamic| reject(&call, text(&why)))
+        .register_fn("reject", |call: NativeCallContext<'_>| reject(&call, "without a reason".to_owned()));
     let emitted = Rc::clone(emitted);
     engine.register_fn("emit", move |binding: ImmutableString, job: Dynamic| {
         emitted.borrow_mut().push((binding, job));
     });
+}
+
+fn reject(call: &NativeCallContext<'_>, why: String) -> Result<Dynamic, Box<EvalAltResult>> {
+    let (at, file) = (call.call_position(), call.call_source().map(str::to_owned));
+    let ended = Dynamic::from(Ended::Rejected { why, at, file });
+    Err(EvalAltResult::ErrorTerminated(ended, at).into())
+}
+
+/// What was thrown or given as a reason, as a message: a text as it is, of a map its `message`,
+/// anything else as JSON.
+pub(super) fn text(value: &Dynamic) -> String {
+    if let Ok(text) = value.as_immutable_string_ref() {
+        return text.to_string();
+    }
+    if let Ok(map) = value.as_map_ref()
+        && let Some(Ok(message)) = map.get("message").map(Dynamic::as_immutable_string_ref)
+    {
+        return message.to_string();
+    }
+    if value.is_map() || value.is_array() {
+        let mut text = Vec::new();
+        if json::write(value, &mut text).is_ok() {
+            return String::from_utf8_lossy(&text).into_owned();
+        }
+    }
+    value.to_string()
 }
 
 fn register_log(engine: &mut Engine, context: &Context) {
@@ -64,6 +92,7 @@ fn register_log(engine: &mut Engine, context: &Context) {
     let of = context.clone();
     engine.on_debug(move |message, _, position| {
         let (pipeline, step, index) = (of.pipeline(), of.step(), of.index());
-        tracing::debug!(target: "tidegate::script", pipeline, step, index, %position, "{message}");
+        let line = position.line();
+        tracing::debug!(target: "tidegate::script", pipeline, step, index, line, "{message}");
     });
 }

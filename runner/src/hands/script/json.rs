@@ -5,6 +5,8 @@
 //! keys that occur twice the last one counts. What Rhai can say and JSON cannot (not-a-number,
 //! functions, values nested too deep) is an error that names the field.
 
+mod mistake;
+
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -13,6 +15,8 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::value::RawValue;
 
+pub use self::mistake::ReadError;
+use super::kind;
 use super::number::BigNumber;
 
 /// How deep values may nest; what is read back later must not be deeper.
@@ -20,16 +24,6 @@ const MAX_DEPTH: usize = 120;
 
 /// Doubles from here on may be integers whose last digits are lost.
 const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0; // 2^63
-
-/// Why a text is no JSON.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}, at column {column}")]
-pub struct ReadError {
-    /// A sentence fragment.
-    pub message: String,
-    /// Of the payload's first line, from 1.
-    pub column: usize,
-}
 
 /// Why a value cannot be written as JSON.
 #[derive(Debug, thiserror::Error)]
@@ -45,13 +39,16 @@ pub fn read(text: &[u8]) -> Result<Dynamic, ReadError> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = Reader { lossy: &mut lossy, depth: 0 }
         .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| read_error(&error))?;
-    if lossy {
-        // Rare: some number may have lost digits. Read again, looking at each number's text.
-        return exact(text, 0).map_err(|error| read_error(&error));
+        .and_then(|value| deserializer.end().map(|()| value));
+    match value {
+        Ok(value) if !lossy => Ok(value),
+        Err(error) if !is_out_of_range(&error) => Err(ReadError::new(&error, text)),
+        _ => {
+            // Rare: some number may have lost digits. Read again, looking at each number's text.
+            check(text)?;
+            exact(text, 0).map_err(|error| ReadError::new(&error, text))
+        }
     }
-    Ok(value)
 }
 
 /// Whether `text` is exactly one JSON value.
@@ -59,7 +56,9 @@ pub fn read(text: &[u8]) -> Result<Dynamic, ReadError> {
 /// # Errors
 /// As [`read`].
 pub fn check(text: &[u8]) -> Result<(), ReadError> {
-    serde_json::from_slice::<serde::de::IgnoredAny>(text).map(drop).map_err(|error| read_error(&error))
+    serde_json::from_slice::<serde::de::IgnoredAny>(text)
+        .map(drop)
+        .map_err(|error| ReadError::new(&error, text))
 }
 
 /// Appends `value` as JSON without white space.
@@ -67,17 +66,16 @@ pub fn check(text: &[u8]) -> Result<(), ReadError> {
 /// # Errors
 /// Where `value` holds something that JSON has no form for.
 pub fn write(value: &Dynamic, buffer: &mut Vec<u8>) -> Result<(), WriteError> {
-    serde_json::to_writer(buffer, &Writer { value, depth: 0 }).map_err(|error| WriteError(error.to_string()))
+    serde_json::to_writer(buffer, &Writer { value, depth: 0 }).map_err(|_| {
+        let mut path = String::new();
+        let reason = fault(value, 0, &mut path).unwrap_or_else(|| "it cannot be written".to_owned());
+        WriteError(if path.is_empty() { reason } else { format!("{reason} (in `{path}`)") })
+    })
 }
 
-/// `serde_json` ends its messages with a place; ours is a field of its own.
-fn read_error(error: &serde_json::Error) -> ReadError {
-    let text = error.to_string();
-    let message = match text.rfind(" at line ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    };
-    ReadError { message, column: error.column().max(1) }
+/// `serde_json` has no kind for it.
+fn is_out_of_range(error: &serde_json::Error) -> bool {
+    error.to_string().starts_with("number out of range")
 }
 
 struct Reader<'a> {
@@ -232,7 +230,7 @@ impl Serialize for Writer<'_> {
         }
         if let Ok(float) = value.as_float() {
             if !float.is_finite() {
-                return Err(S::Error::custom(format_args!("JSON has no number for `{float}`")));
+                return Err(S::Error::custom(UNSAYABLE));
             }
             return serializer.serialize_f64(float);
         }
@@ -250,16 +248,14 @@ impl Writer<'_> {
     fn serialize_nested<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let value = self.value;
         if self.depth == MAX_DEPTH {
-            return Err(S::Error::custom(format_args!("values nest deeper than {MAX_DEPTH} levels")));
+            return Err(S::Error::custom(UNSAYABLE));
         }
         let depth = self.depth + 1;
         if let Ok(map) = value.as_map_ref() {
             let mut entries = serializer.serialize_map(Some(map.len()))?;
             for (key, value) in map.iter() {
                 entries.serialize_key(key.as_str())?;
-                entries
-                    .serialize_value(&Writer { value, depth })
-                    .map_err(|error| S::Error::custom(format_args!("{error} (in `{key}`)")))?;
+                entries.serialize_value(&Writer { value, depth })?;
             }
             return entries.end();
         }
@@ -281,8 +277,41 @@ impl Writer<'_> {
             let raw = RawValue::from_string(number.digits().to_owned()).map_err(S::Error::custom)?;
             return raw.serialize(serializer);
         }
-        Err(S::Error::custom(format_args!("JSON has no form for a value of type `{}`", value.type_name())))
+        Err(S::Error::custom(UNSAYABLE))
     }
+}
+
+/// Says that [`fault`] knows more.
+const UNSAYABLE: &str = "JSON cannot say this";
+
+/// Looks for what JSON cannot say, after writing has failed: why, and in `path` where.
+fn fault(value: &Dynamic, depth: usize, path: &mut String) -> Option<String> {
+    if let Ok(float) = value.as_float() {
+        return (!float.is_finite()).then(|| format!("JSON has no number for `{float}`"));
+    }
+    let simple = value.is_string() || value.is_int() || value.is_bool() || value.is_unit() || value.is_char();
+    if simple || value.is_blob() || value.read_lock::<BigNumber>().is_some() {
+        return None;
+    }
+    if depth == MAX_DEPTH {
+        // Where it is would be a path of 120 names.
+        path.clear();
+        return Some(format!("values nest deeper than {MAX_DEPTH} levels"));
+    }
+    let length = path.len();
+    let mut inside = |value, step: fmt::Arguments<'_>| {
+        path.truncate(length);
+        path.push_str(&step.to_string());
+        fault(value, depth + 1, path)
+    };
+    let dot = if length == 0 { "" } else { "." };
+    if let Ok(map) = value.as_map_ref() {
+        return map.iter().find_map(|(key, value)| inside(value, format_args!("{dot}{key}")));
+    }
+    if let Ok(array) = value.as_array_ref() {
+        return array.iter().enumerate().find_map(|(at, value)| inside(value, format_args!("[{at}]")));
+    }
+    Some(format!("JSON has no form for {}", kind::of(value)))
 }
 
 #[cfg(test)]
@@ -334,6 +363,7 @@ mod tests {
             assert_eq!(round_trip(text), text);
         }
         assert_eq!(round_trip("[1e20]"), "[1e+20]");
+        assert_eq!(round_trip("[1e999,-1e999]"), "[1e999,-1e999]");
     }
 
     #[test]
@@ -344,7 +374,7 @@ mod tests {
     #[test]
     fn what_is_no_json_is_told_with_its_column() {
         let texts: [&[u8]; 9] =
-            [b"", b"{\"a\":1", b"{a:1}", b"nul", b"1 2", b"\"\xff\"", b"1e999", b"\"\\ud800\"", b"[1,]"];
+            [b"", b"{\"a\":1", b"{a:1}", b"nul", b"1 2", b"\"\xff\"", b"-", b"\"\\ud800\"", b"[1,]"];
         let errors: Vec<String> = texts.iter().map(|text| read(text).unwrap_err().to_string()).collect();
         insta::assert_debug_snapshot!(errors);
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rhai::{Dynamic, Engine, EvalAltResult};
+
 /// An integer past 64 bits, or a float past the largest one, by its digits. A script can pass it
 /// on unchanged and ask for its text; computing with it is an error instead of a wrong result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,16 +17,50 @@ impl BigNumber {
     pub(super) fn digits(&self) -> &str {
         &self.0
     }
+
+    fn refuse(&self) -> Refused {
+        let digits = self.digits();
+        let message = format!(
+            "`{digits}` is too big a number to compute with; it can be passed on, and `to_string` gives its digits"
+        );
+        Err(message.into())
+    }
 }
 
 /// The name of the type in messages of Rhai, and in `type_of`.
 pub(super) const BIG_NUMBER: &str = "big number";
 
-pub(super) fn register(engine: &mut rhai::Engine) {
+/// Rhai takes values of different types for unequal and in no order, silently, where no function
+/// says otherwise: so each operator says so here.
+const OPERATORS: [&str; 9] = ["-", "*", "/", "%", "**", "<", "<=", ">", ">="];
+
+type Refused = Result<Dynamic, Box<EvalAltResult>>;
+
+pub(super) fn register(engine: &mut Engine) {
     engine
         .register_type_with_name::<BigNumber>(BIG_NUMBER)
         .register_fn("to_string", |number: &mut BigNumber| number.digits().to_owned())
         .register_fn("to_debug", |number: &mut BigNumber| number.digits().to_owned())
         .register_fn("==", |a: BigNumber, b: BigNumber| a == b)
         .register_fn("!=", |a: BigNumber, b: BigNumber| a != b);
+    for operator in OPERATORS {
+        engine
+            .register_fn(operator, |number: BigNumber, _: Dynamic| -> Refused { number.refuse() })
+            .register_fn(operator, |_: Dynamic, number: BigNumber| -> Refused { number.refuse() });
+    }
+    // `+` also puts texts together.
+    engine
+        .register_fn("-", |number: BigNumber| -> Refused { number.refuse() })
+        .register_fn("+", |number: BigNumber, other: Dynamic| -> Refused {
+            match other.as_immutable_string_ref() {
+                Ok(text) => Ok(format!("{}{}", number.digits(), *text).into()),
+                Err(_) => number.refuse(),
+            }
+        })
+        .register_fn("+", |other: Dynamic, number: BigNumber| -> Refused {
+            match other.as_immutable_string_ref() {
+                Ok(text) => Ok(format!("{}{}", *text, number.digits()).into()),
+                Err(_) => number.refuse(),
+            }
+        });
 }

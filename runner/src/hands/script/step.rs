@@ -1,18 +1,22 @@
 //! A step made of a filter and scripts, run one after the other on values in memory.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rhai::{CallFnOptions, Dynamic, Engine, EvalAltResult, Scope};
-use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Step};
+use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Place, Step};
 
 use super::compile::{self, CompileError, Compiled, Deadline};
 use super::context::Context;
 use super::explain::{self, Circumstances};
 use super::filter::Filter;
 use super::functions::{self, Emitted};
-use super::json;
+use super::{json, kind, locate};
 use crate::config::{Limits, Script, StepFilter};
-use crate::words::suggest::nearest;
+use crate::words::suggest::{listed, nearest};
+
+/// How long it may take to find out where a limit struck.
+const LOCATE_MAX: Duration = Duration::from_secs(1);
 
 /// What a script step is made from; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +55,9 @@ struct Loaded {
     /// Its own, since `import` looks beside the script.
     engine: Engine,
     compiled: Compiled,
-    file: String,
+    path: PathBuf,
+    /// For finding places again; what runs is `compiled`.
+    text: String,
     /// Reused from job to job.
     scope: Scope<'static>,
 }
@@ -71,13 +77,13 @@ impl ScriptStep {
         let context = Context::new(spec.pipeline, spec.step, config);
         let mut scripts = Vec::with_capacity(spec.scripts.len());
         for script in spec.scripts {
-            let mut engine = compile::engine(spec.limits, script.path.parent(), &deadline);
+            let mut engine = compile::engine(spec.limits, &deadline);
             functions::register(&mut engine, &context, &emitted);
-            let compiled = compile::compile(&engine, script)?;
-            let file = script.path.display().to_string();
-            scripts.push(Loaded { engine, compiled, file, scope: Scope::new() });
+            let compiled = compile::compile(&mut engine, script)?;
+            let (path, text) = (script.path.clone(), script.text.clone());
+            scripts.push(Loaded { engine, compiled, path, text, scope: Scope::new() });
         }
-        let engine = compile::engine(spec.limits, None, &deadline);
+        let engine = compile::engine(spec.limits, &deadline);
         let filter = Filter::compile(&engine, spec.filter)?;
         Ok(Self {
             scripts,
@@ -93,8 +99,25 @@ impl ScriptStep {
         })
     }
 
-    fn circumstances<'a>(&'a self, file: &'a str, job: &Job<'a>) -> Circumstances<'a> {
-        Circumstances { file, limits: &self.limits, timeout: self.timeout, payload: job.payload }
+    fn circumstances<'a>(&'a self, file: &'a str, first: bool, job: &Job<'a>) -> Circumstances<'a> {
+        let (limits, timeout) = (&self.limits, self.timeout);
+        Circumstances { file, limits, timeout, payload: job.payload, first }
+    }
+
+    fn failure_of_script(&mut self, position: usize, error: &EvalAltResult, job: &Job<'_>) -> Failure {
+        let file = self.scripts[position].path.display().to_string();
+        let mut failure = explain::failure(error, self.circumstances(&file, position == 0, job));
+        if failure.kind == FailureKind::Limit && failure.place.is_none() {
+            let spent = Instant::now() + self.timeout.map_or(LOCATE_MAX, |timeout| timeout.min(LOCATE_MAX));
+            self.deadline.set(Some(spent));
+            // What a later script was given is gone, so that only its beginning can be named.
+            let value = if position == 0 { json::read(job.payload).ok() } else { None };
+            let arguments = value.map(|value| [value, Dynamic::from(self.context.clone())]);
+            let script = &mut self.scripts[position];
+            let found = locate::place(&mut script.engine, (&script.path, &script.text), arguments, error);
+            failure.place = found.and_then(|position| explain::place(position, file));
+        }
+        failure
     }
 
     /// Runs the scripts from `from` on over `value`, and hands on what the last one returns.
@@ -110,10 +133,7 @@ impl ScriptStep {
         };
         let returned = match script.call(value, &self.context) {
             Ok(returned) => returned,
-            Err(error) => {
-                let file = &self.scripts[from].file;
-                return Err(explain::failure(&error, self.circumstances(file, job)));
-            }
+            Err(error) => return Err(self.failure_of_script(from, &error, job)),
         };
         let between = from + 1 < self.scripts.len();
         if between && returned.is_unit() {
@@ -138,8 +158,8 @@ impl ScriptStep {
         }
         let Ok(map) = returned.as_map_ref() else {
             let message = format!(
-                "the step has several outputs, so the script must return a map of them, not a value of type `{}`; for example `#{{ {}: job }}`",
-                returned.type_name(),
+                "the step has several outputs, so the script must return a map of them, not {}; for example `#{{ {}: job }}`",
+                kind::of(returned),
                 outputs.names().next().unwrap_or_default()
             );
             return Err(Failure::new(FailureKind::Output, message));
@@ -175,11 +195,7 @@ impl Step for ScriptStep {
                 Ok(Some(passed)) => value = passed,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    let mut failure = explain::failure(&error, self.circumstances(&self.file, job));
-                    // The expression's own lines mean nothing in the file that it stands in.
-                    failure.place = None;
-                    failure.message.insert_str(0, "`when`: ");
-                    return Err(failure);
+                    return Err(in_when(explain::failure(&error, self.circumstances(&self.file, true, job))));
                 }
             }
             if self.scripts.is_empty() {
@@ -206,6 +222,20 @@ impl Loaded {
             engine.call_fn_with_options(options, scope, &compiled.ast, "process", (value,))
         }
     }
+}
+
+/// Lines and columns of the expression mean nothing in the file that it stands in, so they are said
+/// instead of marked.
+fn in_when(mut failure: Failure) -> Failure {
+    let at = match failure.place.take() {
+        Some(Place { line: 1, column: Some(column), .. }) => format!("in `when`, at column {column}: "),
+        Some(Place { line, column: Some(column), .. }) => {
+            format!("in `when`, at line {line}, column {column}: ")
+        }
+        _ => "in `when`: ".to_owned(),
+    };
+    failure.message.insert_str(0, &at);
+    failure
 }
 
 /// Hands the payload on as it is, to every output.
@@ -240,7 +270,7 @@ fn binding_position(binding: &str, outputs: &Outputs) -> Result<usize, Failure> 
         let hint = match nearest(binding, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None if names.is_empty() => "the step has one output without a name".to_owned(),
-            None => format!("it has {}", names.join(", ")),
+            None => format!("it has {}", listed(names, "and")),
         };
         Failure::new(FailureKind::Output, format!("the step has no output `{binding}`; {hint}"))
     })

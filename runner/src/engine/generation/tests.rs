@@ -1,0 +1,101 @@
+//! Mistakes in scripts, as `check` shows them.
+
+use tempfile::TempDir;
+
+use super::Generation;
+use crate::config::LoadOptions;
+
+/// What `check` says about a configuration of these files, in a folder called `configs`.
+fn shown(files: &[(&str, &str)]) -> String {
+    let folder = TempDir::new().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join("configs").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let text = match Generation::load(&folder.path().join("configs"), &LoadOptions::default()) {
+        Ok(generation) => generation.warnings.render(false),
+        Err(mistakes) => mistakes.render(false),
+    };
+    text.replace(&format!("{}/", folder.path().display()), "")
+}
+
+/// What `check` says about one step that has `lines`, and these files beside it.
+fn step(lines: &str, files: &[(&str, &str)]) -> String {
+    let toml = format!(
+        "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\n[step.price]\nfrom = \"events\"\n{lines}\n"
+    );
+    shown(&[&[("shop.toml", &*toml)], files].concat())
+}
+
+/// What `check` says about a step that runs `text`.
+fn script(text: &str) -> String {
+    step("run = \"price.rhai\"", &[("price.rhai", text)])
+}
+
+#[test]
+fn a_script_that_does_not_compile_is_shown_at_its_own_place() {
+    insta::assert_snapshot!(script("fn process(job) {\n    let x = ;\n    job\n}\n"));
+}
+
+#[test]
+fn a_script_that_ends_too_early_is_shown_at_its_end() {
+    insta::assert_snapshot!(script("fn process(job) {\n    job\n"));
+}
+
+#[test]
+fn a_name_that_nothing_gives_is_shown_where_it_stands() {
+    insta::assert_snapshot!(script(
+        "const RATE = 2;\nfn process(job) {\n    job.ü = RATE;\n    job\n}\n"
+            .replace("job.ü", "job[\"ü\"]")
+            .as_str()
+    ));
+}
+
+#[test]
+fn a_script_has_a_process() {
+    insta::assert_snapshot!(script("fn convert(job) { job }\n"));
+}
+
+#[test]
+fn a_process_that_is_misspelt_is_recognised() {
+    insta::assert_snapshot!(script("fn proces(job) { job }\n"));
+}
+
+#[test]
+fn process_takes_one_or_two_parameters() {
+    insta::assert_snapshot!(script("fn process() { 1 }\n"));
+    insta::assert_snapshot!(script("fn process(job, ctx, more) { job }\n"));
+}
+
+#[test]
+fn an_empty_script_has_no_process() {
+    insta::assert_snapshot!(script(""));
+}
+
+#[test]
+fn a_when_that_does_not_compile_is_shown_inside_the_file() {
+    insta::assert_snapshot!(step("when = \"job.mag > \"", &[]));
+    insta::assert_snapshot!(step("when = 'job.place == \"Öland\" && mag > 4'", &[]));
+    insta::assert_snapshot!(step("when = \"\"\"\njob.mag > 4\n    && job.mag < ) 5\"\"\"", &[]));
+}
+
+#[test]
+fn a_when_with_escapes_is_shown_as_a_whole() {
+    insta::assert_snapshot!(step("when = \"job.place == \\\"sea\\\" && mag > 4\"", &[]));
+}
+
+#[test]
+fn an_import_that_is_broken_is_shown_in_its_own_file() {
+    let run = "run = \"price.rhai\"";
+    let importing = ("price.rhai", "import \"rates\" as rates;\nfn process(job) { rates::of(job) }\n");
+    insta::assert_snapshot!(step(run, &[importing, ("rates.rhai", "fn of(job) {\n    job.\n}\n")]));
+    insta::assert_snapshot!(step(run, &[importing]));
+}
+
+#[test]
+fn mistakes_of_scripts_and_of_the_configuration_come_together() {
+    let lines = "run = [\"one.rhai\", \"two.rhai\", \"three.rhai\"]\nwhen = \"job.\"\ntimeuot = \"5s\"";
+    let files = [("one.rhai", "fn process(job) { job +* 2 }\n"), ("two.rhai", "fn proces(job) { job }\n")];
+    insta::assert_snapshot!(step(lines, &files));
+}

@@ -1,0 +1,92 @@
+//! `import "name"`: other scripts, looked for beside the script.
+//!
+//! They are read while a generation is made, and never while it runs: [`Beside`] serves the
+//! compiler, and an engine that runs has no resolver at all.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use rhai::{AST, Engine, EvalAltResult, Module, ModuleResolver, Position, Scope};
+
+/// Finds `NAME.rhai` in one folder.
+#[derive(Debug)]
+pub(super) struct Beside {
+    folder: PathBuf,
+    /// What has been read, so that two imports of one script share it.
+    done: RefCell<BTreeMap<PathBuf, Rc<Module>>>,
+    /// The scripts that are being read now, each imported by the one before it.
+    open: RefCell<Vec<PathBuf>>,
+}
+
+impl Beside {
+    pub(super) fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), done: RefCell::default(), open: RefCell::default() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        let mut file = self.folder.join(name).into_os_string();
+        file.push(".rhai");
+        file.into()
+    }
+
+    fn compile(&self, engine: &Engine, name: &str, at: Position) -> Result<AST, Box<EvalAltResult>> {
+        let path = self.path(name);
+        let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => EvalAltResult::ErrorModuleNotFound(name.to_owned(), at),
+            _ => EvalAltResult::ErrorRuntime(format!("`{name}.rhai` cannot be read: {error}").into(), at),
+        })?;
+        let source = path.display().to_string();
+        let mut ast = engine.compile(text).map_err(|error| in_module(&source, error.into(), at))?;
+        // Errors of its functions name the file that they stand in.
+        ast.set_source(source);
+        Ok(ast)
+    }
+
+    fn evaluate(&self, engine: &Engine, name: &str, at: Position) -> Result<Rc<Module>, Box<EvalAltResult>> {
+        let ast = self.compile(engine, name, at)?;
+        let module = Module::eval_ast_as_new(Scope::new(), &ast, engine)
+            .map_err(|error| in_module(ast.source().unwrap_or(name), error, at))?;
+        Ok(module.into())
+    }
+}
+
+impl ModuleResolver for Beside {
+    fn resolve(
+        &self,
+        engine: &Engine,
+        _source: Option<&str>,
+        name: &str,
+        at: Position,
+    ) -> Result<Rc<Module>, Box<EvalAltResult>> {
+        let path = self.path(name);
+        if let Some(module) = self.done.borrow().get(&path) {
+            return Ok(module.clone());
+        }
+        if self.open.borrow().contains(&path) {
+            let message = format!("`{name}.rhai` imports itself, directly or through others");
+            return Err(EvalAltResult::ErrorRuntime(message.into(), at).into());
+        }
+        self.open.borrow_mut().push(path.clone());
+        let module = self.evaluate(engine, name, at);
+        self.open.borrow_mut().pop();
+        let module = module?;
+        self.done.borrow_mut().insert(path, module.clone());
+        Ok(module)
+    }
+
+    fn resolve_ast(
+        &self,
+        engine: &Engine,
+        _source: Option<&str>,
+        name: &str,
+        at: Position,
+    ) -> Option<Result<AST, Box<EvalAltResult>>> {
+        Some(self.compile(engine, name, at))
+    }
+}
+
+fn in_module(file: &str, error: Box<EvalAltResult>, at: Position) -> EvalAltResult {
+    EvalAltResult::ErrorInModule(file.to_owned(), error, at)
+}

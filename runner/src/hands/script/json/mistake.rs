@@ -1,0 +1,87 @@
+//! What is wrong with a text that is no JSON, in words.
+
+/// Why a text is no JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}, at {}column {column}", line_words(*.line))]
+pub struct ReadError {
+    /// A sentence fragment.
+    pub message: String,
+    /// From 1.
+    pub line: usize,
+    /// In bytes, from 1.
+    pub column: usize,
+}
+
+impl ReadError {
+    /// `error` is what `serde_json` says about `text`.
+    pub(super) fn new(error: &serde_json::Error, text: &[u8]) -> Self {
+        let (line, column) = (error.line().max(1), error.column().max(1));
+        let line_text = text.split(|&byte| byte == b'\n').nth(line - 1).unwrap_or_default();
+        let said = error.to_string();
+        // `serde_json` ends its messages with a place; ours is a field of its own.
+        let said = said.rfind(" at line ").map_or(&*said, |end| &said[..end]);
+        let (start, word) = word_around(line_text, column - 1);
+        let unknown = |word: &str| {
+            format!(
+                "`{word}` is no JSON value: it is none of true, false, null, a number, a text in double quotes, a list or an object"
+            )
+        };
+        let message = match said {
+            "EOF while parsing a value" if text.trim_ascii().is_empty() => "there is nothing".to_owned(),
+            "expected ident" | "expected value" | "EOF while parsing a value" if !word.is_empty() => {
+                return Self { message: unknown(&word), line, column: start + 1 };
+            }
+            "expected value" => unknown(&String::from_utf8_lossy(first_character(
+                &line_text[column.min(line_text.len()) - 1..],
+            ))),
+            _ => plain(said).map_or_else(|| said.to_owned(), str::to_owned),
+        };
+        Self { message, line, column }
+    }
+}
+
+/// Plain words for what the parser says.
+fn plain(said: &str) -> Option<&'static str> {
+    Some(match said {
+        "EOF while parsing a value" => "the text ends where a value should stand",
+        "EOF while parsing an object" => "the text ends in the middle of an object",
+        "EOF while parsing a list" => "the text ends in the middle of a list",
+        "EOF while parsing a string" => "the text ends in the middle of a text in quotes",
+        "key must be a string" => "a key stands in double quotes",
+        "expected `:`" => "after a key comes a `:`",
+        "expected `,` or `]`" => "after a value in a list comes a `,` or the closing `]`",
+        "expected `,` or `}`" => "after a value in an object comes a `,` or the closing `}`",
+        "trailing comma" => "after a `,` comes another value",
+        "trailing characters" => "more follows where the value has ended",
+        "invalid number" => "a number is not written as JSON writes numbers",
+        "invalid escape" | "unexpected end of hex escape" | "lone leading surrogate in hex escape" => {
+            "a `\\` in a text begins no escape that JSON knows"
+        }
+        "invalid unicode code point" => "a text is not UTF-8",
+        said if said.starts_with("control character") => {
+            "a text holds a control character; JSON writes a line break as `\\n` and a tab as `\\t`"
+        }
+        _ => return None,
+    })
+}
+
+/// The letters around the byte at `offset`, and where they start.
+fn word_around(line: &[u8], offset: usize) -> (usize, String) {
+    let offset = offset.min(line.len().saturating_sub(1));
+    let letters = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let before = line[..offset].iter().rev().take_while(letters).count();
+    let after = line[offset..].iter().take_while(letters).count();
+    let word = if after == 0 && before == 0 { &[][..] } else { &line[offset - before..offset + after] };
+    // As much as a person needs to find it.
+    (offset - before, String::from_utf8_lossy(&word[..word.len().min(24)]).into_owned())
+}
+
+fn first_character(bytes: &[u8]) -> &[u8] {
+    let length =
+        bytes.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next()).map_or(1, char::len_utf8);
+    &bytes[..length.min(bytes.len())]
+}
+
+fn line_words(line: usize) -> String {
+    if line > 1 { format!("line {line}, ") } else { String::new() }
+}

@@ -1,0 +1,40 @@
+//! What the kinds of values are called, in messages for people.
+
+use rhai::Dynamic;
+
+/// The words for a type that Rhai calls `name`, with their article.
+pub(super) fn words(name: &str) -> String {
+    let known = match name.trim() {
+        "i64" => "an integer",
+        "f64" => "a float",
+        "bool" => "a boolean",
+        "char" => "a character",
+        "string" | "&str | ImmutableString | String" => "a text",
+        "array" => "an array",
+        "map" => "a map",
+        "blob" => "a blob",
+        "()" => "`()`",
+        "Fn" => "a function",
+        "ctx" => "`ctx`",
+        super::number::BIG_NUMBER => "a big number",
+        name if name.starts_with("range") || name.contains("::Range") => "a range",
+        name if name.ends_with("::Context") => "`ctx`",
+        other => return format!("a value of type `{other}`"),
+    };
+    known.to_owned()
+}
+
+/// The words for the kind of `value`.
+pub(super) fn of(value: &Dynamic) -> String {
+    words(value.type_name())
+}
+
+/// `an integer, a text and a map`.
+pub(super) fn list(names: &str) -> String {
+    let all: Vec<String> = names.split(", ").map(words).collect();
+    match all.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,149 @@
+//! The line at which a limit struck.
+//!
+//! Rhai gives such an error the place of the call of the function it happened in, one function
+//! after the other, and the outermost call, which is ours, has none. So the body of `process` is
+//! run once more, as statements outside of any function, where its places stay. This happens only
+//! after a limit has struck. Scripts are pure, so that running one again does no harm.
+
+use std::mem::discriminant;
+use std::path::Path;
+
+use rhai::{Dynamic, Engine, EvalAltResult, Position, Scope};
+
+use super::compile;
+
+/// Where `fn process(…)` stands in a script.
+struct Head<'t> {
+    start: usize,
+    /// Past the closing parenthesis.
+    end: usize,
+    parameters: Vec<&'t str>,
+}
+
+/// Runs `process` of the script again on `arguments`, where they are still known, and says where it
+/// ends in an error like `error`; failing that, where `process` begins.
+pub(super) fn place(
+    engine: &mut Engine,
+    (path, text): (&Path, &str),
+    arguments: Option<[Dynamic; 2]>,
+    error: &EvalAltResult,
+) -> Option<Position> {
+    let head = head(text)?;
+    let begins = begin_of(text, head.start);
+    let Some(arguments) = arguments else { return begins };
+    let mut scope = Scope::new();
+    for (parameter, argument) in head.parameters.iter().zip(arguments) {
+        scope.push_dynamic(*parameter, argument);
+    }
+    let statements = without(text, &head);
+    let ran = compile::self_contained(engine, path, &statements, &scope).and_then(|ast| {
+        // What it logs, it has logged before.
+        tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::new(), || {
+            engine.eval_ast_with_scope::<Dynamic>(&mut scope, &ast)
+        })
+    });
+    match ran {
+        Err(again) if !again.position().is_none() && is_such(&again, error) => Some(again.position()),
+        _ => begins,
+    }
+}
+
+/// Out of time while it is looked for is as good: it was in the same loop.
+fn is_such(again: &EvalAltResult, error: &EvalAltResult) -> bool {
+    discriminant(again) == discriminant(error) || matches!(again, EvalAltResult::ErrorTerminated(..))
+}
+
+fn begin_of(text: &str, offset: usize) -> Option<Position> {
+    let before = text.get(..offset)?;
+    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
+    let column = before.rsplit('\n').next()?.chars().count() + 1;
+    Some(Position::new(u16::try_from(line).ok()?, u16::try_from(column).ok()?))
+}
+
+/// The script with blanks in place of the head, so that every line and column stays. Rhai gives
+/// constants to `global::` only where there is some function.
+fn without(text: &str, head: &Head<'_>) -> String {
+    let (before, rest) = text.split_at(head.start);
+    let (inside, after) = rest.split_at(head.end - head.start);
+    let blank = |char| if char == '\n' { '\n' } else { ' ' };
+    before
+        .chars()
+        .chain(inside.chars().map(blank))
+        .chain(after.chars())
+        .chain("\nfn process() {}".chars())
+        .collect()
+}
+
+/// Finds `fn process(…)` outside of comments and texts.
+fn head(text: &str) -> Option<Head<'_>> {
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        at += match skipped(rest) {
+            Some(length) => length,
+            None => match head_at(text, at) {
+                Some(head) => return Some(head),
+                None => word_length(rest),
+            },
+        };
+    }
+    None
+}
+
+/// The length of the comment or text that `rest` begins with.
+fn skipped(rest: &str) -> Option<usize> {
+    let past = |from: usize, end: &str| {
+        rest.get(from..)?.find(end).map_or(Some(rest.len()), |found| Some(from + found + end.len()))
+    };
+    if rest.starts_with("//") {
+        return past(2, "\n");
+    }
+    if rest.starts_with("/*") {
+        return past(2, "*/");
+    }
+    let quote = rest.chars().next().filter(|char| ['"', '`', '\''].contains(char))?;
+    let mut characters = rest.char_indices().skip(1);
+    while let Some((at, char)) = characters.next() {
+        match char {
+            '\\' if quote != '`' => drop(characters.next()),
+            _ if char == quote => return Some(at + 1),
+            _ => {}
+        }
+    }
+    Some(rest.len())
+}
+
+fn head_at(text: &str, start: usize) -> Option<Head<'_>> {
+    let rest = text.get(start..)?.strip_prefix("fn")?;
+    let name = rest.trim_start();
+    let list = name.strip_prefix("process").filter(|_| name.len() < rest.len())?.trim_start();
+    let inside = list.strip_prefix('(')?;
+    let length = inside.find(')')?;
+    let end = text.len() - inside.len() + length + 1;
+    let parameters = inside[..length].split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    Some(Head { start, end, parameters })
+}
+
+/// The length of the word, or else of the character, that `rest` begins with.
+fn word_length(rest: &str) -> usize {
+    let in_word = |char: char| char.is_alphanumeric() || char == '_';
+    let word = rest.find(|char| !in_word(char)).unwrap_or(rest.len());
+    if word > 0 { word } else { rest.chars().next().map_or(1, char::len_utf8) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_is_found_outside_of_comments_and_texts() {
+        let text = "// fn process(a)\n/* fn process(b) */ const X = \"fn process(c) \\\" \";\n\
+                    const Y = `ü fn process(d)`; const Z = '\"';\nfn processes(e) {}\n  fn  process ( job , ctx ) { }";
+        let found = head(text).unwrap();
+        assert_eq!(found.parameters, ["job", "ctx"]);
+        assert_eq!(&text[found.start..found.end], "fn  process ( job , ctx )");
+        assert_eq!(begin_of(text, found.start), Some(Position::new(5, 3)));
+        let statements = without(text, &found);
+        assert_eq!(statements.lines().nth(4).unwrap(), format!("{:27} {{ }}", ""));
+        assert!(head("fn other(job) {} \"fn process(job)").is_none());
+    }
+}

@@ -1,0 +1,163 @@
+//! Scripts as their authors meet them: what goes in, what comes out, and what they are told.
+
+mod comparing;
+mod context;
+mod failing;
+mod filtering;
+mod imports;
+mod limits;
+mod logging;
+mod returning;
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tidegate_plugin::{Checkpoint, Failure, Job, Outputs, Step as _};
+
+use super::{CompileError, ScriptStep, ScriptStepSpec};
+use crate::config::{Limits, Script, StepFilter};
+use crate::words::HashPrefix;
+
+/// A step in the making, with the defaults of a configuration that sets nothing.
+struct Draft {
+    folder: TempDir,
+    scripts: Vec<Script>,
+    outputs: Vec<&'static str>,
+    filter: StepFilter,
+    limits: Limits,
+    timeout: Option<Duration>,
+    config: serde_json::Value,
+}
+
+/// A step of one script, `process.rhai`, with one output.
+fn script(text: &str) -> Draft {
+    Draft::new().then("process.rhai", text)
+}
+
+/// The body of a `fn process(job, ctx)`.
+fn body(text: &str) -> Draft {
+    script(&format!("fn process(job, ctx) {{ {text} }}"))
+}
+
+/// Each body with what it makes of the job, for a snapshot.
+fn shown(job: &str, bodies: &[&str]) -> String {
+    let mut text = format!("the job: {job}\n");
+    for one in bodies {
+        let made = body(one).run(job).replace('\n', "\n    ");
+        let _ = write!(text, "\n{one}\n    {made}\n"); // writing to a String cannot fail
+    }
+    text
+}
+
+impl Draft {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            scripts: Vec::new(),
+            outputs: vec![""],
+            filter: StepFilter::default(),
+            limits: Limits::default(),
+            timeout: Some(Duration::from_mins(1)),
+            config: serde_json::json!({}),
+        }
+    }
+
+    /// Another script of the chain.
+    fn then(mut self, name: &str, text: &str) -> Self {
+        let path = self.write(name, text);
+        let named_in = self.folder.path().join("pipeline.toml");
+        self.scripts.push(Script { path, text: text.to_owned(), named_in, named_at: 0..0 });
+        self
+    }
+
+    /// A file beside the scripts.
+    fn beside(self, name: &str, text: &str) -> Self {
+        self.write(name, text);
+        self
+    }
+
+    fn write(&self, name: &str, text: &str) -> std::path::PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn to(mut self, bindings: &[&'static str]) -> Self {
+        self.outputs = bindings.to_vec();
+        self
+    }
+
+    fn when(mut self, expression: &str) -> Self {
+        self.filter.when = Some((expression.to_owned(), 0..0));
+        self
+    }
+
+    fn try_build(&self) -> Result<ScriptStep, CompileError> {
+        ScriptStep::new(&ScriptStepSpec {
+            pipeline: "shop",
+            step: "price",
+            scripts: &self.scripts,
+            filter: &self.filter,
+            limits: &self.limits,
+            timeout: self.timeout,
+            config: &self.config,
+            file: "shop.toml",
+            unnamed_output: self.outputs.iter().all(|binding| binding.is_empty()),
+        })
+    }
+
+    /// Runs one job, the seventh, and says what came of it.
+    fn run(&self, payload: &str) -> String {
+        self.run_all(&[payload])
+    }
+
+    /// Runs jobs one after the other through the same step.
+    fn run_all(&self, payloads: &[&str]) -> String {
+        let mut step = match self.try_build() {
+            Ok(step) => step,
+            Err(error) => return self.plain(&format!("does not compile: {error:?}")),
+        };
+        let mut outputs = Outputs::new(self.outputs.iter().copied());
+        let mut checkpoint = Checkpoint::default();
+        let mut failures = String::new();
+        for (payload, index) in payloads.iter().zip(7..) {
+            outputs.mark(&mut checkpoint);
+            if let Err(failure) = step.process(&job(index, payload), &mut outputs) {
+                outputs.roll_back(&checkpoint);
+                let _ = writeln!(failures, "{}", told(&failure)); // writing to a String cannot fail
+            }
+        }
+        self.plain(&format!("{}{failures}", listed(&outputs)))
+    }
+
+    /// `text` without the temporary part of paths.
+    fn plain(&self, text: &str) -> String {
+        text.replace(&format!("{}/", self.folder.path().display()), "").trim_end().to_owned()
+    }
+}
+
+fn job(index: u64, payload: &str) -> Job<'_> {
+    let hash = HashPrefix::new("shop", "price", "shop/orders").hash(index).0;
+    Job { index, payload: payload.as_bytes(), attempt: 1, now_ms: 1_517_363_399_650, hash }
+}
+
+fn told(failure: &Failure) -> String {
+    let Failure { kind, message, place } = failure;
+    let place = place.as_ref().map_or_else(String::new, |place| format!("\n  at {place}"));
+    format!("{}: {message}{place}", kind.as_str())
+}
+
+/// A payload a line, after the name of its binding; `nothing` where there is none.
+fn listed(outputs: &Outputs) -> String {
+    let mut text = String::new();
+    for (position, name) in outputs.names().enumerate() {
+        for payload in outputs.get(position).unwrap().iter() {
+            let payload = String::from_utf8_lossy(payload);
+            let arrow = if name.is_empty() { "->" } else { &*format!("-> {name}:") };
+            let _ = writeln!(text, "{arrow} {payload}"); // writing to a String cannot fail
+        }
+    }
+    if text.is_empty() { "nothing\n".to_owned() } else { text }
+}

@@ -1,0 +1,113 @@
+//! Limits: what each one stops, and what it says.
+
+use std::time::Duration;
+
+use super::{body, script};
+
+/// What a worker has.
+const STACK: usize = 64 << 20;
+
+fn on_a_workers_stack(test: impl FnOnce() -> String + Send + 'static) -> String {
+    std::thread::Builder::new().stack_size(STACK).spawn(test).unwrap().join().unwrap()
+}
+
+#[test]
+fn a_loop_without_end_runs_out_of_operations() {
+    let mut draft = script("fn process(job) {\n    let n = 0;\n    loop {\n        n += 1;\n    }\n}");
+    draft.limits.operations = 10_000;
+    insta::assert_snapshot!(draft.run("1"));
+}
+
+#[test]
+fn memory_is_limited_for_each_kind_of_value() {
+    let run = |text: &str| {
+        let mut draft = body(text);
+        draft.limits.memory = 64 << 10;
+        draft.run(r#"{"text":"abcdefgh"}"#)
+    };
+    let bodies = [
+        "let s = job.text; loop { s += s; }",
+        "let s = job.text; loop { s = s + s; }",
+        "let s = job.text; loop { s = `${s}${s}`; }",
+        "let s = job.text; s.pad(1000000, \"x\"); s",
+        "let a = [1]; loop { a += a; }",
+        "let a = []; loop { a.push(1); }",
+        "let a = []; loop { a.push(\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"); }",
+        "let a = []; a.pad(1000000, 0); a",
+        "let m = #{}; for n in 0..10000 { let e = #{}; e[`k${n}`] = n; m += e; }",
+        "let m = #{}; for n in 0..10000 { m.set(`k${n}`, n); }",
+        "let b = blob(1000000, 0); b",
+    ];
+    let shown: Vec<String> = bodies.iter().map(|text| format!("{text}\n    {}", run(text))).collect();
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn values_that_nest_without_end_end_the_script_and_not_the_process() {
+    let bodies = [
+        "let a = []; loop { a = [a]; }",
+        "let a = #{}; loop { a = #{ a: a }; }",
+        "let a = [[]]; loop { a.push([a.pop()]); }",
+    ];
+    for text in bodies {
+        let made = on_a_workers_stack(move || {
+            let mut draft = body(text);
+            draft.timeout = Some(Duration::from_secs(1));
+            draft.run("1")
+        });
+        assert!(made.starts_with("nothing\nlimit: "), "{text}: {made}");
+    }
+}
+
+#[test]
+fn a_value_that_nests_too_deeply_is_no_output() {
+    let made = on_a_workers_stack(|| body("let a = []; for n in 0..10000 { a = [a]; } a").run("1"));
+    insta::assert_snapshot!(made);
+}
+
+#[test]
+fn a_limit_that_strikes_in_a_later_script_names_where_it_begins() {
+    let mut draft = super::Draft::new()
+        .then("first.rhai", "fn process(job) { job }")
+        .then("second.rhai", "const X = 1;\n\nfn process(job) {\n    loop { }\n}");
+    draft.limits.operations = 10_000;
+    insta::assert_snapshot!(draft.run("1"));
+}
+
+#[test]
+fn a_limit_that_strikes_in_an_import_names_the_line_that_led_there() {
+    let mut draft = script("import \"m\" as m;\nconst X = 1;\nfn process(job, ctx) {\n    let y = global::X + ctx.index;\n    m::endless()\n}")
+        .beside("m.rhai", "fn endless() { loop { } }");
+    draft.limits.operations = 10_000;
+    insta::assert_snapshot!(draft.run("1"));
+}
+
+#[test]
+fn calls_are_limited_in_depth() {
+    let text = "fn process(job) {\n    down(job)\n}\nfn down(n) {\n    down(n + 1)\n}";
+    let made = on_a_workers_stack(move || script(text).run("1"));
+    insta::assert_snapshot!(made);
+}
+
+#[test]
+fn time_is_limited() {
+    let mut draft = script("fn process(job) {\n    loop { }\n}");
+    draft.limits.operations = u64::MAX;
+    draft.timeout = Some(Duration::from_millis(20));
+    let told = draft.run("1");
+    insta::assert_snapshot!(told);
+}
+
+#[test]
+fn limits_count_for_each_job_anew() {
+    let mut draft = script("fn process(job) { let n = 0; for i in 0..500 { n += i; } n }");
+    draft.limits.operations = 5000;
+    assert_eq!(draft.run_all(&["1"; 20]), ["-> 124750"; 20].join("\n"));
+}
+
+#[test]
+fn a_try_does_not_hold_a_limit_off() {
+    let mut draft = script("fn process(job) {\n    loop { try { loop { } } catch { } }\n}");
+    draft.limits.operations = 10_000;
+    insta::assert_snapshot!(draft.run("1"));
+}
