@@ -47,7 +47,7 @@ fn crash_at_every_operation(power_goes: bool) {
         let ended = run.run(&disk);
         if !disk.struck() {
             assert!(matches!(ended, Ok(End::Drained)), "{what}: {ended:?}");
-            assert!(operation > 100, "there were only {operation} operations to fail");
+            assert!(operation > 40, "there were only {operation} operations to fail");
             break;
         }
         let mut disk = after(&run, &disk, power_goes, &mut random);
@@ -90,7 +90,12 @@ fn whichever_sync_of_the_store_is_the_last_nothing_is_lost_and_nothing_is_done_t
             std::fs::write(run.output(), &whole).expect("files can be written");
             let survivors = FaultyDisk::with(disk.survivors(seed));
             run.lose_power(&survivors, &mut random);
-            assert_recovers(&run, &FaultyDisk::with(survivors.bytes()), &expected, &format!("sync {sync}, seed {seed}"));
+            assert_recovers(
+                &run,
+                &FaultyDisk::with(survivors.bytes()),
+                &expected,
+                &format!("sync {sync}, seed {seed}"),
+            );
         }
     }
 }

@@ -23,7 +23,7 @@ fn wait_for(project: &Project, running: &mut Running, last: u64) {
         text.ends_with('\n') && ids(&text).last() == Some(&last)
     };
     running.wait_until(&format!("job {last}"), is_there);
-    assert_eq!(ids(&project.read("out.ndjson")), Vec::from_iter(1..=last));
+    assert_eq!(ids(&project.read("out.ndjson")), (1..=last).collect::<Vec<_>>());
 }
 
 #[test]
@@ -48,7 +48,9 @@ fn lines_that_are_appended_arrive() {
 fn a_file_that_is_not_there_yet_is_waited_for() {
     let project = following();
     let mut running = project.start(&["run", "."]);
-    running.wait_until("the store", || project.len(".tidegate/control.sock") == 0 && project.path().join(".tidegate/control.sock").exists());
+    running.wait_until("the store", || {
+        project.len(".tidegate/control.sock") == 0 && project.path().join(".tidegate/control.sock").exists()
+    });
     project.write("in.ndjson", jobs(1..=2));
     wait_for(&project, &mut running, 2);
     running.stop().done();

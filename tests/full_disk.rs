@@ -33,7 +33,8 @@ impl io::Write for ToLog {
 fn who_said(what: &str) -> Vec<String> {
     let log = String::from_utf8_lossy(&LOG.lock().unwrap_or_else(PoisonError::into_inner)).into_owned();
     let lines = log.lines().filter(|line| line.contains(what));
-    let thread = |line: &str| line.split_whitespace().find(|word| word.starts_with("ThreadId")).map(str::to_owned);
+    let thread =
+        |line: &str| line.split_whitespace().find(|word| word.starts_with("ThreadId")).map(str::to_owned);
     lines.filter_map(thread).collect()
 }
 
