@@ -111,6 +111,7 @@ fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() 
         )
         .file("in.ndjson", input());
 
+    let mut cut_back = 0;
     for kill in 0..KILLS {
         let ahead = project.len("out/out.ndjson") > OUTPUT_BYTES * 3 / 4 * (kill + 10) / (KILLS + 10);
         let moment = Moment::choose(&mut random, ahead);
@@ -118,8 +119,11 @@ fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() 
         moment.wait(&project, &mut running);
         let said = running.stderr();
         assert!(running.kill(), "it ended before kill {kill}, {moment:?}:\n{said}");
+        cut_back += u64::from(said.contains("cuts off what was written and not committed"));
         assert!(!said.contains("error") && !said.contains("panic"), "after kill {kill}:\n{said}");
     }
+    println!("{cut_back} times something had to be cut off");
+    assert!(cut_back > 0, "no kill came between the output file and the store");
     let rest = project.run().done();
 
     let expected: Vec<u64> = (1..=JOBS).filter(|id| id % REJECTED != 0).collect();
