@@ -47,7 +47,7 @@ fn crash_at_every_operation(power_goes: bool) {
         let ended = run.run(&disk);
         if !disk.struck() {
             assert!(matches!(ended, Ok(End::Drained)), "{what}: {ended:?}");
-            assert!(operation > 100, "there were only {operation} operations to fail");
+            assert!(operation > 40, "there were only {operation} operations to fail");
             break;
         }
         let mut disk = after(&run, &disk, power_goes, &mut random);

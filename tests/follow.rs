@@ -23,7 +23,7 @@ fn wait_for(project: &Project, running: &mut Running, last: u64) {
         text.ends_with('\n') && ids(&text).last() == Some(&last)
     };
     running.wait_until(&format!("job {last}"), is_there);
-    assert_eq!(ids(&project.read("out.ndjson")), Vec::from_iter(1..=last));
+    assert_eq!(ids(&project.read("out.ndjson")), (1..=last).collect::<Vec<_>>());
 }
 
 #[test]

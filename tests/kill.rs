@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use crate::project::{Project, ids, jobs};
+use crate::project::{Project, ids};
 use crate::random::Random;
 use crate::running::Running;
 
@@ -11,6 +11,10 @@ const JOBS: u64 = 200_000;
 const KILLS: u64 = 200;
 /// Every so many jobs one is rejected.
 const REJECTED: u64 = 997;
+/// Bytes of each job that say nothing.
+const PADDING: usize = 300;
+/// About so much comes out.
+const OUTPUT_BYTES: u64 = JOBS * (PADDING as u64 + 35);
 
 const PIPELINE: &str = r#"
 [pipeline]
@@ -44,13 +48,14 @@ enum Moment {
 }
 
 impl Moment {
-    fn choose(random: &mut Random, output_left: u64, kills_left: u64) -> Self {
-        // So little that jobs are left for all kills that are still to come.
-        let growth = output_left / 2 / kills_left;
+    /// `ahead`: more is delivered than should be by now. Then it is killed before it delivers much, so
+    /// that jobs are left for all kills, however slow the machine is to kill.
+    fn choose(random: &mut Random, ahead: bool) -> Self {
         match random.below(4) {
+            _ if ahead => Self::After(Duration::from_micros(random.below(10_000))),
             0 => Self::After(Duration::from_micros(random.below(25_000))),
             1 => Self::Store(1 + random.below(4)),
-            _ => Self::Output(random.below(growth)),
+            _ => Self::Output(random.below(OUTPUT_BYTES / KILLS)),
         }
     }
 
@@ -79,6 +84,16 @@ impl Moment {
     }
 }
 
+/// Jobs that are large enough for a batch to hold a few hundred of them only.
+fn input() -> String {
+    let padding = "x".repeat(PADDING);
+    let mut lines = String::new();
+    for id in 1..=JOBS {
+        lines.extend(["{\"id\":", &id.to_string(), ",\"padding\":\"", &padding, "\"}\n"]);
+    }
+    lines
+}
+
 #[test]
 fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() {
     let seed = Random::seed();
@@ -94,21 +109,21 @@ fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() 
             "second.rhai",
             "fn process(job) { let sum = 0; for i in 0..20 { sum += i; } job.sum = sum; job }",
         )
-        .file("in.ndjson", jobs(1..=JOBS));
-    let output_whole: u64 = (1..=JOBS)
-        .filter(|id| id % REJECTED != 0)
-        .map(|id| format!("{{\"id\":{id},\"sum\":190}}\n").len() as u64)
-        .sum();
+        .file("in.ndjson", input());
 
+    let mut cut_back = 0;
     for kill in 0..KILLS {
-        let left = output_whole - project.len("out/out.ndjson").min(output_whole);
-        let moment = Moment::choose(&mut random, left, KILLS - kill);
+        let ahead = project.len("out/out.ndjson") > OUTPUT_BYTES * 3 / 4 * (kill + 10) / (KILLS + 10);
+        let moment = Moment::choose(&mut random, ahead);
         let mut running = project.start(&["run", "."]);
         moment.wait(&project, &mut running);
         let said = running.stderr();
         assert!(running.kill(), "it ended before kill {kill}, {moment:?}:\n{said}");
+        cut_back += u64::from(said.contains("cuts off what was written and not committed"));
         assert!(!said.contains("error") && !said.contains("panic"), "after kill {kill}:\n{said}");
     }
+    println!("{cut_back} times something had to be cut off");
+    assert!(cut_back > 0, "no kill came between the output file and the store");
     let rest = project.run().done();
 
     let expected: Vec<u64> = (1..=JOBS).filter(|id| id % REJECTED != 0).collect();

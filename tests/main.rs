@@ -3,6 +3,8 @@
 //! `Project` makes a folder with a configuration and runs the executable on it; a test says what it
 //! wants to see on standard output, standard error, in files, and as exit code.
 
+#![expect(clippy::expect_used, reason = "what cannot be set up fails the test")]
+
 mod project;
 
 mod running;
@@ -24,5 +26,15 @@ mod follow;
 mod stop;
 
 mod formats;
+
+mod wiring;
+
+mod sinks;
+
+mod look;
+
+mod command_line;
+
+mod memory;
 
 mod quickstart;

@@ -145,7 +145,11 @@ impl Outcome {
 
 /// Jobs `{"id": …}` with these numbers, a line each.
 pub(crate) fn jobs(ids: impl IntoIterator<Item = u64>) -> String {
-    ids.into_iter().map(|id| format!("{{\"id\":{id}}}\n")).collect()
+    let mut lines = String::new();
+    for id in ids {
+        lines.extend(["{\"id\":", &id.to_string(), "}\n"]);
+    }
+    lines
 }
 
 /// The numbers of such jobs, whatever else is in them.

@@ -24,6 +24,12 @@ impl Random {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (z ^ (z >> 31)) % end.max(1)
     }
+
+    /// At most so many.
+    pub(crate) fn up_to(&mut self, most: usize) -> usize {
+        // What is below a usize fits.
+        usize::try_from(self.below(most as u64 + 1)).unwrap_or(most)
+    }
 }
 
 fn now_nanos() -> u64 {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::project::Outcome;
 
 /// After this long a wait has failed. Generous: the machine may have other things to do.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A started command. It dies with the test.
 pub(crate) struct Running {
@@ -104,7 +104,7 @@ impl Running {
     }
 
     /// Until a file changes, or for a moment: not every change is a file's.
-    fn pause(&self) {
+    pub(crate) fn pause(&self) {
         let _ = self.changes.recv_timeout(Duration::from_millis(10));
         while self.changes.try_recv().is_ok() {}
     }

@@ -46,7 +46,7 @@ const FIRST: &str = "fn process(job) { if job.id % 7 == 0 { reject(\"no\") } [jo
 const SECOND: &str = "fn process(job) { if job.id % 9 == 0 { throw \"neither\" } job.seen = true; job }";
 
 /// After this long a run hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The configuration and the file of its sink. The disk of the store is given to each run.
 pub(crate) struct SmallRun {
@@ -69,7 +69,7 @@ pub(crate) struct Left {
 impl SmallRun {
     pub(crate) fn new() -> Self {
         let folder = TempDir::new().expect("a temporary folder can be made");
-        let input = jobs(1..=25);
+        let input = jobs(1..=40);
         for (name, text) in
             [("p.toml", PIPELINE), ("first.rhai", FIRST), ("second.rhai", SECOND), ("in.ndjson", &input)]
         {
@@ -105,8 +105,9 @@ impl SmallRun {
     pub(crate) fn start(&self, disk: &FaultyDisk) -> Result<Started, EngineError> {
         let opened = open_disk(Box::new(disk.clone()))?;
         let options = Options {
-            workers: 2,
-            batch: BatchLimit { jobs: 4, bytes: 1 << 20 },
+            // So that few batches come into one commit.
+            workers: 1,
+            batch: BatchLimit { jobs: 2, bytes: 1 << 20 },
             retry_after: Duration::from_millis(1),
             shutdown_timeout: Duration::from_millis(50),
             ..Options::default()
@@ -144,12 +145,12 @@ impl SmallRun {
         let (store, _writer) = open_disk(Box::new(disk.clone())).expect("it opens");
         let committed = position(&store);
         let Ok(mut bytes) = fs::read(self.output()) else { return };
-        let durable = committed.map_or(0, |position| position.offset as usize);
+        let durable = usize::try_from(committed.map_or(0, |position| position.offset)).expect("a small file");
         assert!(durable <= bytes.len(), "{durable} bytes are committed, and {} written", bytes.len());
         // Nothing is written before it is announced.
         let unsure = if committed.is_some_and(|position| position.open) { bytes.len() - durable } else { 0 };
-        bytes.truncate(durable + random.below(unsure as u64 + 1) as usize);
-        let torn = bytes.len() - random.below((bytes.len() - durable) as u64 + 1) as usize;
+        bytes.truncate(durable + random.up_to(unsure));
+        let torn = bytes.len() - random.up_to(bytes.len() - durable);
         bytes[torn..].fill(0);
         // Keeps what the file system calls the file.
         fs::write(self.output(), bytes).expect("files can be written");

@@ -1,0 +1,67 @@
+//! Exit codes, and commands that must touch nothing.
+
+use std::fs;
+
+use crate::project::{Project, jobs};
+
+fn files(project: &Project) -> Vec<String> {
+    let entries = fs::read_dir(project.path()).expect("it can be listed");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn check_touches_nothing() {
+    let project =
+        Project::pipeline("[step.same]\nfrom = \"in\"\nto = \"out\"\n").file("in.ndjson", jobs(1..=3));
+    let before = files(&project);
+    let outcome = project.tidegate(&["check", "."]).done();
+    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), (". is in order\n", ""));
+    assert_eq!(files(&project), before);
+}
+
+#[test]
+fn check_and_run_tell_all_mistakes_of_all_files_and_touch_nothing() {
+    let project = Project::new()
+        .file("a.toml", "[source.in]\ntype = \"file\"\npth = \"in.ndjson\"\nformat = \"json\"\n[step.drop]\nfrom = \"in\"\n")
+        .file("b.toml", "[step.work]\nfrom = \"a/given\"\nrun = [\"work.rhai\", \"none.rhai\"]\ntimeout = \"5 parsecs\"\n")
+        .file("work.rhai", "fn process(job) {\n    job +\n}");
+    let before = files(&project);
+    let checked = project.tidegate(&["check", "."]).failed(78);
+    for part in ["pth", "json", "5 parsecs", "none.rhai", "work.rhai:3", "a.toml:3", "b.toml:4"] {
+        assert!(checked.stderr.contains(part), "`{part}` is missing in\n{}", checked.stderr);
+    }
+    assert_eq!(project.run().failed(78).stderr, checked.stderr);
+    assert_eq!(files(&project), before);
+    let json = project.tidegate(&["check", ".", "--format", "json"]).failed(78);
+    let records: serde_json::Value = serde_json::from_str(&json.stdout).expect("it is JSON");
+    assert!(records.as_array().is_some_and(|records| records.len() >= 6), "{records}");
+}
+
+#[test]
+fn misuse_ends_with_64_and_help_with_0() {
+    let project = Project::pipeline("[step.same]\nfrom = \"in\"\nto = \"out\"\n");
+    for misuse in [
+        &["no-such-command"][..],
+        &["run"],
+        &["run", ".", "--no-such-option"],
+        &["status", "--format", "yaml"],
+        &["errors", "show", "nonsense"],
+        &[],
+    ] {
+        project.tidegate(misuse).failed(64);
+    }
+    project.tidegate(&["--help"]).done();
+    project.tidegate(&["run", "--help"]).done();
+    project.tidegate(&["--version"]).done();
+}
+
+#[test]
+fn a_missing_configuration_or_input_is_named() {
+    let project = Project::pipeline("[step.same]\nfrom = \"in\"\nto = \"out\"\n");
+    project.tidegate(&["run", "nowhere"]).failed(78).says("nowhere");
+    project.run().failed(1).says("in.ndjson");
+}

@@ -1,0 +1,88 @@
+//! Commands that look into state: the same words on a stopped store and from a running runner.
+
+use crate::project::Project;
+use crate::project::jobs;
+
+/// A followed source, a queue with a backlog that a halted step leaves, and errors.
+fn project() -> Project {
+    Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+             [step.sort]\nfrom = \"in\"\nrun = \"sort.rhai\"\nto = \"sorted\"\nerrors = \"failed\"\n\
+             [queue.sorted]\nretain = \"forever\"\n\
+             [sink.out]\nfrom = \"sorted\"\ntype = \"file\"\npath = \"out.ndjson\"\n",
+        )
+        .file(
+            "sort.rhai",
+            "fn process(job) {\n    if job.id == 3 { reject(\"it is three\"); }\n    if job.id == 5 { throw \"it is five\"; }\n    if job.id != 4 { job }\n}",
+        )
+        .file("in.ndjson", jobs(1..=8))
+}
+
+const QUESTIONS: [&[&str]; 12] = [
+    &["status"],
+    &["status", "--format", "json"],
+    &["queue", "list"],
+    &["queue", "list", "--format", "json"],
+    &["queue", "show", "p/sorted"],
+    &["queue", "show", "p/sorted", "--from", "2", "--limit", "2", "--format", "json"],
+    &["errors", "list"],
+    &["errors", "list", "--format", "json"],
+    &["errors", "show", "p/failed/1"],
+    &["errors", "show", "p/failed/2", "--format", "json"],
+    &["queue", "show", "p/sorte"],
+    &["errors", "show", "p/failed/9"],
+];
+
+/// All questions with their answers, and exit codes other than 0. What depends on how long a time or
+/// a path is when it is written out is left out.
+fn ask(project: &Project) -> String {
+    let queues = project.tidegate(&["queue", "list", "--format", "json"]).done().stdout;
+    let queues: serde_json::Value = serde_json::from_str(&queues).expect("it is JSON");
+    let bytes = queues[0]["bytes"].as_u64().expect("a size");
+    let mut answers = String::new();
+    for question in QUESTIONS {
+        let outcome = project.tidegate(question);
+        let code = outcome.code.filter(|&code| code != 0).map(|code| format!(" (exit {code})"));
+        let code = code.unwrap_or_default();
+        let mut answer = [outcome.stdout, outcome.stderr].concat();
+        if question == ["errors", "list"] {
+            answer = answer
+                .lines()
+                .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n")
+                .collect();
+        }
+        answers += &["$ tidegate ", &question.join(" "), &code, "\n", &answer, "\n"].concat();
+    }
+    let answers = answers
+        .replace(&format!("{bytes} B"), "SIZE B")
+        .replace(&format!("\"bytes\": {bytes}"), "\"bytes\": SIZE");
+    project.stable(&answers)
+}
+
+#[test]
+fn a_stopped_store_and_a_running_runner_give_the_same_answers() {
+    let project = project();
+    let mut running = project.start(&["run", "."]);
+    running.wait_until("the output", || project.len("out.ndjson") == jobs([1, 2, 6, 7, 8]).len() as u64);
+    // The jobs are in the file a moment before they are committed.
+    running.wait_until("the commit", || {
+        let status = project.tidegate(&["status", "--format", "json"]).stdout;
+        serde_json::from_str::<serde_json::Value>(&status).is_ok_and(|steps| steps[1]["waiting"] == 0)
+    });
+    let from_runner = ask(&project);
+    running.stop().done();
+    let from_store = ask(&project);
+    assert_eq!(from_runner, from_store);
+    insta::assert_snapshot!(from_store);
+}
+
+#[test]
+fn where_nothing_has_run_yet_it_says_so_and_makes_nothing() {
+    let project = project();
+    for question in [&["status"][..], &["queue", "list"], &["errors", "list"]] {
+        project.tidegate(question).failed(1).says("there is no state in");
+    }
+    assert!(!project.path().join(".tidegate").exists());
+}

@@ -1,0 +1,117 @@
+//! Output files that are not as they were left, and standard output.
+
+use std::fs;
+
+use crate::project::{Project, jobs};
+
+fn project(mismatch: &str) -> Project {
+    Project::new()
+        .file(
+            "p.toml",
+            format!(
+                "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+                 [sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"out/out.ndjson\"\n{mismatch}\n"
+            ),
+        )
+        .file("in.ndjson", jobs(1..=10))
+}
+
+const APPEND: &str = "on_mismatch = \"append\"";
+const OUT: &str = "out/out.ndjson";
+
+/// What somebody does to an output file that holds the jobs 1 to 10, and what is in it after the
+/// next run with [`APPEND`].
+type Change = (&'static str, fn(&Project), &'static str);
+const CHANGES: [Change; 4] = [
+    ("appended to", |project| project.append(OUT, "mine\n"), "12345678910mine11"),
+    ("cut short", |project| project.write(OUT, jobs(1..=4)), "123411"),
+    ("changed", |project| project.write(OUT, project.read(OUT).replace("10", "77")), "1234567897711"),
+    ("deleted", |project| fs::remove_file(project.path().join(OUT)).expect("it is there"), "11"),
+];
+
+#[test]
+fn an_output_file_that_somebody_changed_is_refused_with_a_way_on() {
+    let mut said = Vec::new();
+    for (what, change, _) in CHANGES {
+        let project = project("");
+        project.run().done();
+        change(&project);
+        let before = fs::read(project.path().join(OUT)).ok();
+        project.append("in.ndjson", jobs([11]));
+        let outcome = project.run().failed(1);
+        assert_eq!(fs::read(project.path().join(OUT)).ok(), before, "{what}: it is left alone");
+        said.push(format!("{what}:\n{}", project.stable(&outcome.stderr)));
+        // The way on.
+        project.write("p.toml", project.read("p.toml") + APPEND);
+        project.run().done();
+    }
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+#[test]
+fn an_output_file_that_somebody_changed_is_taken_as_it_is_where_that_is_wanted() {
+    for (what, change, expected) in CHANGES {
+        let project = project(APPEND);
+        project.run().done();
+        change(&project);
+        project.append("in.ndjson", jobs([11]));
+        project.run().done();
+        let found = project.read(OUT).replace("{\"id\":", "").replace("}\n", "").replace('\n', "");
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_file_that_was_there_before_is_refused() {
+    let project = project("").file(OUT, "mine\n");
+    let outcome = project.run().failed(1);
+    insta::assert_snapshot!(project.stable(&outcome.stderr));
+    assert_eq!(project.read(OUT), "mine\n");
+}
+
+#[test]
+fn a_sink_with_another_path_is_refused_until_it_is_told_to_go_on_there() {
+    let project = project("");
+    project.run().done();
+    project.write("p.toml", project.read("p.toml").replace(OUT, "out/new.ndjson"));
+    project.append("in.ndjson", jobs(11..=12));
+    let outcome = project.run().failed(1);
+    insta::assert_snapshot!(project.stable(&outcome.stderr));
+    project.write("p.toml", project.read("p.toml") + APPEND);
+    project.run().done();
+    assert_eq!(project.read(OUT), jobs(1..=10));
+    assert_eq!(project.read("out/new.ndjson"), jobs(11..=12));
+}
+
+#[test]
+fn jobs_go_to_standard_output_and_everything_else_to_standard_error() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"stdout\"\n",
+        )
+        .file("in.ndjson", jobs(1..=5000));
+    let outcome = project.run().done().says("done: 5,000 jobs");
+    assert_eq!(outcome.stdout, jobs(1..=5000));
+    assert_eq!(project.run().done().stdout, "");
+}
+
+#[test]
+fn a_reader_of_standard_output_that_goes_away_ends_the_run_with_a_reason() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"stdout\"\n",
+        )
+        .file("in.ndjson", jobs(1..=200_000));
+    let mut command = project.command(&["run", "."]);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("the executable can be started");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it can be waited for");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("standard output was closed by the program that read it"), "{stderr}");
+}
