@@ -88,6 +88,11 @@ impl Dispatcher {
         Self { steps, heads, room, free_slots: room.slots, until_idle, stopping: false, done: false }
     }
 
+    /// Takes a step out before anything begins.
+    pub fn exclude(&mut self, step: usize) {
+        self.steps[step].halted = true;
+    }
+
     /// The first commands.
     pub fn start(&mut self, commands: &mut Vec<Command>) {
         self.decide(commands);

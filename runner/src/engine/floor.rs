@@ -82,7 +82,7 @@ impl Floor {
     /// Opens what the run needs and starts its threads.
     pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
         let Parts { configuration, store, writer, clock, options, stats, messages } = parts;
-        let Started { progress, heads, flows, readers, sinks, marks, segments } =
+        let Started { progress, heads, flows, readers, sinks, marks, segments, halts } =
             start::start(&configuration, &store)?;
         let workers = match options.workers {
             0 => thread::available_parallelism().map_or(1, usize::from),
@@ -138,7 +138,19 @@ impl Floor {
             workers,
             halts: Vec::new(),
             deadline: None,
-        })
+        }
+        .without(halts))
+    }
+
+    /// Takes out the steps that cannot begin.
+    fn without(mut self, halts: Vec<(usize, String)>) -> Self {
+        for (step, why) in halts {
+            if !self.dispatcher.is_halted(step) {
+                self.halt(step, why);
+                self.dispatcher.exclude(step);
+            }
+        }
+        self
     }
 
     /// Handles messages until the dispatcher says that it is over. `None`: the time for shutting

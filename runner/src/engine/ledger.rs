@@ -159,11 +159,14 @@ impl Ledger {
         }
     }
 
-    /// Whether `segment` is later than the last one, or is the same one and has come to its end.
+    /// Whether `segment` is later than the last one, or says more about it: its end, more of how the
+    /// file begins, or what the file system calls it now.
     fn is_news(&self, source: usize, segment: &Segment) -> bool {
         self.segments.get(&source).is_none_or(|last| {
+            let says_no_less = segment.fingerprint_len >= last.fingerprint_len
+                && (segment.end.is_some() || last.end.is_none());
             segment.ordinal > last.ordinal
-                || segment.ordinal == last.ordinal && last.end.is_none() && segment.end.is_some()
+                || segment.ordinal == last.ordinal && says_no_less && segment != last
         })
     }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::error::EngineError;
-use crate::config::{Configuration, Input, SourceKind, SourceRef};
+use super::error::{Chain, EngineError};
+use crate::config::{Configuration, Input, SinkRef, SourceKind, SourceRef, Target};
 use crate::decide::{Flow, FlowInput, Progress};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
@@ -23,6 +23,9 @@ pub(super) struct Started {
     /// The last mark and the last segment of each source.
     pub(super) marks: BTreeMap<usize, Mark>,
     pub(super) segments: BTreeMap<usize, Segment>,
+    /// Steps that cannot begin, and why: their source or one of their sinks cannot be opened. The
+    /// others do not suffer for it.
+    pub(super) halts: Vec<(usize, String)>,
 }
 
 pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Started, EngineError> {
@@ -33,7 +36,7 @@ pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Star
         last_segments.extend(segments.last().map(|last| (position, last.clone())));
         marks.extend(store.mark(&source.address, u64::MAX)?.map(|mark| (position, mark)));
         let SourceKind::File(file) = &source.kind;
-        sources.push(Source::open(&source.address, file, segments)?);
+        sources.push(Source::open(&source.address, file, segments));
     }
     let mut heads = Vec::with_capacity(configuration.queues.len());
     let mut firsts = BTreeMap::new();
@@ -43,13 +46,16 @@ pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Star
         firsts.insert(position, state.map_or(1, |state| state.first));
     }
     let (mut progress, mut flows, mut readers) = (Vec::new(), Vec::new(), Vec::new());
-    for step in &configuration.steps {
+    let mut halts = Vec::new();
+    for (position, step) in configuration.steps.iter().enumerate() {
         let mut done = store.progress(&step.address, &step.input.address)?.unwrap_or_default();
         let (input, reader) = match step.input.input {
             Input::Source(SourceRef(source)) => {
                 let next = done.watermark() + 1;
                 let mark = store.mark(&configuration.sources[source].address, next)?;
-                (FlowInput::Source, Some(sources[source].reader(next, mark)))
+                let opened = sources[source].as_ref();
+                halts.extend(opened.err().map(|error| (position, Chain(error).to_string())));
+                (FlowInput::Source, opened.ok().map(|source| source.reader(next, mark)))
             }
             Input::Queue(queue) => {
                 // A step that is new to a queue begins with the oldest job that is left.
@@ -62,8 +68,44 @@ pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Star
         readers.push(reader);
     }
     let mut sinks = Vec::with_capacity(configuration.sinks.len());
-    for sink in &configuration.sinks {
-        sinks.push(Sink::open(&sink.address, &sink.kind, store.sink(&sink.address)?.as_ref())?);
+    for (position, sink) in configuration.sinks.iter().enumerate() {
+        match Sink::open(&sink.address, &sink.kind, store.sink(&sink.address)?.as_ref()) {
+            Ok(sink) => sinks.push(sink),
+            Err(error) => {
+                let why = Chain(&error).to_string();
+                halts.extend(feeders(configuration, position).map(|step| (step, why.clone())));
+                // Nothing reaches it: whoever would write to it does not begin.
+                sinks.push(Sink::Null);
+            }
+        }
     }
-    Ok(Started { progress, heads, flows, readers, sinks, marks, segments: last_segments })
+    warn_of_orphans(configuration, store)?;
+    Ok(Started { progress, heads, flows, readers, sinks, marks, segments: last_segments, halts })
+}
+
+/// The steps that deliver into a sink.
+fn feeders(configuration: &Configuration, sink: usize) -> impl Iterator<Item = usize> + '_ {
+    let target = Target::Sink(SinkRef(sink));
+    let steps = configuration.steps.iter().enumerate();
+    steps
+        .filter(move |(_, step)| step.outputs.iter().any(|output| output.target == target))
+        .map(|(step, _)| step)
+}
+
+/// Progress that no step claims: a step was renamed or taken away, or reads something else now.
+fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), EngineError> {
+    for (step, input, progress) in store.all_progress()? {
+        let claims =
+            |claimant: &crate::config::Step| claimant.address == step && claimant.input.address == input;
+        if !configuration.steps.iter().any(claims) {
+            tracing::warn!(
+                step = %step,
+                input = %input,
+                watermark = progress.watermark(),
+                "no step of the configuration claims this progress; it is kept (a step with another name \
+                 begins with the oldest job)"
+            );
+        }
+    }
+    Ok(())
 }

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::look::JOBS_MAX;
 
 /// Runs pipelines that are written in TOML.
 #[derive(Debug, Parser)]
@@ -87,7 +90,7 @@ pub(super) struct QueueShow {
     #[arg(long, value_name = "INDEX")]
     pub(super) from: Option<u64>,
     /// How many jobs to show at most
-    #[arg(long, default_value_t = 20, value_name = "JOBS")]
+    #[arg(long, default_value_t = 20, value_name = "JOBS", value_parser = limit())]
     pub(super) limit: usize,
 }
 
@@ -99,7 +102,7 @@ pub(super) struct ErrorsList {
     #[arg(long)]
     pub(super) queue: Option<String>,
     /// How many errors to list at most, of each queue
-    #[arg(long, default_value_t = 20, value_name = "ERRORS")]
+    #[arg(long, default_value_t = 20, value_name = "ERRORS", value_parser = limit())]
     pub(super) limit: usize,
 }
 
@@ -117,4 +120,10 @@ pub(super) enum Format {
     Text,
     /// For programs
     Json,
+}
+
+/// As many as one answer may bring.
+fn limit() -> impl TypedValueParser<Value = usize> {
+    let number = RangedU64ValueParser::<u64>::new().range(1..=JOBS_MAX as u64);
+    number.try_map(usize::try_from)
 }

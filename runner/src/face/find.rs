@@ -1,6 +1,9 @@
 //! From what a command was given to the configuration and the state that it means.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -10,7 +13,11 @@ use super::exit::{self, Exit};
 use super::look::{Answer, Query, answer};
 use crate::config::LoadOptions;
 use crate::engine::{Chain, Generation};
-use crate::store;
+use crate::store::{self, OpenError};
+
+/// How long a store that another command has is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// How configurations are read for people: with the variables of the process.
 pub(super) fn options(data: Option<PathBuf>) -> LoadOptions {
@@ -28,17 +35,42 @@ pub(super) fn ask(look: &Look, query: &Query) -> Result<Answer, Exit> {
     };
     let configuration = generation.configuration;
     let data = &configuration.data;
-    match control::ask(data, query) {
-        Ok(Some(answer)) => return answer.map_err(exit::fail),
-        Ok(None) => {}
-        Err(error) => return Err(exit::fail(format_args!("the runner does not answer: {error}"))),
-    }
-    match store::open_existing(data) {
-        Ok(Some((store, _writer))) => {
-            answer(&store, &configuration, query).map_err(|error| exit::fail(Chain(&error)))
+    let started = Instant::now();
+    loop {
+        match control::ask(data, query) {
+            Ok(Some(answer)) => return answer.map_err(exit::fail),
+            Ok(None) => {}
+            Err(error) => {
+                let waited = "within 10 seconds; its process may be stopped";
+                let error = match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => waited.to_owned(),
+                    _ => error.to_string(),
+                };
+                return Err(exit::fail(format_args!("the runner does not answer: {error}")));
+            }
         }
-        Ok(None) => Err(exit::fail(no_state(data))),
-        Err(error) => Err(exit::fail(Chain(&error))),
+        match store::open_existing(data) {
+            Ok(Some((store, _writer))) => {
+                return answer(&store, &configuration, query).map_err(|error| exit::fail(Chain(&error)));
+            }
+            Ok(None) => return Err(exit::fail(no_state(data))),
+            // Somebody else looks, or a runner is just starting and will answer in a moment.
+            Err(OpenError::Locked { .. }) if started.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            Err(error) => return Err(exit::fail(Chain(&error))),
+        }
+    }
+}
+
+/// Opens a store; one that somebody only looks into is waited for.
+pub(super) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let started = Instant::now();
+    loop {
+        match open() {
+            Err(OpenError::Locked { holder, .. }) if !holder.runs() && started.elapsed() < PATIENCE => {
+                thread::sleep(PAUSE);
+            }
+            outcome => return outcome,
+        }
     }
 }
 
@@ -57,8 +89,22 @@ pub(super) fn print_json(value: &impl Serialize, exit: Exit) -> Exit {
     }
 }
 
+/// Prints text for people. What came from outside may hold control characters, which must not reach
+/// a terminal.
+pub(super) fn print_text(text: &str) {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' => plain.push('\n'),
+            control if control.is_control() => plain.extend(control.escape_default()),
+            other => plain.push(other),
+        }
+    }
+    print_lines(&plain);
+}
+
 /// Prints to standard output; a reader that has gone away is no error.
-pub(super) fn print_lines(text: &str) {
+fn print_lines(text: &str) {
     use std::io::Write as _;
     let mut output = std::io::stdout().lock();
     let _ = output.write_all(text.as_bytes());

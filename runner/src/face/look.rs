@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::config::{Configuration, Input};
-use crate::decide::Counters;
-use crate::store::{ReadError, Store};
+use crate::decide::{Counters, Progress};
+use crate::store::{QueueState, ReadError, Store};
 use crate::words::Address;
 
 /// The most jobs that one answer brings.
-const JOBS_MAX: usize = 10_000;
+pub(super) const JOBS_MAX: usize = 10_000;
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
 
@@ -107,8 +107,7 @@ fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadEr
         let waiting = match step.input.input {
             Input::Source(_) => None,
             Input::Queue(_) => {
-                let head = store.queue(&step.input.address)?.map_or(0, |queue| queue.head);
-                Some(head.saturating_sub(progress.watermark()))
+                Some(store.queue(&step.input.address)?.map_or(0, |queue| waiting(&queue, &progress)))
             }
         };
         steps.push(StepStatus {
@@ -122,7 +121,7 @@ fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadEr
     }
     // Progress that nothing in the configuration claims is kept, and shown.
     for (step, input, progress) in known {
-        let waiting = store.queue(&input)?.map(|queue| queue.head.saturating_sub(progress.watermark()));
+        let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
         steps.push(StepStatus {
             step: step.to_string(),
             input: input.to_string(),
@@ -194,7 +193,12 @@ fn error(store: &Store, queue: &str, index: u64) -> Result<Answer, ReadError> {
     Ok(Answer::Errors(read(store, &address, index, 1)?))
 }
 
-fn range(state: &crate::store::QueueState) -> String {
+/// The jobs that a step has not accounted for and that are still kept.
+fn waiting(queue: &QueueState, progress: &Progress) -> u64 {
+    queue.head.saturating_sub(progress.watermark().max(queue.first - 1))
+}
+
+fn range(state: &QueueState) -> String {
     match state.jobs() {
         0 => "none".to_owned(),
         _ => format!("{} to {}", state.first, state.head),
@@ -202,11 +206,11 @@ fn range(state: &crate::store::QueueState) -> String {
 }
 
 /// Where the last `limit` jobs begin.
-fn last(state: &crate::store::QueueState, limit: usize) -> u64 {
+fn last(state: &QueueState, limit: usize) -> u64 {
     state.first.max((state.head + 1).saturating_sub(limit as u64))
 }
 
-fn find(store: &Store, queue: &str) -> Result<Option<(Address, crate::store::QueueState)>, ReadError> {
+fn find(store: &Store, queue: &str) -> Result<Option<(Address, QueueState)>, ReadError> {
     let Some(address) = Address::parse(queue) else { return Ok(None) };
     Ok(store.queue(&address)?.map(|state| (address, state)))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::log;
-use super::table::{grouped, rate};
+use super::table::{self, grouped, rate};
 use crate::config::{Configuration, Input, SourceKind, SourceRef};
 use crate::engine::Stats;
 
@@ -77,7 +77,7 @@ fn update(bar: &ProgressBar, configuration: &Configuration, stats: &Stats, start
     }
     let rate = rate(jobs, started.elapsed());
     let failed = if failed > 0 { format!(", {} failed", grouped(failed)) } else { String::new() };
-    bar.set_message(format!("{} jobs in, {}/s{failed}", grouped(jobs), grouped(rate)));
+    bar.set_message(format!("{} in, {}/s{failed}", table::jobs(jobs), grouped(rate)));
     match bar.length() {
         Some(total) => bar.set_position(bytes.min(total)),
         None => bar.tick(),

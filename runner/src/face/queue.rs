@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::cli::{Format, Look, QueueShow};
 use super::exit::{self, Exit};
-use super::find::{ask, print_json, print_lines};
+use super::find::{ask, print_json, print_text};
 use super::look::{Answer, Query};
 use super::table::{grouped, table};
 use crate::words::format_size;
@@ -19,7 +19,7 @@ pub(super) fn list(command: &Look) -> Exit {
         return print_json(&queues, Exit::Done);
     }
     if queues.is_empty() {
-        print_lines("no queue has had a job yet");
+        print_text("no queue has had a job yet");
         return Exit::Done;
     }
     let rows: Vec<Vec<String>> = queues
@@ -43,7 +43,7 @@ pub(super) fn list(command: &Look) -> Exit {
             ]
         })
         .collect();
-    print_lines(&table(&["queue", "first", "last", "kept", "size", "waiting"], &[1, 2, 3, 4], &rows));
+    print_text(&table(&["queue", "first", "last", "kept", "size", "waiting"], &[1, 2, 3, 4], &rows));
     Exit::Done
 }
 
@@ -62,6 +62,6 @@ pub(super) fn show(command: &QueueShow) -> Exit {
     for job in &jobs {
         let _ = writeln!(text, "{:>8}  {}", job.index, job.job.get()); // writing to a String cannot fail
     }
-    print_lines(if text.is_empty() { "no jobs there" } else { &text });
+    print_text(if text.is_empty() { "no jobs there" } else { &text });
     Exit::Done
 }

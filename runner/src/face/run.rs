@@ -29,7 +29,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     exit::show(&generation.warnings);
     let configuration = generation.configuration;
     log::start(&configuration.log);
-    let (store, writer) = match store::open(&configuration.data) {
+    let (store, writer) = match find::open_patiently(|| store::open(&configuration.data)) {
         Ok(opened) => opened,
         Err(error) => return exit::fail(Chain(&error)),
     };
@@ -56,7 +56,9 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     match outcome {
         Ok(report) => {
             eprint!("{}", summary::summary(&configuration, &stats, &report, elapsed));
-            if report.end == End::Halted { Exit::Failed } else { Exit::Done }
+            // Also where somebody stopped what was left of the run.
+            let stuck = report.end == End::Halted || !report.halts.is_empty();
+            if stuck { Exit::Failed } else { Exit::Done }
         }
         Err(error) => exit::fail(Chain(&error)),
     }

@@ -2,7 +2,7 @@
 
 use super::cli::{Format, Look};
 use super::exit::{self, Exit};
-use super::find::{ask, print_json, print_lines};
+use super::find::{ask, print_json, print_text};
 use super::look::{Answer, Query};
 use super::table::{grouped, table};
 
@@ -27,6 +27,6 @@ pub(super) fn status(command: &Look) -> Exit {
         })
         .collect();
     let head = ["step", "reads", "waiting", "in", "out", "filtered", "failed", ""];
-    print_lines(&table(&head, &[2, 3, 4, 5, 6], &rows));
+    print_text(&table(&head, &[2, 3, 4, 5, 6], &rows));
     Exit::Done
 }

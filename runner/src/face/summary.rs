@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::table::{grouped, rate, table};
+use super::table::{grouped, jobs, rate, table};
 use crate::config::{Configuration, Input, SinkKind, Target};
 use crate::decide::End;
 use crate::engine::{Report, Stats};
@@ -20,21 +20,15 @@ pub(super) fn summary(
         return "nothing to do: everything is delivered\n".to_owned();
     }
     let mut text = String::new();
-    let jobs = jobs_in(configuration, stats);
-    let rate = rate(jobs, elapsed);
+    let count = jobs_in(configuration, stats);
+    let rate = rate(count, elapsed);
     let how = match report.end {
         End::Drained => "done",
         End::Stopped => "stopped",
         End::Halted => "ended early, a step had to stop",
     };
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "{how}: {} jobs in {}, {} jobs/s",
-        grouped(jobs),
-        seconds_text(elapsed),
-        grouped(rate)
-    );
+    let _ = writeln!(text, "{how}: {} in {}, {} jobs/s", jobs(count), seconds_text(elapsed), grouped(rate));
     text.push('\n');
     text.push_str(&steps(configuration, stats));
     let outputs = outputs(configuration, stats);

@@ -47,6 +47,11 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
+/// `1 job`, `1,234 jobs`.
+pub(super) fn jobs(number: u64) -> String {
+    format!("{} {}", grouped(number), if number == 1 { "job" } else { "jobs" })
+}
+
 /// Jobs a second.
 #[expect(
     clippy::cast_precision_loss,

@@ -43,7 +43,9 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum ReadError {
     /// Passes once [`super::Writer::reopen`] has succeeded.
-    #[error("the store is closed, or waits to be opened again after a write that failed")]
+    #[error(
+        "the store cannot be read just now: a write to it failed, most likely for want of room on its disk"
+    )]
     Interrupted,
     #[error("cannot read from the store")]
     Io(#[source] io::Error),

@@ -24,6 +24,14 @@ pub struct Holder {
     pub command: String,
 }
 
+impl Holder {
+    /// It is a runner, as far as the file tells, and not a command that only looks.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.command.split_whitespace().any(|word| word == "run")
+    }
+}
+
 /// Held as long as it lives.
 #[derive(Debug)]
 pub(super) struct Lock {

@@ -14,6 +14,9 @@ pub struct SinkPosition {
     /// What the file system calls the file.
     pub device: u64,
     pub inode: u64,
+    /// XXH3-64 of the path as the configuration had it: a sink that is given another path begins anew
+    /// there.
+    pub path_hash: u64,
     /// The sink is still written to.
     pub open: bool,
 }

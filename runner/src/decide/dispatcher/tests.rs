@@ -182,6 +182,14 @@ fn a_delivery_that_is_refused_halts_the_step_at_once() {
 }
 
 #[test]
+fn a_step_that_cannot_begin_does_not_keep_the_others_from_their_work() {
+    let mut play = Play::new(&[SOURCE, SOURCE], &[]);
+    play.dispatcher.exclude(0);
+    assert_eq!(play.start(), "read 1@1");
+    assert_eq!(play.on(Event::Ended { step: 1 }), "Halted");
+}
+
+#[test]
 fn what_a_broken_source_has_given_is_worked_off() {
     let mut play = Play::new(&[SOURCE], &[]);
     play.start();

@@ -124,6 +124,10 @@ fn places_in_a_source_are_written_once() {
     // A reader that is behind must not take back what another one knows; the end of a segment is new.
     let ended = Delivery { segments: vec![segment(0, Some(mark))], ..delivery(0, 6, 1, &[]) };
     assert_eq!(places(&ledger, &ended), (0, 1));
+    // A file that was short at first is known by more of its beginning later.
+    let longer = Segment { fingerprint_len: 100, fingerprint: 7, ..segment(0, None) };
+    let strengthened = Delivery { segments: vec![longer], ..delivery(0, 6, 1, &[]) };
+    assert_eq!(places(&ledger, &strengthened), (0, 1));
 }
 
 #[test]

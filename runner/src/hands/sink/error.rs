@@ -9,8 +9,8 @@ use crate::words::Address;
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     #[error(
-        "sink `{address}` does not go on in `{path}`: {mismatch}; move the file away or restore it, or take \
-         it as it is with `on_mismatch = \"append\"`"
+        "sink `{address}` does not go on in `{path}`: {mismatch}; {}, or take it as it is with \
+         `on_mismatch = \"append\"`", mismatch.way_out()
     )]
     Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
     #[error("sink `{address}` cannot write to `{path}`: another sink or another process writes to it")]
@@ -72,6 +72,19 @@ impl fmt::Display for Mismatch {
             }
             Self::Replaced => write!(f, "somebody put another file in its place"),
             Self::Removed => write!(f, "somebody removed or renamed it"),
+        }
+    }
+}
+
+impl Mismatch {
+    /// What to do about it, beside taking the file as it is.
+    fn way_out(self) -> &'static str {
+        match self {
+            Self::Missing { .. } | Self::Removed => "put it back",
+            Self::NotOurs { .. } => "move it away",
+            Self::Shorter { .. } | Self::Changed | Self::Longer { .. } | Self::Replaced => {
+                "restore it as it was"
+            }
         }
     }
 }

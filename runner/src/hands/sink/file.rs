@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use tidegate_plugin::Payloads;
+use twox_hash::XxHash3_64;
 
 use super::error::{Mismatch, SinkError};
 use super::format::append_lines;
@@ -36,6 +37,7 @@ pub struct FileSinkWriter {
     tail: Tail,
     /// What the store holds of this very file.
     committed: Option<SinkPosition>,
+    path_hash: u64,
     lines: Vec<u8>,
 }
 
@@ -60,9 +62,16 @@ impl FileSinkWriter {
             offset: 0,
             tail: Tail::default(),
             committed: None,
+            path_hash: path_hash(&spec.path),
             lines: Vec::new(),
         };
-        let Some((target, len)) = writer.open_file(false)? else {
+        let opened = writer.open_file(false)?;
+        // A sink that was given another path begins anew there, unless its file went with it.
+        let committed = committed.filter(|committed| {
+            let went_along = || opened.as_ref().is_some_and(|(target, _)| target.inode == committed.inode);
+            committed.path_hash == writer.path_hash || went_along()
+        });
+        let Some((target, len)) = opened else {
             if let Some(expected) = committed.map(|it| it.offset).filter(|&offset| offset > 0) {
                 writer.tolerate(Mismatch::Missing { expected })?;
             }
@@ -198,7 +207,8 @@ impl FileSinkWriter {
         }
         self.offset = expected;
         // A copy that was put back in the file's place is announced like a new one.
-        let same = (committed.device, committed.inode) == (target.device, target.inode);
+        let same = (committed.device, committed.inode, committed.path_hash)
+            == (target.device, target.inode, self.path_hash);
         self.committed = same.then_some(*committed);
         Ok(())
     }
@@ -321,9 +331,16 @@ impl FileSinkWriter {
             tail_hash: self.tail.hash(),
             device: target.device,
             inode: target.inode,
+            path_hash: self.path_hash,
             open: true,
         })
     }
+}
+
+/// Of the path from the root on, so that it does not matter where a run is started.
+fn path_hash(path: &Path) -> u64 {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    XxHash3_64::oneshot(path.as_os_str().as_encoded_bytes())
 }
 
 impl Target {

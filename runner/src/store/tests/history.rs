@@ -62,7 +62,7 @@ fn changes(number: u64) -> Changes {
 }
 
 fn position(number: u64) -> SinkPosition {
-    SinkPosition { offset: number, tail_len: 1, tail_hash: 2, device: 3, inode: 4, open: true }
+    SinkPosition { offset: number, tail_len: 1, tail_hash: 2, device: 3, inode: 4, path_hash: 5, open: true }
 }
 
 fn mark(number: u64) -> Mark {
