@@ -36,10 +36,11 @@ pub struct WriteError(String);
 /// Where `text` is not exactly one JSON value, or nests deeper than 120 levels.
 pub fn read(text: &[u8]) -> Result<Dynamic, ReadError> {
     let mut lossy = false;
-    let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = Reader { lossy: &mut lossy, depth: 0 }
-        .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value));
+    // One look at all bytes is cheaper than one at each text in them.
+    let value = match std::str::from_utf8(text) {
+        Ok(text) => read_from(serde_json::Deserializer::from_str(text), &mut lossy),
+        Err(_) => read_from(serde_json::Deserializer::from_slice(text), &mut lossy),
+    };
     match value {
         Ok(value) if !lossy => Ok(value),
         Err(error) if !is_out_of_range(&error) => Err(ReadError::new(&error, text)),
@@ -71,6 +72,14 @@ pub fn write(value: &Dynamic, buffer: &mut Vec<u8>) -> Result<(), WriteError> {
         let reason = fault(value, 0, &mut path).unwrap_or_else(|| "it cannot be written".to_owned());
         WriteError(if path.is_empty() { reason } else { format!("{reason} (in `{path}`)") })
     })
+}
+
+fn read_from<'de, R: serde_json::de::Read<'de>>(
+    mut deserializer: serde_json::Deserializer<R>,
+    lossy: &mut bool,
+) -> serde_json::Result<Dynamic> {
+    let value = Reader { lossy, depth: 0 }.deserialize(&mut deserializer)?;
+    deserializer.end().map(|()| value)
 }
 
 /// `serde_json` has no kind for it.

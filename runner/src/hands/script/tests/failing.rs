@@ -52,6 +52,9 @@ fn a_field_that_is_not_there_is_told_with_the_nearest_one() {
         "\"elephant\" in job",
         "job.note ?? \"none\"",
         "job.note?.text",
+        "job.get(\"note\") == job.get(\"elephant\")",
+        "job.get(\"name\")",
+        "\"note\" in job",
         "let order = #{ total: 5 }; order.totla",
         "let order = #{ total: 5 }; order.elephant",
     ];

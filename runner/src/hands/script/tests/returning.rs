@@ -18,6 +18,7 @@ fn one_output_takes_a_value_each_element_of_a_list_or_nothing() {
         "[[1, 2], [3]]",
         "let no_return = 1;",
         "return job.id; 5",
+        "exit(job.id); 5",
         "#{ b: 1, a: (), c: [1, #{}] }",
         "job.added = job.id * 2; job",
         "1..3",
