@@ -96,6 +96,27 @@ fn until_idle_ends_when_there_is_nothing_now() {
     project.tidegate(&["run", ".", "--until-idle"]).done().says("done: 3,000 jobs");
     project.tidegate(&["run", ".", "--until-idle"]).done().says("nothing to do");
     project.append("in.ndjson", jobs([3001]));
-    project.tidegate(&["run", ".", "--until-idle"]).done().says("done: 1 jobs");
+    project.tidegate(&["run", ".", "--until-idle"]).done().says("done: 1 job");
     assert_eq!(project.read("out.ndjson"), jobs(1..=3001));
+}
+
+#[test]
+fn a_file_that_was_replaced_is_told_from_one_that_grew() {
+    // Short when it was first seen, long when it was replaced: the beginning alone must tell them apart.
+    let first = "{\"start\":1}\n".to_owned();
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"out.ndjson\"\n",
+        )
+        .file("in.ndjson", &first);
+    let until_idle = ["run", ".", "--until-idle"];
+    project.tidegate(&until_idle).done();
+    project.append("in.ndjson", jobs(1..=200));
+    project.tidegate(&until_idle).done();
+    let fresh = format!("{first}{}", jobs(1000..=1999));
+    project.write("in.ndjson", &fresh);
+    project.tidegate(&until_idle).done();
+    assert_eq!(project.read("out.ndjson"), format!("{first}{}{fresh}", jobs(1..=200)));
 }

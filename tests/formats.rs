@@ -113,7 +113,7 @@ fn a_last_line_without_newline_is_a_job_and_what_is_appended_later_is_the_next()
     project.run().done().says("done: 2 jobs");
     project.run().done().says("nothing to do");
     project.append("in.ndjson", "\n{\"id\":3}\n");
-    project.run().done().says("done: 1 jobs");
+    project.run().done().says("done: 1 job");
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3]);
 }
 

@@ -1,7 +1,6 @@
 //! Commands that look into state: the same words on a stopped store and from a running runner.
 
-use crate::project::Project;
-use crate::project::jobs;
+use crate::project::{Project, jobs};
 
 /// A followed source, a queue with a backlog that a halted step leaves, and errors.
 fn project() -> Project {
@@ -85,4 +84,43 @@ fn where_nothing_has_run_yet_it_says_so_and_makes_nothing() {
         project.tidegate(question).failed(1).says("there is no state in");
     }
     assert!(!project.path().join(".tidegate").exists());
+}
+
+#[test]
+fn commands_that_look_wait_for_each_other_and_a_runner_for_them() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"null\"\n",
+        )
+        .file("in.ndjson", jobs(1..=10));
+    project.run().done();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| project.tidegate(&["status", "."]).done());
+        }
+        for _ in 0..4 {
+            project.run().done();
+        }
+    });
+}
+
+#[test]
+fn a_job_that_no_json_reader_takes_can_be_looked_at() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[pipeline]\nerrors = \"failed\"\n\
+             [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"out.ndjson\"\n",
+        )
+        .file("in.ndjson", format!("\"\\ud800\"\n{}{}\n[1]\n", "[".repeat(500), "]".repeat(500)));
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), "[1]\n");
+    let list = project.tidegate(&["errors", "list", "."]).done().stdout;
+    assert_eq!(list.lines().count(), 3, "{list}");
+    assert!(list.lines().skip(1).all(|line| line.contains("the job is no JSON")), "{list}");
+    let shown = project.tidegate(&["errors", "show", "p/failed/1", "."]).done().stdout;
+    assert!(shown.ends_with("\n\"\\ud800\"\n"), "{shown}");
 }

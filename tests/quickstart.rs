@@ -50,7 +50,7 @@ fn only_lines_that_were_added_are_processed() {
     lines.push('\n');
     project.write("quickstart/data/earthquakes.ndjson", lines);
     let outcome = project.tidegate(&["run", "quickstart"]).done();
-    assert!(outcome.stderr.contains("done: 1 jobs"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("done: 1 job"), "{}", outcome.stderr);
     assert_eq!(project.read("quickstart/out/catalogue.ndjson").lines().count(), 1680);
     let alerts = project.read("quickstart/out/alerts.ndjson");
     assert!(alerts.lines().last().expect("there are alerts").contains("magnitude 7.5: here"), "{alerts}");

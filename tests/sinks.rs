@@ -70,17 +70,37 @@ fn a_file_that_was_there_before_is_refused() {
 }
 
 #[test]
-fn a_sink_with_another_path_is_refused_until_it_is_told_to_go_on_there() {
+fn a_sink_that_is_given_another_path_begins_anew_there() {
     let project = project("");
     project.run().done();
     project.write("p.toml", project.read("p.toml").replace(OUT, "out/new.ndjson"));
     project.append("in.ndjson", jobs(11..=12));
-    let outcome = project.run().failed(1);
-    insta::assert_snapshot!(project.stable(&outcome.stderr));
-    project.write("p.toml", project.read("p.toml") + APPEND);
     project.run().done();
     assert_eq!(project.read(OUT), jobs(1..=10));
     assert_eq!(project.read("out/new.ndjson"), jobs(11..=12));
+}
+
+#[test]
+fn a_sink_goes_on_in_a_file_that_was_moved_together_with_its_path() {
+    let project = project("");
+    project.run().done();
+    project.write("p.toml", project.read("p.toml").replace(OUT, "out/new.ndjson"));
+    fs::rename(project.path().join(OUT), project.path().join("out/new.ndjson")).expect("it is there");
+    project.append("in.ndjson", jobs(11..=12));
+    project.run().done();
+    assert_eq!(project.read("out/new.ndjson"), jobs(1..=12));
+}
+
+#[test]
+fn one_sink_that_cannot_be_used_does_not_keep_the_others_from_their_jobs() {
+    let project = project("").file(OUT, "a stranger's\n").file(
+        "q.toml",
+        "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+         [sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"out/good.ndjson\"\n",
+    );
+    project.run().failed(1).says("p/out stopped at");
+    assert_eq!(project.read(OUT), "a stranger's\n");
+    assert_eq!(project.read("out/good.ndjson"), jobs(1..=10));
 }
 
 #[test]

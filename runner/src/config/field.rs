@@ -174,7 +174,7 @@ impl<'t> Field<'t> {
         table
     }
 
-    fn refuse(self, reading: &mut Reading<'_>, message: String) {
+    pub(super) fn refuse(self, reading: &mut Reading<'_>, message: String) {
         let place = self.place(reading);
         reading.report(Diagnostic::error_at(&place, message));
     }

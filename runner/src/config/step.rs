@@ -203,6 +203,9 @@ fn filter(reading: &mut Reading<'_>, section: &Section<'_>) -> StepFilter {
     }
 }
 
+/// Calls that nest deeper could fill a worker's stack.
+const DEPTH_MAX: u64 = 500;
+
 fn limits(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Limits> {
     let section = Section::open(reading, Kind::Limits, "limits", field.value())?;
     let mut limits = Limits::default();
@@ -213,8 +216,14 @@ fn limits(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Limits> {
         let memory = field.quantity(reading, ("size", "16MiB"), parse_size, Some(&0));
         limits.memory = memory.unwrap_or(limits.memory);
     }
-    if let Some(depth) = section.field("depth").and_then(|field| field.count(reading, 1)) {
-        limits.depth = usize::try_from(depth).unwrap_or(usize::MAX);
+    if let Some(field) = section.field("depth") {
+        match field.count(reading, 1) {
+            Some(depth) if depth > DEPTH_MAX => {
+                field.refuse(reading, format!("`depth` should be {DEPTH_MAX} or less"));
+            }
+            Some(depth) => limits.depth = usize::try_from(depth).unwrap_or(limits.depth),
+            None => {}
+        }
     }
     Some(limits)
 }

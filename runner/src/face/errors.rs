@@ -77,18 +77,9 @@ impl std::fmt::Display for Place {
 
 fn row(error: &Job) -> Vec<String> {
     let name = format!("{}/{}", error.queue, error.index);
-    let record = match Record::of(error) {
-        Ok(record) => record,
-        Err(_) => {
-            return vec![
-                name,
-                String::new(),
-                String::new(),
-                String::new(),
-                String::new(),
-                "no error record".into(),
-            ];
-        }
+    let Ok(record) = Record::of(error) else {
+        let blank = String::new;
+        return vec![name, blank(), blank(), blank(), blank(), "no error record".to_owned()];
     };
     let mut message = record.message.replace('\n', " ");
     if message.chars().count() > MESSAGE_MAX {

@@ -97,6 +97,7 @@ fn limit(error: &EvalAltResult, circumstances: Circumstances<'_>) -> Option<Stri
                 "Length of string" => "a text",
                 "Size of array/BLOB" => "an array",
                 "Size of object map" => "a map",
+                "Number of emitted jobs" => "what `emit` has collected",
                 _ => "a value",
             };
             format!("{what} is larger than `limits.memory` of {} lets it be", format_size(memory))

@@ -7,6 +7,7 @@ use crate::config::StepFilter;
 
 #[derive(Debug)]
 pub(super) struct Filter {
+    engine: Engine,
     types: Vec<String>,
     topics: Vec<String>,
     when: Option<AST>,
@@ -15,21 +16,21 @@ pub(super) struct Filter {
 
 impl Filter {
     /// `None` where every job passes.
-    pub(super) fn compile(engine: &Engine, filter: &StepFilter) -> Result<Option<Self>, CompileError> {
+    pub(super) fn compile(
+        engine: impl FnOnce() -> Engine,
+        filter: &StepFilter,
+    ) -> Result<Option<Self>, CompileError> {
         let StepFilter { types, topics, when } = filter;
         if types.is_empty() && topics.is_empty() && when.is_none() {
             return Ok(None);
         }
-        let when = when.as_ref().map(|(text, _)| compile_expression(engine, text)).transpose()?;
-        Ok(Some(Self { types: types.clone(), topics: topics.clone(), when, scope: Scope::new() }))
+        let engine = engine();
+        let when = when.as_ref().map(|(text, _)| compile_expression(&engine, text)).transpose()?;
+        Ok(Some(Self { engine, types: types.clone(), topics: topics.clone(), when, scope: Scope::new() }))
     }
 
     /// Whether `job` passes. It is handed back, since Rhai takes it for the while.
-    pub(super) fn passes(
-        &mut self,
-        engine: &Engine,
-        job: Dynamic,
-    ) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
+    pub(super) fn passes(&mut self, job: Dynamic) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
         if !self.types.is_empty() && !has_one_of(&job, "type", &self.types) {
             return Ok(None);
         }
@@ -42,7 +43,7 @@ impl Filter {
         let Some(when) = &self.when else { return Ok(Some(job)) };
         self.scope.clear();
         self.scope.push_dynamic("job", job);
-        let holds = engine.eval_ast_with_scope::<bool>(&mut self.scope, when)?;
+        let holds = self.engine.eval_ast_with_scope::<bool>(&mut self.scope, when)?;
         Ok(if holds { self.scope.remove("job") } else { None })
     }
 }

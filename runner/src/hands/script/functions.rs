@@ -7,6 +7,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext, P
 
 use super::context::Context;
 use super::json;
+use crate::config::Limits;
 
 /// Ends a script from within, past any `try` of the script.
 #[derive(Clone, Debug)]
@@ -23,19 +24,33 @@ pub(super) enum Ended {
 /// What `emit` has collected for the job that runs now.
 pub(super) type Emitted = Rc<RefCell<Vec<(ImmutableString, Dynamic)>>>;
 
-pub(super) fn register(engine: &mut Engine, context: &Context, emitted: &Emitted) {
-    register_control(engine, emitted);
+pub(super) fn register(engine: &mut Engine, context: &Context, emitted: &Emitted, limits: &Limits) {
+    register_control(engine, emitted, limits);
     register_log(engine, context);
 }
 
-fn register_control(engine: &mut Engine, emitted: &Emitted) {
+fn register_control(engine: &mut Engine, emitted: &Emitted, limits: &Limits) {
     engine
         .register_fn("reject", |call: NativeCallContext<'_>, why: Dynamic| reject(&call, text(&why)))
         .register_fn("reject", |call: NativeCallContext<'_>| reject(&call, "without a reason".to_owned()));
     let emitted = Rc::clone(emitted);
-    engine.register_fn("emit", move |binding: ImmutableString, job: Dynamic| {
-        emitted.borrow_mut().push((binding, job));
-    });
+    // Each takes some memory before it is written, however small it is.
+    let most = usize::try_from(limits.memory / 64).unwrap_or(usize::MAX).max(1);
+    engine.register_fn(
+        "emit",
+        move |call: NativeCallContext<'_>,
+              binding: ImmutableString,
+              job: Dynamic|
+              -> Result<(), Box<EvalAltResult>> {
+            let mut emitted = emitted.borrow_mut();
+            if emitted.len() >= most {
+                let what = "Number of emitted jobs".to_owned();
+                return Err(EvalAltResult::ErrorDataTooLarge(what, call.call_position()).into());
+            }
+            emitted.push((binding, job));
+            Ok(())
+        },
+    );
 }
 
 fn reject(call: &NativeCallContext<'_>, why: String) -> Result<Dynamic, Box<EvalAltResult>> {

@@ -5,6 +5,7 @@
 //! keys that occur twice the last one counts. What Rhai can say and JSON cannot (not-a-number,
 //! functions, values nested too deep) is an error that names the field.
 
+mod check;
 mod mistake;
 
 use std::fmt;
@@ -46,17 +47,26 @@ pub fn read(text: &[u8]) -> Result<Dynamic, ReadError> {
         Err(error) if !is_out_of_range(&error) => Err(ReadError::new(&error, text)),
         _ => {
             // Rare: some number may have lost digits. Read again, looking at each number's text.
-            check(text)?;
+            well_formed(text)?;
             exact(text, 0).map_err(|error| ReadError::new(&error, text))
         }
     }
 }
 
-/// Whether `text` is exactly one JSON value.
+/// Whether `text` is a JSON value that [`read`] takes, without making it.
 ///
 /// # Errors
 /// As [`read`].
 pub fn check(text: &[u8]) -> Result<(), ReadError> {
+    match check::check(text) {
+        Ok(()) => Ok(()),
+        // A number that is too large for a double, most likely, or a mistake; who reads it knows.
+        Err(_) => read(text).map(drop),
+    }
+}
+
+/// Whether `text` is exactly one JSON value, whatever its numbers and texts hold.
+fn well_formed(text: &[u8]) -> Result<(), ReadError> {
     serde_json::from_slice::<serde::de::IgnoredAny>(text)
         .map(drop)
         .map_err(|error| ReadError::new(&error, text))
@@ -408,6 +418,24 @@ mod tests {
         assert!(read(deep.as_bytes()).is_err());
         let fits = format!("{}1e300{}", "[".repeat(119), "]".repeat(119));
         assert!(read(fits.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn what_is_checked_is_what_can_be_read() {
+        let deep = format!("{}{}", "[".repeat(121), "]".repeat(121));
+        let texts: [&[u8]; 8] = [
+            b"{\"a\":[1,null,\"\xc3\xbc\"]}",
+            b"\"\xff\"",
+            b"\"\\ud800\"",
+            b"1e400",
+            b"[1,]",
+            b"1 2",
+            deep.as_bytes(),
+            b"{\"a\":1",
+        ];
+        for text in texts {
+            assert_eq!(check(text).is_ok(), read(text).is_ok(), "{}", String::from_utf8_lossy(text));
+        }
     }
 
     proptest! {

@@ -1,10 +1,11 @@
 //! A step made of a filter and scripts, run one after the other on values in memory.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rhai::{CallFnOptions, Dynamic, Engine, EvalAltResult, Scope};
-use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Place, Step};
+use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Place, Step};
 
 use super::compile::{self, CompileError, Compiled, Deadline};
 use super::context::Context;
@@ -13,6 +14,7 @@ use super::filter::Filter;
 use super::functions::{self, Emitted};
 use super::{json, kind, locate};
 use crate::config::{Limits, Script, StepFilter};
+use crate::words::format_size;
 use crate::words::suggest::{listed, nearest};
 
 /// How long it may take to find out where a limit struck.
@@ -38,14 +40,14 @@ pub struct ScriptStepSpec<'a> {
 #[derive(Debug)]
 pub struct ScriptStep {
     scripts: Vec<Loaded>,
-    /// Evaluates the filter.
-    engine: Engine,
     filter: Option<Filter>,
     context: Context,
     emitted: Emitted,
     deadline: Deadline,
     timeout: Option<Duration>,
     limits: Limits,
+    /// How many bytes the job that runs now may still hand on.
+    room: Cell<u64>,
     file: String,
     unnamed_output: bool,
 }
@@ -78,22 +80,21 @@ impl ScriptStep {
         let mut scripts = Vec::with_capacity(spec.scripts.len());
         for script in spec.scripts {
             let mut engine = compile::engine(spec.limits, &deadline);
-            functions::register(&mut engine, &context, &emitted);
+            functions::register(&mut engine, &context, &emitted, spec.limits);
             let compiled = compile::compile(&mut engine, script)?;
             let (path, text) = (script.path.clone(), script.text.clone());
             scripts.push(Loaded { engine, compiled, path, text, scope: Scope::new() });
         }
-        let engine = compile::engine(spec.limits, &deadline);
-        let filter = Filter::compile(&engine, spec.filter)?;
+        let filter = Filter::compile(|| compile::engine(spec.limits, &deadline), spec.filter)?;
         Ok(Self {
             scripts,
-            engine,
             filter,
             context,
             emitted,
             deadline,
             timeout: spec.timeout,
             limits: *spec.limits,
+            room: Cell::new(0),
             file: spec.file.to_owned(),
             unnamed_output: spec.unnamed_output,
         })
@@ -154,7 +155,7 @@ impl ScriptStep {
             return Ok(());
         }
         if self.unnamed_output {
-            return push(returned, 0, outputs);
+            return self.push(returned, 0, outputs);
         }
         let Ok(map) = returned.as_map_ref() else {
             let message = format!(
@@ -166,7 +167,7 @@ impl ScriptStep {
         };
         for (binding, value) in map.iter() {
             let position = binding_position(binding, outputs)?;
-            push(value, position, outputs)?;
+            self.push(value, position, outputs)?;
         }
         Ok(())
     }
@@ -178,8 +179,35 @@ impl ScriptStep {
         }
         for (binding, value) in self.emitted.take() {
             let position = binding_position(&binding, outputs)?;
-            push(&value, position, outputs)?;
+            self.push(&value, position, outputs)?;
         }
+        Ok(())
+    }
+
+    /// One output, or one an element of an array, or none for `()`.
+    fn push(&self, value: &Dynamic, position: usize, outputs: &mut Outputs) -> Result<(), Failure> {
+        let Some(payloads) = outputs.get_mut(position) else { return Ok(()) };
+        if value.is_unit() {
+            return Ok(());
+        }
+        match value.as_array_ref() {
+            Ok(elements) => elements.iter().try_for_each(|element| self.push_one(element, payloads)),
+            Err(_) => self.push_one(value, payloads),
+        }
+    }
+
+    fn push_one(&self, value: &Dynamic, payloads: &mut Payloads) -> Result<(), Failure> {
+        let before = payloads.byte_len();
+        payloads.push_with(|buffer| json::write(value, buffer)).map_err(|error| {
+            Failure::new(FailureKind::Output, format!("what the script returned is no JSON: {error}"))
+        })?;
+        let bytes = (payloads.byte_len() - before) as u64;
+        let Some(left) = self.room.get().checked_sub(bytes) else {
+            let most = format_size(self.limits.memory);
+            let message = format!("all outputs of the job come to more than `limits.memory` of {most}");
+            return Err(Failure::new(FailureKind::Limit, message));
+        };
+        self.room.set(left);
         Ok(())
     }
 }
@@ -191,7 +219,7 @@ impl Step for ScriptStep {
         self.context.set(job);
         self.deadline.set(self.timeout.map(|timeout| Instant::now() + timeout));
         if let Some(filter) = &mut self.filter {
-            match filter.passes(&self.engine, value) {
+            match filter.passes(value) {
                 Ok(Some(passed)) => value = passed,
                 Ok(None) => return Ok(()),
                 Err(error) => {
@@ -204,6 +232,7 @@ impl Step for ScriptStep {
             }
         }
         self.emitted.borrow_mut().clear();
+        self.room.set(self.limits.memory);
         self.run_from(0, value, job, outputs)?;
         self.hand_on_emitted(outputs)
     }
@@ -244,23 +273,6 @@ fn pass_on(payload: &[u8], outputs: &mut Outputs) {
         if let Some(payloads) = outputs.get_mut(position) {
             payloads.push(payload);
         }
-    }
-}
-
-/// One output, or one an element of an array, or none for `()`.
-fn push(value: &Dynamic, position: usize, outputs: &mut Outputs) -> Result<(), Failure> {
-    let Some(payloads) = outputs.get_mut(position) else { return Ok(()) };
-    let mut push_one = |value: &Dynamic| {
-        payloads.push_with(|buffer| json::write(value, buffer)).map_err(|error| {
-            Failure::new(FailureKind::Output, format!("what the script returned is no JSON: {error}"))
-        })
-    };
-    if value.is_unit() {
-        return Ok(());
-    }
-    match value.as_array_ref() {
-        Ok(elements) => elements.iter().try_for_each(push_one),
-        Err(_) => push_one(value),
     }
 }
 
