@@ -164,10 +164,10 @@ fn a_file_that_somebody_changed_is_refused() {
         assert!(!error.is_full());
         world.text(&error)
     };
-    insta::assert_snapshot!(change(|world| world.append("x\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody appended to it, from 4 bytes to 6; move the file away or restore it, or take it as it is with `on_mismatch = \"append\"`");
-    insta::assert_snapshot!(change(|world| world.put("1\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody shortened it, from 4 bytes to 2; move the file away or restore it, or take it as it is with `on_mismatch = \"append\"`");
-    insta::assert_snapshot!(change(|world| world.put("1\n3\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody changed what Tidegate had written; move the file away or restore it, or take it as it is with `on_mismatch = \"append\"`");
-    insta::assert_snapshot!(change(|world| fs::remove_file(world.path()).unwrap()), @"sink `quakes/report` does not go on in `/out/report.ndjson`: it is missing, and should hold 4 bytes; move the file away or restore it, or take it as it is with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(change(|world| world.append("x\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody appended to it, from 4 bytes to 6; restore it as it was, or take it as it is with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(change(|world| world.put("1\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody shortened it, from 4 bytes to 2; restore it as it was, or take it as it is with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(change(|world| world.put("1\n3\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody changed what Tidegate had written; restore it as it was, or take it as it is with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(change(|world| fs::remove_file(world.path()).unwrap()), @"sink `quakes/report` does not go on in `/out/report.ndjson`: it is missing, and should hold 4 bytes; put it back, or take it as it is with `on_mismatch = \"append\"`");
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn somebody_elses_file_is_refused_on_first_use() {
     let world = World::new(OnMismatch::Refuse);
     world.put("mine\n");
     let error = world.open().unwrap_err();
-    insta::assert_snapshot!(world.text(&error), @"sink `quakes/report` does not go on in `/out/report.ndjson`: it holds 5 bytes that Tidegate did not write; move the file away or restore it, or take it as it is with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(world.text(&error), @"sink `quakes/report` does not go on in `/out/report.ndjson`: it holds 5 bytes that Tidegate did not write; move it away, or take it as it is with `on_mismatch = \"append\"`");
     assert_eq!(world.content(), "mine\n");
 }
 
