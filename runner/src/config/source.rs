@@ -43,6 +43,9 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     let is_file = kind.and_then(|field| field.choice(reading, Kind::Source, &[("file", ())])).is_some();
     let path = section.required(reading, "path", "name the file, folder or glob to read");
     let path = path.and_then(|field| field.path(reading));
+    if let Some(path) = &path {
+        refuse_broken_pattern(reading, path);
+    }
     let file = file_source(reading, &section, path.as_ref());
     let kind = file.filter(|_| is_file).map(SourceKind::File);
     Some(SourceDeclaration { name: name?, path, kind })
@@ -89,6 +92,18 @@ fn file_source(
         headers: headers.unwrap_or(true),
         delimiter: delimiter.unwrap_or(b','),
     })
+}
+
+/// A file may have any name; what is no file (yet) and has a wildcard is a pattern.
+fn refuse_broken_pattern(reading: &mut Reading<'_>, path: &Placed<PathBuf>) {
+    let Some(text) = path.value.to_str().filter(|text| text.contains(['*', '?', '['])) else { return };
+    if let Err(error) = glob::Pattern::new(text)
+        && !path.value.exists()
+    {
+        let message = format!("`path` is no pattern of file names: {}", error.msg);
+        let help = "`*`, `?`, `**` between slashes and `[abc]` stand for others; `[[]` is a bracket itself";
+        reading.report(Diagnostic::error_at(&path.place, message).help(help));
+    }
 }
 
 /// A key that changes nothing is a misunderstanding, and better cleared up.

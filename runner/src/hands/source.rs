@@ -12,6 +12,8 @@ mod error;
 
 mod files;
 
+mod rotated;
+
 mod watch;
 
 mod stream;

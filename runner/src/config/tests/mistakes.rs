@@ -93,6 +93,8 @@ mod values {
         an_unknown_type_gets_the_known_ones: "a.toml" = source!("type = \"kafka\"\npath = \"in\"\nformat = \"csv\"");
         a_delimiter_is_one_character: "a.toml" = source!("type = \"file\"\npath = \"in\"\nformat = \"csv\"\ndelimiter = \"ab\"");
         a_delimiter_is_for_csv: "a.toml" = source!("type = \"file\"\npath = \"in\"\nformat = \"lines\"\ndelimiter = \";\"");
+        a_bracket_in_a_pattern_is_closed: "a.toml" = source!("type = \"file\"\npath = \"[ab\"\nformat = \"csv\"");
+        a_double_star_in_a_pattern_stands_alone: "a.toml" = source!("type = \"file\"\npath = \"in/a**.csv\"\nformat = \"csv\"");
         a_source_says_what_it_reads: "a.toml" = "[source.events]\n\n[step.price]\nfrom = \"events\"\n";
         a_retention_is_a_word_or_a_duration: "a.toml" = concat!(step!("to = \"x\""), "[queue.x]\nretain = \"ever\"\n[queue.y]\nretain = \"7\"\n");
         a_sink_has_a_type: "a.toml" = sink!("path = \"out\"");

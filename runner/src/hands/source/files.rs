@@ -110,36 +110,6 @@ fn list_glob(path: &Path) -> Result<Vec<Found>, SourceError> {
     Ok(sorted(files))
 }
 
-/// The files that stood at `path` between the one that is `last` and the one there now, oldest
-/// first: a log may be rotated more than once before its reader gets to it. They are known by the
-/// name (`path` with something behind a `.` or `-`) and by having been written to after `last` was.
-/// Where `last` is gone, there is nothing to compare with, and nothing is found.
-pub(super) fn rotated_since(path: &Path, last: FileId) -> Result<Vec<Found>, SourceError> {
-    let folder = folder_of(path);
-    let (Some(name), Ok(entries)) = (path.file_name(), fs::read_dir(folder)) else { return Ok(vec![]) };
-    let is_rotated = |candidate: &[u8]| {
-        let suffix = candidate.strip_prefix(name.as_bytes());
-        suffix.is_some_and(|suffix| matches!(suffix, [b'.' | b'-', _, ..]))
-    };
-    let mut files = Vec::new();
-    for entry in entries.flatten() {
-        if let Ok(metadata) = entry.metadata()
-            && metadata.is_file()
-            && (is_rotated(entry.file_name().as_bytes()) || FileId::of(&metadata) == last)
-        {
-            files.push(((metadata.mtime(), metadata.mtime_nsec()), entry.path(), metadata));
-        }
-    }
-    let Some(since) = files.iter().find(|file| FileId::of(&file.2) == last).map(|file| file.0) else {
-        return Ok(vec![]);
-    };
-    files.retain(|(written, path, metadata)| {
-        *written >= since && FileId::of(metadata) != last && !is_gzip(path)
-    });
-    files.sort_by_key(|file| file.0);
-    files.into_iter().map(|(_, path, metadata)| found(path, &metadata)).collect()
-}
-
 /// Names are compared byte by byte: the order does not depend on the machine's language.
 fn sorted(mut files: Vec<Found>) -> Vec<Found> {
     files.sort_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
@@ -157,7 +127,7 @@ fn found_if_file(path: PathBuf) -> Result<Option<Found>, SourceError> {
 }
 
 /// The store keeps paths as text, so a path that is none is refused here, where it can be named.
-fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceError> {
+pub(super) fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceError> {
     if path.to_str().is_none() {
         return Err(SourceError::Name { path });
     }
@@ -225,6 +195,14 @@ pub(super) fn begins_like(file: &File, segment: &Segment) -> io::Result<bool> {
     Ok(len == segment.fingerprint_len && hash == segment.fingerprint)
 }
 
+/// Whether the file at `path` begins as the file of `segment` did; not where there is none.
+pub(super) fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, SourceError> {
+    match open_if_there(path)? {
+        Some((file, _)) => begins_like(&file, segment).map_err(|error| SourceError::open(path, error)),
+        None => Ok(false),
+    }
+}
+
 /// Opens a file for reading; `None` where there is none.
 pub(super) fn open_if_there(path: &Path) -> Result<Option<(File, Metadata)>, SourceError> {
     let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
@@ -261,18 +239,73 @@ pub(super) fn find_again(
     if copy.is_some() && !follow {
         return Ok(copy);
     }
-    if let Some(path) = find_by_id(folder_of(&segment.path), FileId::of_segment(segment))
-        && let Some(opened) = open_if_there(&path)?
-        && let Some(renamed) = fits(opened)?
-    {
-        return Ok(Some(renamed));
+    let renamed = open_by_id(folder_of(&segment.path), FileId::of_segment(segment))?;
+    Ok(renamed.map(fits).transpose()?.flatten().or(copy))
+}
+
+/// Opens the file of `folder` that the file system calls `id`, under whatever name it has by then.
+fn open_by_id(folder: &Path, id: FileId) -> Result<Option<(File, Metadata)>, SourceError> {
+    let mut before = None;
+    for _ in 0..LOOKS_MAX {
+        let seen = look(folder, |_, _| true);
+        if let Some(named) = seen.iter().find(|named| named.id == id) {
+            let opened = open_if_there(&named.path)?;
+            if let Some(opened) = opened.filter(|opened| FileId::of(&opened.1) == id) {
+                return Ok(Some(opened));
+            }
+        }
+        if before.as_ref() == Some(&seen) {
+            break;
+        }
+        before = Some(seen);
     }
-    Ok(copy)
+    Ok(None)
+}
+
+/// A file of a folder, by the name that it had in one moment.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub(super) path: PathBuf,
+    pub(super) id: FileId,
+    pub(super) metadata: Metadata,
+}
+
+impl PartialEq for Named {
+    /// The name stands for the same file. How much is in it does not matter.
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.path == other.path
+    }
+}
+
+/// How often a folder is looked at until two looks agree.
+const LOOKS_MAX: usize = 64;
+
+/// The files of `folder` that are `wanted` by name or identity, in order of name. While a log is
+/// rotated its files move from name to name, and one look can miss a file on its way: two looks in a
+/// row have to see the same. `None` where they never did.
+pub(super) fn settled(folder: &Path, wanted: impl Fn(&[u8], FileId) -> bool) -> Option<Vec<Named>> {
+    let mut before = look(folder, &wanted);
+    for _ in 1..LOOKS_MAX {
+        let seen = look(folder, &wanted);
+        if seen == before {
+            return Some(seen);
+        }
+        before = seen;
+    }
+    None
 }
 
 /// A folder that cannot be listed holds nothing that could be found.
-fn find_by_id(folder: &Path, id: FileId) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder).ok()?;
-    let same = |metadata: &Metadata| metadata.is_file() && FileId::of(metadata) == id;
-    entries.flatten().find(|entry| entry.metadata().is_ok_and(|it| same(&it))).map(|entry| entry.path())
+fn look(folder: &Path, wanted: impl Fn(&[u8], FileId) -> bool) -> Vec<Named> {
+    let Ok(entries) = fs::read_dir(folder) else { return vec![] };
+    let mut files = Vec::new();
+    for entry in entries.flatten() {
+        let Ok(metadata) = entry.metadata() else { continue };
+        let id = FileId::of(&metadata);
+        if metadata.is_file() && wanted(entry.file_name().as_bytes(), id) {
+            files.push(Named { path: entry.path(), id, metadata });
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
 }

@@ -1,5 +1,7 @@
 //! One reader of a source: reads batches from segment to segment.
 
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,6 +10,7 @@ use super::cursor::{Cursor, Trouble};
 use super::draft::{BatchLimit, Draft};
 use super::error::SourceError;
 use super::files::{FileId, begins_like, find_again, is_gzip, list};
+use super::rotated::written;
 use super::segments::Standing;
 use super::stream::Stream;
 use super::watch::{Bell, Waker};
@@ -51,6 +54,8 @@ pub struct Reader {
     place: Option<Place>,
     cursor: Cursor,
     stream: Option<Stream>,
+    /// The file of the present segment, where it is open already.
+    opened: Option<(File, Metadata)>,
     /// The place of the last mark.
     marked: Mark,
     /// Rows of earlier segments that no batch has carried yet.
@@ -66,6 +71,8 @@ struct Place {
     path: Arc<Path>,
     /// The revision of its row that the last batch carried.
     carried: u64,
+    /// How long its file is, as far as was seen.
+    len: u64,
     /// Its content is not what it was.
     lost: bool,
     /// Nothing more is added to its file: an unfinished line is a job.
@@ -91,6 +98,7 @@ impl Reader {
             place: None,
             cursor: Cursor::new(&shared.spec, Path::new(""), nowhere, next),
             stream: None,
+            opened: None,
             marked: nowhere,
             owed: Vec::new(),
             failed: None,
@@ -170,8 +178,11 @@ impl Reader {
     fn open(&mut self) -> Result<(), SourceError> {
         let Some(place) = &mut self.place else { return Ok(()) };
         let Some(segment) = self.shared.segments().get(place.ordinal).cloned() else { return Ok(()) };
-        let Some((file, metadata)) = find_again(&segment, self.cursor.at().offset, self.shared.spec.follow)?
-        else {
+        let opened = match self.opened.take() {
+            Some(opened) => Some(opened),
+            None => find_again(&segment, self.cursor.at().offset, self.shared.spec.follow)?,
+        };
+        let Some((file, metadata)) = opened else {
             place.lost = true;
             return Ok(());
         };
@@ -180,6 +191,7 @@ impl Reader {
             self.shared.segments().adopt(segment.ordinal, id);
         }
         let gzip = is_gzip(&segment.path) && self.shared.spec.format != DataFormat::Bytes;
+        place.len = if gzip { 0 } else { metadata.len() };
         let mut stream = Stream::new(file, id, gzip);
         match self.cursor.seek(&mut stream) {
             Ok(true) => self.stream = Some(stream),
@@ -199,6 +211,8 @@ impl Reader {
                 return Err(explain(&place.path, stream, trouble));
             }
             if draft.is_full() || end.is_some_and(|end| self.cursor.at().index >= end.index) {
+                // How far it is to the end is seen now, in case the file is cut off before.
+                place.len = stream.plain().and_then(|it| it.metadata().ok()).map_or(0, |it| it.len());
                 return Ok(Stop::Full);
             }
             if end.is_some_and(|end| stream.read_to() >= end.offset) {
@@ -257,6 +271,9 @@ impl Reader {
                 segments.reach(at);
             }
             if close {
+                if place.lost && at.offset < place.len {
+                    tell_loss(&shared, place, at, Some(place.len));
+                }
                 segments.close(place.ordinal, at);
             }
             if let Some(file) = self.stream.as_ref().and_then(Stream::plain).filter(|_| !place.lost) {
@@ -287,6 +304,7 @@ impl Reader {
             // Its true end is not known, but lies past what is there now.
             let at = self.cursor.at();
             let end = Mark { index: self.cursor.next(), offset: at.offset + 1, ..at };
+            tell_loss(&self.shared, place, Mark { index: end.index, ..at }, None);
             self.shared.segments().close(place.ordinal, end);
             return None;
         };
@@ -341,10 +359,11 @@ impl Reader {
             }
             segments.close(place.ordinal, self.cursor.at());
         }
-        segments.push(&shared.address, fresh);
+        let opened = segments.push(&shared.address, fresh);
         self.leave(&segments);
         if let Some(segment) = segments.get(next).cloned() {
             self.enter(&segment, segment.start());
+            self.opened = Some(opened);
         }
         Ok(None)
     }
@@ -360,7 +379,8 @@ impl Reader {
             segment,
             at: self.cursor.at(),
             id: stream.map(Stream::id),
-            linked: metadata.is_some_and(|metadata| std::os::unix::fs::MetadataExt::nlink(&metadata) > 0),
+            linked: metadata.as_ref().is_some_and(|metadata| metadata.nlink() > 0),
+            written: metadata.as_ref().map(written),
         }
     }
 
@@ -375,7 +395,8 @@ impl Reader {
 
     fn enter(&mut self, segment: &Segment, at: Mark) {
         let path = Arc::from(segment.path.as_path());
-        self.place = Some(Place { ordinal: segment.ordinal, path, carried: 0, lost: false, over: false });
+        self.place =
+            Some(Place { ordinal: segment.ordinal, path, carried: 0, len: 0, lost: false, over: false });
         self.marked = at;
         self.start_again_at(at, self.cursor.next());
     }
@@ -385,6 +406,7 @@ impl Reader {
         let path = self.place.as_ref().map_or(Path::new(""), |place| &place.path);
         self.cursor = Cursor::new(&self.shared.spec, path, at, wanted);
         self.stream = None;
+        self.opened = None;
     }
 }
 
@@ -399,6 +421,24 @@ fn is_whole(shared: &Shared, place: &Place, stream: &Stream) -> Result<bool, Sou
     match shared.segments().get(place.ordinal) {
         Some(segment) => begins_like(file, segment).map_err(failed),
         None => Ok(true),
+    }
+}
+
+/// Warns that the rest of a file cannot be had. `len`: how long the file was, where that is known.
+fn tell_loss(shared: &Shared, place: &Place, at: Mark, len: Option<u64>) {
+    let (source, path) = (&shared.address, place.path.display());
+    let Mark { offset: byte, line, index, .. } = at;
+    match len {
+        Some(len) => tracing::warn!(
+            %source, %path, byte, line, index,
+            "the file was cut off or overwritten while it was read: its bytes from {byte} (line {line}) to \
+             {len} are lost",
+        ),
+        None => tracing::warn!(
+            %source, %path, byte, line, index,
+            "the file that was being read is not found again as it was: what stood in it from job {index} \
+             on, past byte {byte} (line {line}), is lost if it was not read",
+        ),
     }
 }
 

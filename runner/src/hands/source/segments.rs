@@ -4,13 +4,17 @@
 //! changes once it is known. So readers at different paces agree about which index is which line.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::error::SourceError;
 use super::files::{
-    FINGERPRINT_BYTES, FileId, Found, begins_like, fingerprint, is_gzip, list, open_if_there, rotated_since,
+    FINGERPRINT_BYTES, FileId, Found, begins_like, fingerprint, is_gzip, list, open_if_there,
+    still_begins_like,
 };
+use super::rotated::{Written, rotated_since};
 use crate::config::{DataFormat, FileSource};
 use crate::words::{Address, Mark, Segment};
 
@@ -22,6 +26,8 @@ pub(super) struct Segments {
     by_path: HashMap<PathBuf, usize>,
     /// Files of the last listing that were not looked at yet, in order of name.
     waiting: VecDeque<Found>,
+    /// Rotated files of the last listing of which nothing says whether they were to be read.
+    doubtful: Vec<(PathBuf, FileId)>,
     /// The path names one file, not a folder or a pattern.
     single: bool,
     /// How long a file was when it was left before an unfinished line.
@@ -50,6 +56,8 @@ pub(super) struct Standing {
     pub(super) id: Option<FileId>,
     /// The file still has a name somewhere.
     pub(super) linked: bool,
+    /// When it was written to last.
+    pub(super) written: Option<Written>,
 }
 
 /// A part of a file that no segment holds yet.
@@ -59,6 +67,10 @@ pub(super) struct Fresh {
     id: FileId,
     fingerprint: (u64, u32),
     part: Part,
+    /// The bytes before the part end in the middle of a line, and the part goes on with it.
+    mid_line: bool,
+    /// The file itself: its name may be another one's by the time it is read.
+    opened: (File, Metadata),
 }
 
 /// From where on, and why it is one.
@@ -94,6 +106,7 @@ impl Segments {
             by_id: HashMap::new(),
             by_path: HashMap::new(),
             waiting: VecDeque::new(),
+            doubtful: Vec::new(),
             single: false,
             left_at: HashMap::new(),
             furthest: None,
@@ -205,7 +218,7 @@ impl Segments {
         loop {
             while let Some(found) = self.waiting.front() {
                 if let Some(part) = self.judge(spec, found, here)? {
-                    if let Some(fresh) = begin(found, part)? {
+                    if let Some(fresh) = begin(spec, found, part)? {
                         return Ok(Some(fresh));
                     }
                     if self.single {
@@ -218,45 +231,50 @@ impl Segments {
             if listed {
                 return Ok(None);
             }
-            self.list(address, spec)?;
+            self.list(address, spec, here)?;
             listed = true;
         }
     }
 
-    fn list(&mut self, address: &Address, spec: &FileSource) -> Result<(), SourceError> {
+    fn list(
+        &mut self,
+        address: &Address,
+        spec: &FileSource,
+        here: Option<&Standing>,
+    ) -> Result<(), SourceError> {
         let listing = list(address, &spec.path, spec.follow)?;
         self.single = listing.single;
         self.waiting = listing.files.into();
-        if let Some(last) = self.entries.last().map(|entry| FileId::of_segment(&entry.segment))
+        self.doubtful.clear();
+        if let Some(last) = self.entries.last().map(|entry| &entry.segment)
             && (self.single && spec.follow)
-            && self.waiting.front().map(|found| found.id) != Some(last)
         {
-            for rotated in rotated_since(&spec.path, last)?.into_iter().rev() {
-                self.waiting.push_front(rotated);
+            let id = FileId::of_segment(last);
+            // A reader that lost the file has none open.
+            let open = here.filter(|here| here.id == Some(id)).and_then(|here| here.written);
+            if open.is_some() && self.waiting.front().is_some_and(|found| found.id == id) {
+                return Ok(());
+            }
+            match rotated_since(&spec.path, last, open)? {
+                Some(rotated) => {
+                    rotated.files.into_iter().rev().for_each(|found| self.waiting.push_front(found));
+                    self.doubtful = rotated.doubtful;
+                }
+                // Nothing is next as long as it is open what comes before it.
+                None => self.waiting.clear(),
             }
         }
         Ok(())
     }
 
-    /// Adds what [`Self::next`] answered as the last segment.
-    pub(super) fn push(&mut self, address: &Address, fresh: Fresh) {
+    /// Adds what [`Self::next`] answered as the last segment, and hands over its file.
+    pub(super) fn push(&mut self, address: &Address, fresh: Fresh) -> (File, Metadata) {
         if self.waiting.front().is_some_and(|found| found.path == fresh.path) {
             self.waiting.pop_front();
         }
         let first = self.floor;
-        let path = fresh.path.display();
-        match fresh.part.why {
-            // The first one is what the configuration says anyway.
-            Why::New if first == 1 => tracing::debug!(source = %address, %path, "begins a file"),
-            Why::New => tracing::info!(source = %address, %path, index = first, "begins a file"),
-            Why::Grown => tracing::info!(source = %address, %path, index = first, "goes on in a file"),
-            Why::Truncated => {
-                tracing::warn!(source = %address, %path, index = first, "the file became shorter; begins it anew");
-            }
-            Why::Replaced => {
-                tracing::warn!(source = %address, %path, index = first, "the file was replaced; begins it anew");
-            }
-        }
+        self.tell_doubts(address, &fresh);
+        tell(address, &fresh, first);
         self.revision += 1;
         let segment = Segment {
             // Four billion rotations are out of reach.
@@ -272,6 +290,27 @@ impl Segments {
             end: None,
         };
         self.remember(segment, self.revision);
+        fresh.opened
+    }
+
+    /// Warns of rotated files that nobody read and nobody will.
+    fn tell_doubts(&mut self, address: &Address, fresh: &Fresh) {
+        let doubtful = std::mem::take(&mut self.doubtful);
+        let is_known = |path: &Path, id| {
+            let entry = self.by_id.get(id).and_then(|&at| self.entries.get(at));
+            entry.is_some_and(|entry| still_begins_like(path, &entry.segment).unwrap_or(false))
+        };
+        let unread = doubtful.iter().filter(|(path, id)| !is_known(path, id) && *id != fresh.id);
+        let names: Vec<_> = unread.map(|(path, _)| path.display().to_string()).collect();
+        if !names.is_empty() {
+            tracing::warn!(
+                source = %address,
+                path = %fresh.path.display(),
+                rotated = names.join(", "),
+                "the file that was read last is gone, so nothing says which rotated files came after it: \
+                 they are not read, and jobs in them may be lost",
+            );
+        }
     }
 
     /// Remembers that the file was left before an unfinished line: it is of no interest until it
@@ -349,20 +388,48 @@ fn holds_jobs(spec: &FileSource, found: &Found) -> bool {
     found.len > 0 || spec.format == DataFormat::Bytes
 }
 
-fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, SourceError> {
-    match open_if_there(path)? {
-        Some((file, _)) => begins_like(&file, segment).map_err(|error| SourceError::open(path, error)),
-        None => Ok(false),
-    }
-}
-
 /// `None` where another file is there by now, or none.
-fn begin(found: &Found, part: Part) -> Result<Option<Fresh>, SourceError> {
+fn begin(spec: &FileSource, found: &Found, part: Part) -> Result<Option<Fresh>, SourceError> {
     let Some((file, metadata)) = open_if_there(&found.path)? else { return Ok(None) };
     if FileId::of(&metadata) != found.id {
         return Ok(None);
     }
-    let fingerprint =
-        fingerprint(&file, FINGERPRINT_BYTES).map_err(|error| SourceError::open(&found.path, error))?;
-    Ok(Some(Fresh { path: found.path.clone(), id: found.id, fingerprint, part }))
+    let failed = |error| SourceError::open(&found.path, error);
+    let fingerprint = fingerprint(&file, FINGERPRINT_BYTES).map_err(failed)?;
+    let mid_line = spec.format != DataFormat::Bytes && goes_on_in_line(&file, part.offset).map_err(failed)?;
+    let opened = (file, metadata);
+    Ok(Some(Fresh { path: found.path.clone(), id: found.id, fingerprint, part, mid_line, opened }))
+}
+
+/// Whether no newline stands at `offset`, on either side.
+fn goes_on_in_line(file: &File, offset: u64) -> io::Result<bool> {
+    let Some(before) = offset.checked_sub(1) else { return Ok(false) };
+    let mut bytes = [b'\n'; 2];
+    file.read_exact_at(&mut bytes, before)?;
+    Ok(!bytes.iter().any(|byte| b"\r\n".contains(byte)))
+}
+
+/// Says what is read next.
+fn tell(address: &Address, fresh: &Fresh, index: u64) {
+    let path = fresh.path.display();
+    match fresh.part.why {
+        // The first one is what the configuration says anyway.
+        Why::New if index == 1 => tracing::debug!(source = %address, %path, "begins a file"),
+        Why::New => tracing::info!(source = %address, %path, index, "begins a file"),
+        Why::Grown if fresh.mid_line => {
+            let Part { line, offset: byte, .. } = fresh.part;
+            tracing::warn!(
+                source = %address, %path, line, byte, index,
+                "goes on in a file after a line that had no end: line {line} was taken as complete when \
+                 the run before ended, and what was added to it is a job of its own",
+            );
+        }
+        Why::Grown => tracing::info!(source = %address, %path, index, "goes on in a file"),
+        Why::Truncated => {
+            tracing::warn!(source = %address, %path, index, "the file became shorter; begins it anew");
+        }
+        Why::Replaced => {
+            tracing::warn!(source = %address, %path, index, "the file was replaced; begins it anew");
+        }
+    }
 }

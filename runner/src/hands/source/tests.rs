@@ -8,6 +8,8 @@ mod model;
 
 mod resume;
 
+mod rotate;
+
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -149,6 +151,13 @@ impl World {
         text.replace(&format!("{}/", self.folder.path().display()), "")
     }
 
+    /// A run with one reader that begins at `next`: its jobs, and its warnings.
+    pub(super) fn warned_run(&mut self, next: u64) -> String {
+        let folder = self.folder.path().to_owned();
+        let (seen, said) = warned(&folder, || self.run(next));
+        [table(&seen), said].concat()
+    }
+
     /// The error of the next run, with its causes.
     pub(super) fn error(&mut self, next: u64) -> String {
         let failed = self.open().and_then(|source| {
@@ -169,6 +178,21 @@ pub(super) fn texts(seen: &[Seen]) -> Vec<&str> {
 pub(super) fn table(seen: &[Seen]) -> String {
     let line = |job: &Seen| [&job.index.to_string(), " ", &job.place, " ", &job.text, "\n"].concat();
     seen.iter().map(line).collect()
+}
+
+/// What `work` answers, and the warnings it gives, without the folder of the test.
+pub(super) fn warned<T>(folder: &Path, work: impl FnOnce() -> T) -> (T, String) {
+    let (file, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .with_ansi(false)
+        .without_time()
+        .with_target(false)
+        .with_writer(Mutex::new(file))
+        .finish();
+    let answer = tracing::subscriber::with_default(subscriber, work);
+    let said = fs::read_to_string(path).unwrap();
+    (answer, said.replace(&format!("{}/", folder.display()), ""))
 }
 
 /// The numbers as lines.
