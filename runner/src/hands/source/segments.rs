@@ -405,7 +405,11 @@ fn begin(spec: &FileSource, found: &Found, part: Part) -> Result<Option<Fresh>, 
 fn goes_on_in_line(file: &File, offset: u64) -> io::Result<bool> {
     let Some(before) = offset.checked_sub(1) else { return Ok(false) };
     let mut bytes = [b'\n'; 2];
-    file.read_exact_at(&mut bytes, before)?;
+    match file.read_exact_at(&mut bytes, before) {
+        // It was cut off just now, which its reader will see.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+        read => read?,
+    }
     Ok(!bytes.iter().any(|byte| b"\r\n".contains(byte)))
 }
 

@@ -9,7 +9,7 @@ use crate::hands::source::files::settled;
 /// `log.1` becomes `log.2`, and so on, and `log` becomes `log.1`.
 fn shift(folder: &Path) {
     let numbered = |number: usize| folder.join(format!("log.{number}"));
-    let last = (1..).take_while(|&number| numbered(number).exists()).count();
+    let last = (1..1000).take_while(|&number| numbered(number).exists()).count();
     for number in (1..=last).rev() {
         fs::rename(numbered(number), numbered(number + 1)).unwrap();
     }
@@ -38,6 +38,43 @@ fn no_file_is_missed_while_names_shift() {
         }
     });
     assert_eq!(texts(&seen), (0..=FILES).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn readers_on_two_threads_agree_while_files_grow_and_are_rotated() {
+    const LAST: u64 = 4000;
+    let world = World::new("log").follow();
+    world.put("log", "0\n");
+    let source = world.open().unwrap();
+    let mut readers = [world.reader(&source, 1), world.reader(&source, 1)];
+    // What is rotated away before anybody has read is not theirs.
+    for reader in &mut readers {
+        assert!(matches!(reader.read(LIMIT).unwrap(), Read::Batch(_)));
+    }
+    let read_all = |mut reader: Reader| {
+        let mut seen: Vec<Seen> = Vec::new();
+        while seen.last().is_none_or(|job| job.text != LAST.to_string()) {
+            match reader.read(BatchLimit { jobs: 7, bytes: 64 }).unwrap() {
+                Read::Batch(read) => seen.extend(world.see(&read.batch)),
+                Read::Idle => reader.wait(),
+                Read::End => panic!("a followed source has no end"),
+            }
+        }
+        seen
+    };
+    let [one, two] = std::thread::scope(|scope| {
+        let threads = readers.map(|reader| scope.spawn(|| read_all(reader)));
+        for number in 1..=LAST {
+            if number % 100 == 0 {
+                shift(world.folder.path());
+                world.put("log", "");
+            }
+            world.append("log", format!("{number}\n"));
+        }
+        threads.map(|thread| thread.join().unwrap())
+    });
+    assert_eq!(one, two);
+    assert_eq!(texts(&one), (1..=LAST).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
 #[test]
