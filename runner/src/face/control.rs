@@ -15,7 +15,7 @@ use tokio::net::UnixListener;
 use super::look::{Answer, Query, answer};
 use crate::config::Configuration;
 use crate::engine::Chain;
-use crate::store::Store;
+use crate::store::{ReadError, Store};
 
 const NAME: &str = "control.sock";
 /// The longest path that fits a socket's address everywhere.
@@ -28,7 +28,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[serde(rename_all = "snake_case")]
 enum Reply {
     Answer(Answer),
-    Error(String),
+    Refusal(Refusal),
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Refusal {
+    /// The store is closed just now: the runner is ending, or waits for room.
+    Closed(String),
+    Other(String),
 }
 
 /// Answers questions until the runtime ends. The caller holds the lock of the store, so a socket that
@@ -74,7 +83,7 @@ async fn converse(
     tokio::io::BufReader::new(reading.take(QUESTION_MAX)).read_line(&mut question).await?;
     // The store is never read on a thread that carries I/O.
     let reply = tokio::task::spawn_blocking(move || reply(&question, &store, &configuration)).await;
-    let reply = reply.unwrap_or_else(|error| Reply::Error(error.to_string()));
+    let reply = reply.unwrap_or_else(|error| Reply::Refusal(Refusal::Other(error.to_string())));
     let mut text = serde_json::to_vec(&reply)?;
     text.push(b'\n');
     writing.write_all(&text).await
@@ -83,11 +92,15 @@ async fn converse(
 fn reply(question: &str, store: &Store, configuration: &Configuration) -> Reply {
     let query: Query = match serde_json::from_str(question) {
         Ok(query) => query,
-        Err(error) => return Reply::Error(format!("not a question that this version understands: {error}")),
+        Err(error) => {
+            let what = format!("not a question that this version understands: {error}");
+            return Reply::Refusal(Refusal::Other(what));
+        }
     };
     match answer(store, configuration, &query) {
         Ok(answer) => Reply::Answer(answer),
-        Err(error) => Reply::Error(Chain(&error).to_string()),
+        Err(error @ ReadError::Interrupted) => Reply::Refusal(Refusal::Closed(error.to_string())),
+        Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
     }
 }
 
@@ -95,7 +108,17 @@ fn reply(question: &str, store: &Store, configuration: &Configuration) -> Reply 
 ///
 /// # Errors
 /// Where something listens and does not answer sensibly.
-pub(super) fn ask(data: &Path, query: &Query) -> io::Result<Option<Result<Answer, String>>> {
+pub(super) fn ask(data: &Path, query: &Query) -> io::Result<Option<Result<Answer, Refusal>>> {
+    match converse_with(data, query) {
+        // It was just ending; its store is free in a moment.
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
+            Ok(None)
+        }
+        outcome => outcome,
+    }
+}
+
+fn converse_with(data: &Path, query: &Query) -> io::Result<Option<Result<Answer, Refusal>>> {
     let Ok(address) = Short::of(data) else { return Ok(None) };
     let Ok(mut stream) = UnixStream::connect(&address.path) else { return Ok(None) };
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -106,12 +129,11 @@ pub(super) fn ask(data: &Path, query: &Query) -> io::Result<Option<Result<Answer
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     if line.is_empty() {
-        // It was just ending; its store is free in a moment.
         return Ok(None);
     }
     Ok(Some(match serde_json::from_str(&line)? {
         Reply::Answer(answer) => Ok(answer),
-        Reply::Error(error) => Err(error),
+        Reply::Refusal(refusal) => Err(refusal),
     }))
 }
 

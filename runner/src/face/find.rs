@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::cli::Look;
-use super::control;
+use super::control::{self, Refusal};
 use super::exit::{self, Exit};
 use super::look::{Answer, Query, answer};
 use crate::config::LoadOptions;
@@ -17,6 +17,8 @@ use crate::store::{self, OpenError};
 
 /// How long a store that another command has is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one that a runner seems to have is waited for: the name may be that of one which is gone.
+const GRACE: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How configurations are read for people: with the variables of the process.
@@ -38,7 +40,12 @@ pub(super) fn ask(look: &Look, query: &Query) -> Result<Answer, Exit> {
     let started = Instant::now();
     loop {
         match control::ask(data, query) {
-            Ok(Some(answer)) => return answer.map_err(exit::fail),
+            Ok(Some(Ok(answer))) => return Ok(answer),
+            Ok(Some(Err(Refusal::Closed(_)))) if started.elapsed() < PATIENCE => {
+                thread::sleep(PAUSE);
+                continue;
+            }
+            Ok(Some(Err(Refusal::Closed(why) | Refusal::Other(why)))) => return Err(exit::fail(why)),
             Ok(None) => {}
             Err(error) => {
                 let waited = "within 10 seconds; its process may be stopped";
@@ -66,7 +73,9 @@ pub(super) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Resu
     let started = Instant::now();
     loop {
         match open() {
-            Err(OpenError::Locked { holder, .. }) if !holder.runs() && started.elapsed() < PATIENCE => {
+            Err(OpenError::Locked { holder, .. })
+                if started.elapsed() < (if holder.runs() { GRACE } else { PATIENCE }) =>
+            {
                 thread::sleep(PAUSE);
             }
             outcome => return outcome,

@@ -35,7 +35,7 @@ impl Holder {
 /// Held as long as it lives.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -53,7 +53,14 @@ impl Lock {
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
         write_holder(&mut file, now).map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+/// Whoever comes next is not to be taken for this process before it has written its own name.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.file.set_len(0);
     }
 }
 
