@@ -125,15 +125,13 @@ fn median(figures: &[Figures]) -> Figures {
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
+    let mut peaks: Vec<u64> = figures.iter().map(|figures| figures.peak_bytes).collect();
+    peaks.sort_unstable();
     Figures {
         jobs: figures[0].jobs,
         seconds: middle(|figures| figures.seconds),
         cpu_seconds: middle(|figures| figures.cpu_seconds),
-        peak_bytes: {
-            let mut peaks: Vec<u64> = figures.iter().map(|figures| figures.peak_bytes).collect();
-            peaks.sort_unstable();
-            peaks[peaks.len() / 2]
-        },
+        peak_bytes: peaks[peaks.len() / 2],
         ..Figures::default()
     }
 }
