@@ -87,3 +87,19 @@ fn a_limit_that_strikes_names_itself_and_the_job() {
         }
     }
 }
+
+#[test]
+fn asking_a_run_to_end_does_not_hide_that_a_step_had_stopped() {
+    let project = Project::pipeline("[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n")
+        .file("in.ndjson", jobs(1..=1))
+        .file("work.rhai", "fn process(job) { throw \"no\"; }")
+        .file(
+            "q.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"q.ndjson\"\n",
+        );
+    let mut running = project.start(&["run", "."]);
+    running.wait_until_it_says("the step stops");
+    running.wait_until("the other pipeline's job", || project.len("q.ndjson") > 0);
+    running.stop().failed(1).says("p/work stopped at job 1");
+}

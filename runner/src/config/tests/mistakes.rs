@@ -86,6 +86,7 @@ mod values {
         a_timeout_is_more_than_nothing: "a.toml" = step!("timeout = \"0s\"");
         a_size_has_a_known_unit: "a.toml" = step!("limits = { memory = \"16mb\" }");
         limits_are_one_or_more: "a.toml" = step!("limits = { operations = 0, depth = -3, speed = 1 }");
+        calls_do_not_nest_deeper_than_a_stack_holds: "a.toml" = step!("limits = { depth = 5000 }");
         workers_are_not_negative: "tidegate.toml" = "[runner]\nworkers = -1\n", "a.toml" = GOOD;
         workers_are_not_thousands: "tidegate.toml" = "[runner]\nworkers = 4000\n", "a.toml" = GOOD;
         a_level_is_a_known_word: "tidegate.toml" = "[log]\nlevel = \"inof\"\nformat = \"xml\"\n", "a.toml" = GOOD;

@@ -43,6 +43,22 @@ fn memory_is_limited_for_each_kind_of_value() {
 }
 
 #[test]
+fn all_outputs_of_a_job_together_are_limited() {
+    let run = |text: &str| {
+        let mut draft = body(text);
+        draft.limits.memory = 64 << 10;
+        draft.run("1")
+    };
+    let bodies = [
+        // Each is small enough; what they come to is not. The text itself is shared until it is written.
+        "let s = \"x\"; s.pad(1000, \"x\"); for i in 0..100 { emit(\"\", s); } ()",
+        "for i in 0..10000 { emit(\"\", 1); } ()",
+    ];
+    let shown: Vec<String> = bodies.iter().map(|text| format!("{text}\n    {}", run(text))).collect();
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
 fn values_that_nest_without_end_end_the_script_and_not_the_process() {
     let bodies = [
         "let a = []; loop { a = [a]; }",
