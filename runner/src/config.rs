@@ -66,7 +66,7 @@ pub use files::{Files, Position};
 pub use interpolate::Lookup;
 pub use load::{Draft, LoadOptions, load};
 pub use model::{
-    Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings,
-    OnMismatch, OutputRef, Pipeline, Processor, Queue, QueueRef, Retain, Script, Settings, Sink, SinkFormat,
-    SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Target,
+    Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings, Meta,
+    OnMismatch, OutputRef, Pipeline, Processor, Promise, Queue, QueueRef, Retain, Script, Settings, Sink,
+    SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Take, Target,
 };

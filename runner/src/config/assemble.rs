@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::catalog::What;
 use super::graph::Graph;
 use super::model::{
-    Configuration, Input, InputRef, OutputRef, Pipeline, Queue, QueueRef, Retain, Sink, SinkRef, Source,
-    SourceRef, Step, Target,
+    Configuration, Input, InputRef, Meta, OutputRef, Pipeline, Promise, Queue, QueueRef, Retain, Sink,
+    SinkRef, Source, SourceRef, Step, Take, Target,
 };
 use super::pipeline::PipelineDeclaration;
 use super::resolve::{End, Wired, Wiring};
@@ -86,7 +86,14 @@ impl Lists {
         let declared = wired.step;
         Some(Step {
             address: wired.address(),
-            input: InputRef { address: input.address.clone(), input: self.input(input)? },
+            take: Take::From,
+            inputs: vec![InputRef {
+                binding: String::new(),
+                address: input.address.clone(),
+                input: self.input(input)?,
+            }],
+            delivery: Promise::ExactlyOnce,
+            crash_limit: 3,
             processors: declared.processors.clone(),
             filter: declared.filter.clone(),
             outputs,
@@ -143,7 +150,15 @@ fn queues(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> BTreeMap<Ad
         .into_iter()
         .map(|(address, retain)| {
             let holds_errors = errors.contains(&address);
-            (address.clone(), Queue { address, retain, holds_errors })
+            let settings = Queue {
+                address: address.clone(),
+                retain,
+                max_size: None,
+                meta: Meta::default(),
+                dedupe: None,
+                holds_errors,
+            };
+            (address, settings)
         })
         .collect()
 }

@@ -110,6 +110,13 @@ pub enum DataFormat {
 pub struct Queue {
     pub address: Address,
     pub retain: Retain,
+    /// Bytes in the store past which jobs go that every reader has accounted for, though `retain`
+    /// would keep them.
+    pub max_size: Option<u64>,
+    /// What a job is told about this queue when it has passed it.
+    pub meta: Meta,
+    /// For how long a delivery that stands here does not come a second time.
+    pub dedupe: Option<Duration>,
     /// It is the error queue of some step.
     pub holds_errors: bool,
 }
@@ -120,6 +127,24 @@ pub enum Retain {
     Consumed,
     For(Duration),
     Forever,
+}
+
+/// `meta = ["index", "time", "tx"]` of a queue: the provenance that its jobs carry along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    pub index: bool,
+    /// When it was committed.
+    pub time: bool,
+    /// The number of the commit, over the whole store.
+    pub transaction: bool,
+}
+
+impl Meta {
+    /// Whether jobs carry nothing of the queue.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
 }
 
 /// `[sink.NAME]`
@@ -164,7 +189,9 @@ pub enum OnMismatch {
 #[derive(Clone, Debug)]
 pub struct Step {
     pub address: Address,
-    pub input: InputRef,
+    pub take: Take,
+    /// In order of binding; one, with an empty binding, for `from`.
+    pub inputs: Vec<InputRef>,
     /// Run one after the other, in memory. None: jobs are handed on as they are.
     pub processors: Vec<Processor>,
     pub filter: StepFilter,
@@ -174,6 +201,9 @@ pub struct Step {
     /// Where jobs go that are rejected or fail. `None`: the step stops at the first one.
     pub errors: Option<QueueRef>,
     pub limits: Limits,
+    pub delivery: Promise,
+    /// So many times in a row a job may take the process down before it is set aside; at least 1.
+    pub crash_limit: u32,
     /// Longest run of one attempt.
     pub timeout: Option<Duration>,
     /// `config = { … }` as JSON; seen as `ctx.config`.
@@ -183,9 +213,33 @@ pub struct Step {
     pub line: u64,
 }
 
+/// How a step takes jobs from its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// `from`: the one input.
+    From,
+    /// `join`: one job of each, in pairs (triples, …) by order.
+    Join,
+    /// `alts`: one job of whichever has one first.
+    Alts,
+}
+
+/// `delivery`: what a step promises about each job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Promise {
+    #[default]
+    ExactlyOnce,
+    /// No snapshot is recorded before an attempt that can be seen outside.
+    AtLeastOnce,
+    /// Progress moves before the attempt, which is never made again.
+    AtMostOnce,
+}
+
 #[derive(Clone, Debug)]
 pub struct InputRef {
-    /// As it was written in `from`, made absolute: part of the delivery hash.
+    /// The name under which the step sees it; empty for `from`. Part of the delivery hash.
+    pub binding: String,
+    /// As it was written, made absolute: for `from` part of the delivery hash.
     pub address: Address,
     pub input: Input,
 }
@@ -252,14 +306,23 @@ impl Default for Limits {
     }
 }
 
+impl Step {
+    /// Whether jobs come to it from outside.
+    #[must_use]
+    pub fn reads_source(&self) -> bool {
+        self.inputs.iter().any(|input| matches!(input.input, Input::Source(_)))
+    }
+}
+
 impl Configuration {
-    /// The steps that read `input`.
-    pub fn readers(&self, input: Input) -> impl Iterator<Item = usize> + '_ {
-        self.steps
-            .iter()
-            .enumerate()
-            .filter(move |(_, step)| step.input.input == input)
-            .map(|(position, _)| position)
+    /// What reads `input`: steps, each with the position among its inputs.
+    pub fn readers(&self, input: Input) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let inputs = move |(step, declared): (usize, &'_ Step)| {
+            let inputs = declared.inputs.iter().enumerate();
+            let reading = inputs.filter(move |(_, one)| one.input == input);
+            reading.map(move |(position, _)| (step, position)).collect::<Vec<_>>()
+        };
+        self.steps.iter().enumerate().flat_map(inputs)
     }
 
     /// Positions of the queues by address.

@@ -288,7 +288,7 @@ impl Floor {
     }
 
     fn read(&mut self, step: usize, from: u64) {
-        let queue = match self.configuration.steps[step].input.input {
+        let queue = match self.configuration.steps[step].inputs[0].input {
             Input::Source(_) => {
                 if let Some(source) = &self.sources[step] {
                     source.ask();
@@ -315,8 +315,8 @@ impl Floor {
 
     /// Lets go of the part of a tail that no reader will ask for again.
     fn forget(&self, queue: QueueRef, step: usize, end: u64) {
-        let others = self.configuration.readers(Input::Queue(queue)).filter(|&other| other != step);
-        let next = others.map(|other| self.read_up_to[other]).fold(end, u64::min);
+        let others = self.configuration.readers(Input::Queue(queue)).filter(|&(other, _)| other != step);
+        let next = others.map(|(other, _)| self.read_up_to[other]).fold(end, u64::min);
         self.tails.forget(queue.0, next);
     }
 

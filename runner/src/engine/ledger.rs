@@ -50,7 +50,7 @@ impl Ledger {
         self.add_trims(&progress, group, &mut changes);
         for (&position, progress) in &progress {
             let step = &self.configuration.steps[position];
-            changes.progress.push((step.address.clone(), step.input.address.clone(), progress.clone()));
+            changes.progress.push((step.address.clone(), step.inputs[0].address.clone(), progress.clone()));
         }
         self.add_sinks(positions, &mut changes);
         Entry { changes, progress }
@@ -128,7 +128,7 @@ impl Ledger {
                 Target::Queue(queue) => Some(queue),
                 Target::Sink(_) => None,
             }));
-            if let Input::Queue(queue) = step.input.input {
+            if let Input::Queue(queue) = step.inputs[0].input {
                 queues.insert(queue);
             }
         }
@@ -138,7 +138,7 @@ impl Ledger {
     fn trim(&self, queue: QueueRef, progress: &BTreeMap<usize, Progress>, now: Timestamp) -> Option<Trim> {
         let settings = &self.configuration.queues[queue.0];
         let readers = self.configuration.readers(Input::Queue(queue));
-        let watermark = |step| progress.get(&step).unwrap_or(&self.progress[step]).watermark();
+        let watermark = |(step, _)| progress.get(&step).unwrap_or(&self.progress[step]).watermark();
         let accounted = readers.map(watermark).min();
         let (up_to, older_than) = match settings.retain {
             Retain::Forever => return None,
@@ -153,7 +153,7 @@ impl Ledger {
     }
 
     fn source_of(&self, delivery: &Delivery) -> Option<usize> {
-        match self.configuration.steps[delivery.step].input.input {
+        match self.configuration.steps[delivery.step].inputs[0].input {
             Input::Source(SourceRef(source)) => Some(source),
             Input::Queue(_) => None,
         }

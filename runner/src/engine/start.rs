@@ -48,8 +48,8 @@ pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Star
     let (mut progress, mut flows, mut readers) = (Vec::new(), Vec::new(), Vec::new());
     let mut halts = Vec::new();
     for (position, step) in configuration.steps.iter().enumerate() {
-        let mut done = store.progress(&step.address, &step.input.address)?.unwrap_or_default();
-        let (input, reader) = match step.input.input {
+        let mut done = store.progress(&step.address, &step.inputs[0].address)?.unwrap_or_default();
+        let (input, reader) = match step.inputs[0].input {
             Input::Source(SourceRef(source)) => {
                 let next = done.watermark() + 1;
                 let mark = store.mark(&configuration.sources[source].address, next)?;
@@ -96,7 +96,7 @@ fn feeders(configuration: &Configuration, sink: usize) -> impl Iterator<Item = u
 fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), EngineError> {
     for (step, input, progress) in store.all_progress()? {
         let claims =
-            |claimant: &crate::config::Step| claimant.address == step && claimant.input.address == input;
+            |claimant: &crate::config::Step| claimant.address == step && claimant.inputs[0].address == input;
         if !configuration.steps.iter().any(claims) {
             tracing::warn!(
                 step = %step,

@@ -79,7 +79,7 @@ impl Worker {
                 unnamed_output: step.outputs.iter().all(|output| output.binding.is_empty()),
             })?))
         };
-        let input = &step.input.address;
+        let input = &step.inputs[0].address;
         let (pipeline, name) = (step.address.pipeline.as_str(), step.address.name.as_str());
         Ok(Self {
             runner,

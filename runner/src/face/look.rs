@@ -100,19 +100,20 @@ pub(super) fn answer(
 fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
     let mut known = store.all_progress()?;
     let mut steps = Vec::new();
-    for step in &configuration.steps {
-        let at =
-            known.iter().position(|(name, input, _)| *name == step.address && *input == step.input.address);
+    let reads =
+        configuration.steps.iter().flat_map(|step| step.inputs.iter().map(move |input| (step, input)));
+    for (step, input) in reads {
+        let at = known.iter().position(|(name, from, _)| *name == step.address && *from == input.address);
         let progress = at.map(|at| known.remove(at).2).unwrap_or_default();
-        let waiting = match step.input.input {
+        let waiting = match input.input {
             Input::Source(_) => None,
             Input::Queue(_) => {
-                Some(store.queue(&step.input.address)?.map_or(0, |queue| waiting(&queue, &progress)))
+                Some(store.queue(&input.address)?.map_or(0, |queue| waiting(&queue, &progress)))
             }
         };
         steps.push(StepStatus {
             step: step.address.to_string(),
-            input: step.input.address.to_string(),
+            input: input.address.to_string(),
             watermark: progress.watermark(),
             waiting,
             configured: true,

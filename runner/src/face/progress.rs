@@ -69,7 +69,7 @@ fn update(bar: &ProgressBar, configuration: &Configuration, stats: &Stats, start
     for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
         let counters = stats.counters();
         failed += counters.failed;
-        if matches!(step.input.input, Input::Source(_)) {
+        if step.reads_source() {
             jobs += counters.taken;
             // A line's end is not part of the job, but of the file.
             bytes += stats.bytes() + counters.taken;
@@ -88,8 +88,8 @@ fn update(bar: &ProgressBar, configuration: &Configuration, stats: &Stats, start
 /// no end.
 fn total_bytes(configuration: &Configuration) -> Option<u64> {
     let mut total = 0;
-    for step in &configuration.steps {
-        let Input::Source(SourceRef(source)) = step.input.input else { continue };
+    for input in configuration.steps.iter().flat_map(|step| &step.inputs) {
+        let Input::Source(SourceRef(source)) = input.input else { continue };
         let SourceKind::File(file) = &configuration.sources[source].kind;
         if file.follow {
             return None;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::table::{grouped, jobs, rate, table};
-use crate::config::{Configuration, Input, SinkKind, Target};
+use crate::config::{Configuration, SinkKind, Target};
 use crate::decide::End;
 use crate::engine::{Report, Stats};
 
@@ -49,8 +49,7 @@ pub(super) fn summary(
 fn jobs_in(configuration: &Configuration, stats: &Stats) -> u64 {
     let taken = |from_source: bool| {
         let steps = configuration.steps.iter().zip(&stats.steps);
-        let steps =
-            steps.filter(move |(step, _)| matches!(step.input.input, Input::Source(_)) == from_source);
+        let steps = steps.filter(move |(step, _)| step.reads_source() == from_source);
         steps.map(|(_, stats)| stats.counters().taken)
     };
     match taken(true).sum() {

@@ -114,11 +114,11 @@ fn every_key_arrives() {
 fn references_lead_to_what_they_name() {
     let configuration = loaded(&Folder::of(&EVERY_KEY));
     for step in &configuration.steps {
-        let input = match step.input.input {
+        let input = match step.inputs[0].input {
             Input::Source(source) => &configuration.sources[source.0].address,
             Input::Queue(queue) => &configuration.queues[queue.0].address,
         };
-        assert_eq!(input, &step.input.address);
+        assert_eq!(input, &step.inputs[0].address);
     }
     let price = configuration.steps.iter().find(|step| step.address.to_string() == "shop/price").unwrap();
     let targets: Vec<_> = price
