@@ -19,13 +19,18 @@ fn project() -> Project {
         .file("in.ndjson", jobs(1..=8))
 }
 
-const QUESTIONS: [&[&str]; 12] = [
+const QUESTIONS: [&[&str]; 17] = [
     &["status"],
     &["status", "--format", "json"],
     &["queue", "list"],
     &["queue", "list", "--format", "json"],
     &["queue", "show", "p/sorted"],
     &["queue", "show", "p/sorted", "--from", "2", "--limit", "2", "--format", "json"],
+    &["queue", "show", "p/sorted", "--where", "job.id > 6"],
+    &["queue", "show", "p/sorted", "--from", "9"],
+    &["store", "verify"],
+    &["store", "verify", "--format", "json"],
+    &["errors", "list", "--all"],
     &["errors", "list"],
     &["errors", "list", "--format", "json"],
     &["errors", "show", "p/failed/1"],
@@ -46,7 +51,7 @@ fn ask(project: &Project) -> String {
         let code = outcome.code.filter(|&code| code != 0).map(|code| format!(" (exit {code})"));
         let code = code.unwrap_or_default();
         let mut answer = [outcome.stdout, outcome.stderr].concat();
-        if question == ["errors", "list"] {
+        if question.starts_with(&["errors", "list"]) && !question.contains(&"json") {
             answer = answer
                 .lines()
                 .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n")

@@ -33,6 +33,16 @@ mod sinks;
 
 mod look;
 
+mod show;
+
+mod push;
+
+mod handle;
+
+mod replay;
+
+mod store;
+
 mod command_line;
 
 mod memory;

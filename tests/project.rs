@@ -62,6 +62,11 @@ impl Project {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
+    /// What is in a file; nothing where there is none.
+    pub(crate) fn read_if_there(&self, path: impl AsRef<Path>) -> String {
+        fs::read_to_string(self.path().join(path)).unwrap_or_default()
+    }
+
     /// The bytes of a file; 0 where there is none.
     pub(crate) fn len(&self, path: impl AsRef<Path>) -> u64 {
         fs::metadata(self.path().join(path)).map_or(0, |metadata| metadata.len())
@@ -77,6 +82,14 @@ impl Project {
     /// Runs a command to its end.
     pub(crate) fn tidegate(&self, arguments: &[&str]) -> Outcome {
         self.command(arguments).output().expect("the executable can be started").into()
+    }
+
+    /// Runs a command to its end, with this on its standard input.
+    pub(crate) fn tidegate_given(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> Outcome {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+        fs::write(file.path(), input).expect("files can be written");
+        let input = fs::File::open(file.path()).expect("the file can be opened");
+        self.command(arguments).stdin(input).output().expect("the executable can be started").into()
     }
 
     /// `tidegate run .` to its end.

@@ -1,25 +1,33 @@
 //! What a person sees: commands, progress, summaries.
 
 mod check;
+mod chosen;
 mod cli;
 mod control;
 mod errors;
 mod exit;
 mod find;
+mod handle;
 mod log;
 mod look;
 mod progress;
+mod push;
 mod queue;
+mod record;
+mod replay;
 mod run;
+mod show;
 mod status;
+mod store;
 mod summary;
 mod table;
+mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use cli::{Command, ErrorsCommand, QueueCommand};
+use cli::{Command, ErrorsCommand, QueueCommand, StoreCommand};
 use exit::Exit;
 
 /// Parses the command line and does what it says.
@@ -39,9 +47,14 @@ pub fn main() -> ExitCode {
         Command::Check(command) => check::check(&command),
         Command::Status(command) => status::status(&command),
         Command::Queue(QueueCommand::List(command)) => queue::list(&command),
-        Command::Queue(QueueCommand::Show(command)) => queue::show(&command),
+        Command::Queue(QueueCommand::Show(command)) => show::show(&command),
+        Command::Queue(QueueCommand::Push(command)) => push::push(&command),
         Command::Errors(ErrorsCommand::List(command)) => errors::list(&command),
         Command::Errors(ErrorsCommand::Show(command)) => errors::show(&command),
+        Command::Errors(ErrorsCommand::Retry(command)) => handle::handle(&command, handle::How::Retry),
+        Command::Errors(ErrorsCommand::Drop(command)) => handle::handle(&command, handle::How::Drop),
+        Command::Replay(command) => replay::replay(&command),
+        Command::Store(StoreCommand::Verify(command)) => store::verify(&command),
     };
     exit.into()
 }

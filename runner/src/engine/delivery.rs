@@ -35,7 +35,7 @@ pub(super) struct Begin {
 #[derive(Debug)]
 pub(super) struct Rewind {
     pub(super) step: usize,
-    /// By input: the index of the first job to run again.
+    /// By input: the index of the first job to run again. One that was not run yet: none are.
     pub(super) next: Vec<u64>,
 }
 

@@ -235,8 +235,9 @@ impl Floor {
             let at = |input: &crate::config::InputRef| {
                 from.iter().find(|(address, _)| *address == input.address).map(|&(_, index)| index)
             };
-            let inputs = self.configuration.steps[step].inputs.iter().zip(&self.read_up_to[step]);
-            let next = inputs.map(|(input, &read)| at(input).unwrap_or(read)).collect();
+            // The others stay where they are.
+            let inputs = self.configuration.steps[step].inputs.iter();
+            let next = inputs.map(|input| at(input).unwrap_or(u64::MAX)).collect();
             (step, next)
         });
         match next {
