@@ -45,6 +45,7 @@ fn ask(project: &Project) -> String {
     let queues = project.tidegate(&["queue", "list", "--format", "json"]).done().stdout;
     let queues: serde_json::Value = serde_json::from_str(&queues).expect("it is JSON");
     let bytes = queues[0]["bytes"].as_u64().expect("a size");
+    let all_bytes = bytes + queues[1]["bytes"].as_u64().expect("a size");
     let mut answers = String::new();
     for question in QUESTIONS {
         let outcome = project.tidegate(question);
@@ -61,7 +62,9 @@ fn ask(project: &Project) -> String {
     }
     let answers = answers
         .replace(&format!("{bytes} B"), "SIZE B")
-        .replace(&format!("\"bytes\": {bytes}"), "\"bytes\": SIZE");
+        .replace(&format!("{all_bytes} B"), "SIZE B")
+        .replace(&format!("\"bytes\": {bytes}"), "\"bytes\": SIZE")
+        .replace(&format!("\"bytes\": {all_bytes}"), "\"bytes\": SIZE");
     project.stable(&answers)
 }
 

@@ -64,6 +64,10 @@ mod tests {
     fn a_mistake_is_marked() {
         let text = "job.id > nothing";
         let error = Expression::new(text, "job").unwrap_err();
-        insta::assert_snapshot!(describe(text, &error));
+        insta::assert_snapshot!(describe(text, &error), @r"
+        the expression of `--where` does not compile: there is no variable `nothing` here
+          job.id > nothing
+                   ^
+        ");
     }
 }
