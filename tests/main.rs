@@ -33,6 +33,8 @@ mod sinks;
 
 mod look;
 
+mod graph;
+
 mod command_line;
 
 mod memory;
