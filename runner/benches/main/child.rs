@@ -26,6 +26,8 @@ pub(crate) struct Figures {
     pub(crate) peak_bytes: u64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
+    /// The file of the store at the end.
+    pub(crate) store_bytes: u64,
 }
 
 const LATENCY_JOBS: u64 = 2000;
@@ -42,7 +44,10 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
             print(&figures)?;
             std::process::abort();
         }
-        _ => figures.jobs = drain(folder)?,
+        _ => {
+            figures.jobs = drain(folder)?;
+            figures.store_bytes = fs::metadata(folder.join(".tidegate/store.redb"))?.len();
+        }
     }
     figures.seconds = started.elapsed().as_secs_f64();
     (figures.cpu_seconds, figures.peak_bytes) = own_usage()?;
