@@ -312,6 +312,19 @@ impl Step {
     pub fn reads_source(&self) -> bool {
         self.inputs.iter().any(|input| matches!(input.input, Input::Source(_)))
     }
+
+    /// Whether an attempt can be seen outside before it is committed: what is printed cannot be taken
+    /// back, while a file is cut back to its committed position.
+    #[must_use]
+    pub fn has_effects(&self, configuration: &Configuration) -> bool {
+        self.outputs.iter().any(|output| match output.target {
+            Target::Queue(_) => false,
+            Target::Sink(sink) => match configuration.sinks[sink.0].kind {
+                SinkKind::Stdout(_) => true,
+                SinkKind::File(_) | SinkKind::Null => false,
+            },
+        })
+    }
 }
 
 impl Configuration {

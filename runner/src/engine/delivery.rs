@@ -3,7 +3,7 @@
 use tidegate_plugin::Payloads;
 
 use crate::decide::{BatchId, Counters};
-use crate::store::Block;
+use crate::store::{Block, Details};
 use crate::words::{Mark, Segment};
 
 /// A batch that a worker is through with.
@@ -32,7 +32,7 @@ pub(super) struct Made {
 
 impl Made {
     pub(super) fn for_queue(payloads: Payloads) -> Self {
-        let block = Some(Block::encode(&payloads));
+        let block = Some(Block::encode(&payloads, Details::default()));
         Self { payloads, block }
     }
 

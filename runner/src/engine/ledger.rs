@@ -8,7 +8,7 @@ use super::delivery::{Delivery, Made};
 use super::sinks::Positions;
 use crate::config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
 use crate::decide::Progress;
-use crate::store::{Append, Changes, Trim};
+use crate::store::{Append, Changes, Trim, TrimWhen};
 use crate::words::{Mark, Segment, Timestamp};
 
 /// Lists follow the order of the configuration.
@@ -140,16 +140,16 @@ impl Ledger {
         let readers = self.configuration.readers(Input::Queue(queue));
         let watermark = |(step, _)| progress.get(&step).unwrap_or(&self.progress[step]).watermark();
         let accounted = readers.map(watermark).min();
-        let (up_to, older_than) = match settings.retain {
+        let (up_to, when) = match settings.retain {
             Retain::Forever => return None,
             // Where nobody reads it, somebody still may.
-            Retain::Consumed => (accounted?, None),
+            Retain::Consumed => (accounted?, TrimWhen::Always),
             Retain::For(duration) => {
                 let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-                (accounted.unwrap_or(u64::MAX), Some(Timestamp(now.0.saturating_sub(millis))))
+                (accounted.unwrap_or(u64::MAX), TrimWhen::OlderThan(Timestamp(now.0.saturating_sub(millis))))
             }
         };
-        (up_to > 0).then(|| Trim { queue: settings.address.clone(), up_to, older_than })
+        (up_to > 0).then(|| Trim { queue: settings.address.clone(), up_to, when, max_bytes: None })
     }
 
     fn source_of(&self, delivery: &Delivery) -> Option<usize> {

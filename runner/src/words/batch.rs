@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use tidegate_plugin::Payloads;
 
+use super::clock::Timestamp;
+
 /// Contiguous jobs: the one at position `i` has the index `first + i`.
 #[derive(Clone, Debug)]
 pub struct Batch {
@@ -17,6 +19,22 @@ pub struct Batch {
     /// Jobs that the source could not make sense of, ascending by position. Their payload is what
     /// was there, cut to a length fit for an error record.
     pub faults: Vec<Fault>,
+    /// When the jobs were committed, ascending by position; the first one has position 0. Empty
+    /// where that is not known, as for jobs from a source.
+    pub stamps: Vec<Stamp>,
+    /// The provenance that jobs carry along, a JSON text for each, empty for those that carry none;
+    /// `None` where no job does.
+    pub carried: Option<Payloads>,
+}
+
+/// The commit that jobs were stored by, from the one at `position` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    pub position: usize,
+    pub time: Timestamp,
+    /// The number of the commit: one for the whole store, and increasing. 0 where a store of an older
+    /// format did not keep it.
+    pub transaction: u64,
 }
 
 /// What is known about the payloads.
@@ -57,7 +75,15 @@ impl Batch {
     /// A batch of well-formed JSON payloads.
     #[must_use]
     pub fn json(first: u64, payloads: Payloads) -> Self {
-        Self { first, payloads, form: Form::Json, places: None, faults: Vec::new() }
+        Self {
+            first,
+            payloads,
+            form: Form::Json,
+            places: None,
+            faults: Vec::new(),
+            stamps: Vec::new(),
+            carried: None,
+        }
     }
 
     /// How many jobs there are.
@@ -82,6 +108,13 @@ impl Batch {
     pub fn fault(&self, position: usize) -> Option<&str> {
         let at = self.faults.binary_search_by_key(&position, |fault| fault.position).ok()?;
         Some(&self.faults[at].message)
+    }
+
+    /// The commit that the job at `position` was stored by, where that is known.
+    #[must_use]
+    pub fn stamp(&self, position: usize) -> Option<&Stamp> {
+        let after = self.stamps.partition_point(|stamp| stamp.position <= position);
+        self.stamps.get(after.checked_sub(1)?)
     }
 }
 
@@ -109,6 +142,16 @@ mod tests {
         };
         let lines: Vec<_> = (0..4).map(|position| places.line(position)).collect();
         assert_eq!(lines, [1, 2, 5, 6]);
+    }
+
+    #[test]
+    fn a_stamp_holds_until_the_next_one() {
+        let mut batch = Batch::json(7, [&b"1"[..], b"2", b"3"].into_iter().collect());
+        assert_eq!(batch.stamp(0), None);
+        let stamp = |position, transaction| Stamp { position, time: Timestamp(5), transaction };
+        batch.stamps = vec![stamp(0, 8), stamp(2, 9)];
+        let found: Vec<_> = (0..3).map(|position| batch.stamp(position).unwrap().transaction).collect();
+        assert_eq!(found, [8, 8, 9]);
     }
 
     #[test]

@@ -96,9 +96,9 @@ fn a_queue_that_keeps_its_jobs_for_a_time_lets_go_of_older_ones_only() {
     let ledger = ledger("[queue.middle]\nretain = \"10s\"\n[queue.failed]\nretain = \"1s\"\n");
     let trims = ledger.enter(&[delivery(1, 1, 7, &[])], &Vec::new(), NOW).changes.trims;
     let of = |name: &str| trims.iter().find(|trim| trim.queue.name.as_str() == name).unwrap();
-    assert_eq!((of("middle").up_to, of("middle").older_than), (7, Some(Timestamp(990_000))));
+    assert_eq!((of("middle").up_to, of("middle").when), (7, TrimWhen::OlderThan(Timestamp(990_000))));
     // Nobody reads it, so age alone decides.
-    assert_eq!((of("failed").up_to, of("failed").older_than), (u64::MAX, Some(Timestamp(999_000))));
+    assert_eq!((of("failed").up_to, of("failed").when), (u64::MAX, TrimWhen::OlderThan(Timestamp(999_000))));
 }
 
 #[test]
