@@ -234,6 +234,13 @@ impl<'a> Careful<'a> {
     }
 }
 
+impl Careful<'_> {
+    /// This job halts its step, and so was answered: somebody looks at it before the next attempt.
+    pub fn forget(&self, job: &Span) {
+        self.slot.shared.absolve(job);
+    }
+}
+
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let shared = &self.slot.shared;

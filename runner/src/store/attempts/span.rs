@@ -18,10 +18,11 @@ pub struct Span {
 }
 
 impl Span {
-    /// `jobs` jobs of `step`, of which the first has these indices on these inputs. Inputs always
-    /// come in the same order.
+    /// `jobs` jobs of `step`, of which the first has these indices on these inputs, in any order.
     #[must_use]
     pub fn new(step: &Address, inputs: &[(&str, u64)], jobs: u64) -> Self {
+        let mut inputs = inputs.to_vec();
+        inputs.sort_unstable();
         let first = inputs.first().map_or(0, |&(_, index)| index);
         let mut bytes = Vec::with_capacity(128);
         let mut text = |text: &str, number: u64| {
@@ -31,16 +32,19 @@ impl Span {
         };
         text(step.pipeline.as_str(), 0);
         text(step.name.as_str(), 0);
-        for &(name, index) in inputs {
+        for (name, index) in inputs {
             text(name, index.wrapping_sub(first));
         }
         Self { origin: XxHash3_128::oneshot(&bytes), first, jobs }
     }
 
-    /// The job at `position`, from 0.
-    #[must_use]
-    pub fn job(&self, position: usize) -> Self {
-        Self { first: self.first.saturating_add(position as u64), jobs: 1, ..*self }
+    /// Takes the jobs of `next` in, if they are those that follow; answers whether it did.
+    pub fn extend(&mut self, next: &Self) -> bool {
+        let follows = self.origin == next.origin && self.end() == next.first;
+        if follows {
+            self.jobs += next.jobs;
+        }
+        follows
     }
 
     /// The index after the last job.
@@ -73,7 +77,7 @@ mod tests {
     #[test]
     fn the_same_row_is_the_same_job_whichever_span_it_came_in() {
         let batch = span("a/join", &[("left", 10), ("right", 90)], 20);
-        assert_eq!(batch.job(5), span("a/join", &[("left", 15), ("right", 95)], 1));
+        assert_eq!(batch, span("a/join", &[("right", 90), ("left", 10)], 20));
         assert!(batch.overlaps(&span("a/join", &[("left", 29), ("right", 109)], 7)));
         assert!(!batch.overlaps(&span("a/join", &[("left", 30), ("right", 110)], 7)));
     }
@@ -90,6 +94,15 @@ mod tests {
         ] {
             assert!(!job.overlaps(&other), "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_span_takes_in_what_follows_it_and_nothing_else() {
+        let mut batch = span("a/join", &[("left", 10), ("right", 90)], 1);
+        assert!(batch.extend(&span("a/join", &[("left", 11), ("right", 91)], 2)));
+        assert_eq!(batch, span("a/join", &[("left", 10), ("right", 90)], 3));
+        assert!(!batch.extend(&span("a/join", &[("left", 12), ("right", 92)], 1)));
+        assert!(!batch.extend(&span("a/join", &[("left", 13), ("right", 94)], 1)));
     }
 
     #[test]
