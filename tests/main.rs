@@ -35,6 +35,8 @@ mod sinks;
 
 mod look;
 
+mod graph;
+
 mod command_line;
 
 mod memory;
