@@ -111,3 +111,116 @@ fn contiguous(step: &Address, gatherer: &Gatherer, work: &Work) -> Option<Span> 
     }
     Some(Span::new(step, &row, work.jobs as u64))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tidegate_plugin::Payloads;
+
+    use super::*;
+    use crate::config::{Configuration, LoadOptions, load};
+    use crate::engine::held::{Portion, Returned};
+    use crate::store::{DelayedJob, DelayedKey, JobForm};
+    use crate::words::{Batch, Timestamp};
+
+    /// Steps that take `left` and `right` in all ways.
+    const PIPELINE: &str = "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
+        [source.left]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n\
+        [source.right]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n\
+        [sink.out]\ntype = \"null\"\n\
+        [step.alone]\nfrom = \"right\"\nto = \"out\"\n\
+        [step.either]\nalts = { old = \"left\", new = \"right\" }\nto = \"out\"\n\
+        [step.both]\njoin = { z = \"left\", a = \"right\" }\nto = \"out\"\n";
+
+    fn configuration() -> Configuration {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("p.toml"), PIPELINE).unwrap();
+        load(folder.path(), &LoadOptions::default()).finish().unwrap().0
+    }
+
+    /// Jobs of a read that starts at `first`, of which the batch takes `jobs` after `skip`.
+    fn portion(input: usize, first: u64, skip: usize, jobs: usize) -> Portion {
+        let payloads: Payloads = (0..skip + jobs).map(|_| &b"{}"[..]).collect();
+        Portion { input, batch: Arc::new(Batch::json(first, payloads)), skip, jobs, returned: None }
+    }
+
+    /// Jobs that came again, of these rows.
+    fn returned(step: &Address, input: usize, rows: &[&[(&str, u64)]]) -> Portion {
+        let returned = |row: &&[(&str, u64)]| Returned {
+            key: DelayedKey { step: step.clone(), due: Timestamp(0), sequence: 1 },
+            job: DelayedJob {
+                inputs: row.iter().map(|&(name, index)| (name.to_owned(), index)).collect(),
+                attempt: 1,
+                first_attempt: None,
+                last_error: None,
+                from_error: None,
+                form: JobForm::Json,
+                payload: b"{}".to_vec(),
+                carried: None,
+            },
+        };
+        Portion { returned: Some(rows.iter().map(returned).collect()), ..portion(input, 1, 0, rows.len()) }
+    }
+
+    fn seen(step: &str, portions: Vec<Portion>) -> (Vec<Span>, Vec<Span>) {
+        let configuration = configuration();
+        let step =
+            configuration.steps.iter().find(|declared| declared.address.name.as_str() == step).unwrap();
+        let mut gatherer = Gatherer::new(&configuration, step);
+        let joined = portions.iter().filter(|portion| portion.input == portions[0].input);
+        let work = Work { jobs: joined.map(|portion| portion.jobs).sum(), portions };
+        let whole = spans(&step.address, &mut gatherer, &work);
+        let (mut walk, mut jobs) = (Walk::new(&work), Vec::new());
+        while let Some(item) = gatherer.next(&mut walk, false) {
+            jobs.push(job(&step.address, &item));
+        }
+        (whole, jobs)
+    }
+
+    fn address(step: &str) -> Address {
+        Address::parse(&format!("p/{step}")).unwrap()
+    }
+
+    /// Asserts that the batch is one span, that this is it, and that it is made of its jobs.
+    fn assert_is_one(step: &str, portions: Vec<Portion>, expected: Span) {
+        let (whole, jobs) = seen(step, portions);
+        assert_eq!(whole, [expected]);
+        let mut joined = jobs[0];
+        assert!(jobs[1..].iter().all(|next| joined.extend(next)));
+        assert_eq!(joined, expected);
+    }
+
+    #[test]
+    fn a_batch_is_one_span_however_it_was_read() {
+        let alone = Span::new(&address("alone"), &[("p/right", 12)], 5);
+        assert_is_one("alone", vec![portion(0, 10, 2, 3), portion(0, 15, 0, 2)], alone);
+        let either = Span::new(&address("either"), &[("new", 12)], 3);
+        let configuration = configuration();
+        let step = configuration.steps.iter().find(|step| step.address == address("either")).unwrap();
+        let new = step.inputs.iter().position(|input| input.binding == "new").unwrap();
+        assert_is_one("either", vec![portion(new, 10, 2, 3)], either);
+        // By binding: `a` from `right`, `z` from `left`.
+        let both = Span::new(&address("both"), &[("z", 500), ("a", 12)], 4);
+        let portions = vec![portion(0, 10, 2, 1), portion(0, 13, 0, 3), portion(1, 500, 0, 4)];
+        assert_is_one("both", portions, both);
+    }
+
+    #[test]
+    fn jobs_that_came_again_are_the_jobs_that_they_were() {
+        let step = address("both");
+        let rows: [&[(&str, u64)]; 3] =
+            [&[("a", 12), ("z", 500)], &[("z", 501), ("a", 13)], &[("z", 9), ("a", 9)]];
+        let (whole, jobs) = seen("both", vec![returned(&step, 2, &rows)]);
+        let first = Span::new(&step, &[("a", 12), ("z", 500)], 2);
+        assert_eq!(whole, [first, Span::new(&step, &[("a", 9), ("z", 9)], 1)]);
+        assert_eq!(jobs.len(), 3);
+    }
+
+    #[test]
+    fn reads_with_a_gap_between_them_are_two_spans() {
+        let (whole, _) = seen("alone", vec![portion(0, 1, 0, 2), portion(0, 7, 0, 1)]);
+        let step = address("alone");
+        assert_eq!(whole, [Span::new(&step, &[("p/right", 1)], 2), Span::new(&step, &[("p/right", 7)], 1)]);
+    }
+}
