@@ -17,6 +17,8 @@ mod kill;
 
 mod crash;
 
+mod crashed;
+
 mod full_disk;
 
 mod refused;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tidegate::config::LoadOptions;
 use tidegate::decide::End;
 use tidegate::engine::{Generation, Options, Run, Stats};
-use tidegate::store;
+use tidegate::store::{self, Attempts};
 use tidegate::words::SystemClock;
 
 use crate::{floor, paths};
@@ -69,7 +69,9 @@ fn prepare(folder: &Path) -> Result<Run, Box<dyn Error>> {
     let generation = Generation::load(&folder.join("bench.toml"), &LoadOptions::default())
         .map_err(|diagnostics| diagnostics.render(false))?;
     let opened = store::open(&generation.configuration.data)?;
-    Ok(Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default()))
+    let attempts = Attempts::open(&generation.configuration.data);
+    let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default());
+    Ok(run.with_attempts(attempts))
 }
 
 fn drain(folder: &Path) -> Result<u64, Box<dyn Error>> {
