@@ -11,6 +11,9 @@ use crate::paths;
 
 const BACKLOG_FACTOR: u64 = 5;
 
+/// The paths that are measured against the floor.
+const PATHS: [&str; 7] = ["script", "queue", "plain", "kept", "fork", "join", "row"];
+
 /// A line of the table.
 struct Row {
     path: &'static str,
@@ -27,7 +30,6 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
     eprintln!("{jobs} jobs of {} bytes, {rounds} rounds", paths::job(jobs / 2).len() + 1);
     paths::write_input(&folder.join("in.ndjson"), jobs)?;
 
-    const PATHS: [&str; 7] = ["script", "queue", "plain", "kept", "fork", "join", "row"];
     let (mut floors, mut paths) = (Vec::new(), PATHS.map(|_| Vec::new()));
     for _ in 0..rounds {
         for (path, figures) in PATHS.iter().zip(&mut paths) {
