@@ -7,6 +7,7 @@ mod control;
 mod errors;
 mod exit;
 mod find;
+mod graph;
 mod handle;
 mod log;
 mod look;
@@ -46,6 +47,7 @@ pub fn main() -> ExitCode {
         Command::Run(command) => run::run(&command),
         Command::Check(command) => check::check(&command),
         Command::Status(command) => status::status(&command),
+        Command::Graph(command) => graph::graph(&command),
         Command::Queue(QueueCommand::List(command)) => queue::list(&command),
         Command::Queue(QueueCommand::Show(command)) => show::show(&command),
         Command::Queue(QueueCommand::Push(command)) => push::push(&command),

@@ -19,6 +19,7 @@
 //! | `trim`, `write` | the writing handle |
 //! | `open` | from a folder to the handles, or to what is wrong with the file |
 //! | `verify` | the walk over everything |
+//! | `attempts` | the file beside it that says what was attempted when the process died |
 //! | `faulty` | a disk that fails on demand, for tests |
 //!
 //! Architecture Invariant: only this floor knows redb, and none of redb's types is in its API.
@@ -59,8 +60,11 @@ mod open;
 
 mod verify;
 
+mod attempts;
+
 mod faulty;
 
+pub use attempts::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
 pub use block::Block;
 pub use column::Details;
 pub use delayed::{Delayed, DelayedJob, DelayedKey, JobForm};
