@@ -65,6 +65,9 @@ pub(super) const DELAYED: TableDefinition<'_, (u32, u64, u64), Bytes> = TableDef
 pub(super) const DELAYED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("delayed_counts");
 pub(super) const GENERATIONS: TableDefinition<'_, u64, Bytes> = TableDefinition::new("generations");
 
+/// Stands for the step in the progress of whoever deals with errors by hand; no name has this number.
+pub(super) const BY_HAND: u32 = 0;
+
 /// A record's table and key: what its checksum is seeded with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place<'a> {

@@ -8,7 +8,8 @@ use super::block::{Jobs, Wanted};
 use super::bytes::Wrong;
 use super::error::{Cause, ReadError};
 use super::format::{
-    self, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, Place, QUEUES, QueueRecord, SEGMENTS, SINKS,
+    self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, Place, QUEUES, QueueRecord,
+    SEGMENTS, SINKS,
 };
 use super::guard::{close, guarded};
 use super::value::Value;
@@ -149,6 +150,15 @@ impl Store {
         })
     }
 
+    /// Which jobs of an error queue somebody has dealt with by hand; `None` where none ever was.
+    pub fn handled(&self, queue: &Address) -> Result<Option<Progress>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, queue)? else { return Ok(None) };
+            let stored = txn.open_table(PROGRESS)?.get((BY_HAND, id))?;
+            stored.map(|stored| Place::Progress(BY_HAND, id).unseal_json(stored.value())).transpose()
+        })
+    }
+
     /// Step, input, and how far the one is with the other; in order of their addresses.
     pub fn all_progress(&self) -> Result<Vec<(Address, Address, Progress)>, ReadError> {
         self.view(|txn| {
@@ -157,6 +167,9 @@ impl Store {
             for entry in txn.open_table(PROGRESS)?.iter()? {
                 let (key, stored) = entry?;
                 let (step, input) = key.value();
+                if step == BY_HAND {
+                    continue;
+                }
                 let progress = Place::Progress(step, input).unseal_json(stored.value())?;
                 all.push((names.get(step)?.clone(), names.get(input)?.clone(), progress));
             }

@@ -9,7 +9,9 @@ use super::block::{Block, Section, VALUE_RAW_BYTES_MAX};
 use super::delayed::{self, Delayed, DelayedKey};
 use super::delivered::{self, Delivered};
 use super::error::{Cause, CommitError, OpenError};
-use super::format::{self, CommitRecord, LOG, MARKS, PROGRESS, Place, QUEUES, QueueRecord, SEGMENTS, SINKS};
+use super::format::{
+    self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, Place, QUEUES, QueueRecord, SEGMENTS, SINKS,
+};
 use super::generation::{self, Generation};
 use super::guard::guarded;
 use super::lock::Lock;
@@ -54,6 +56,8 @@ pub struct Changes {
     pub appends: Vec<Append>,
     /// Step, input, and how far the one is with the other.
     pub progress: Vec<(Address, Address, Progress)>,
+    /// Error queue, and which of its jobs somebody has dealt with by hand.
+    pub handled: Vec<(Address, Progress)>,
     pub sinks: Vec<(Address, SinkPosition)>,
     pub marks: Vec<(Address, Mark)>,
     pub segments: Vec<(Address, Segment)>,
@@ -259,6 +263,10 @@ fn write_records(txn: &WriteTransaction, changes: &Changes) -> Result<(), Cause>
     for (step, input, progress) in &changes.progress {
         let key = (format::intern(txn, step)?, format::intern(txn, input)?);
         txn.open_table(PROGRESS)?.insert(key, &*Place::Progress(key.0, key.1).seal_json(progress)?)?;
+    }
+    for (queue, handled) in &changes.handled {
+        let key = (BY_HAND, format::intern(txn, queue)?);
+        txn.open_table(PROGRESS)?.insert(key, &*Place::Progress(key.0, key.1).seal_json(handled)?)?;
     }
     for (sink, position) in &changes.sinks {
         let id = format::intern(txn, sink)?;

@@ -97,6 +97,31 @@ impl Batch {
         self.payloads.is_empty()
     }
 
+    /// Adds the jobs of `other` from the position `skip` on, which follow those that are here.
+    pub fn append(&mut self, other: &Self, skip: usize) {
+        let before = self.len();
+        for stamp in &other.stamps {
+            let position = before + stamp.position.saturating_sub(skip);
+            // One that ends before `skip` gives way to the next.
+            self.stamps.retain(|earlier| earlier.position < position);
+            self.stamps.push(Stamp { position, ..*stamp });
+        }
+        for payload in other.payloads.iter().skip(skip) {
+            self.payloads.push(payload);
+        }
+        if self.carried.is_none() && other.carried.is_none() {
+            return;
+        }
+        let carried = self.carried.get_or_insert_default();
+        while carried.len() < before {
+            carried.push(b"");
+        }
+        for position in skip..other.len() {
+            let text = other.carried.as_ref().and_then(|carried| carried.get(position));
+            carried.push(text.unwrap_or_default());
+        }
+    }
+
     /// The index after the last job.
     #[must_use]
     pub fn end(&self) -> u64 {
@@ -152,6 +177,19 @@ mod tests {
         batch.stamps = vec![stamp(0, 8), stamp(2, 9)];
         let found: Vec<_> = (0..3).map(|position| batch.stamp(position).unwrap().transaction).collect();
         assert_eq!(found, [8, 8, 9]);
+    }
+
+    #[test]
+    fn what_is_known_of_jobs_stays_with_them_when_batches_are_joined() {
+        let stamp = |position, transaction| Stamp { position, time: Timestamp(0), transaction };
+        let mut one = Batch::json(1, [&b"1"[..], b"2"].into_iter().collect());
+        one.stamps = vec![stamp(0, 7)];
+        let mut other = Batch::json(3, [&b"3"[..], b"4", b"5"].into_iter().collect());
+        other.stamps = vec![stamp(0, 8), stamp(1, 9), stamp(2, 10)];
+        other.carried = Some([&b"c"[..], b"d", b"e"].into_iter().collect());
+        one.append(&other, 1);
+        let known = |at| (one.stamp(at).unwrap().transaction, one.carried.as_ref().unwrap().get(at).unwrap());
+        assert_eq!((0..4).map(known).collect::<Vec<_>>(), [(7, &b""[..]), (7, b""), (9, b"d"), (10, b"e")]);
     }
 
     #[test]

@@ -56,6 +56,7 @@ fn changes(number: u64) -> Changes {
             Append { queue: address("a/in"), block: block(first.1.iter().map(|job| &job[..])) },
         ],
         progress: vec![(step.clone(), address("a/in"), progress)],
+        handled: Vec::new(),
         sinks: vec![(step.clone(), position(number))],
         marks: vec![(step.clone(), mark(number))],
         segments: vec![(step.clone(), segment(number32))],
