@@ -151,14 +151,19 @@ pub(super) fn write(
         }
     }
     let mut keys = Vec::with_capacity(delayed.len());
+    let mut records = Vec::with_capacity(delayed.len());
     let mut sequence = last_sequence(&txn.open_table(META)?)?;
     for Delayed { step, due, job } in delayed {
         let id = ids.get(txn, step)?;
         sequence += 1;
-        let key = (id, ordered(*due), sequence);
-        table.insert(key, &*seal(key, job))?;
+        records.push(((id, ordered(*due), sequence), job));
         grown.entry(id).or_default().0 += 1;
         keys.push(DelayedKey { step: step.clone(), due: *due, sequence });
+    }
+    // Neighbours in the table are written together.
+    records.sort_unstable_by_key(|&(key, _)| key);
+    for (key, job) in records {
+        table.insert(key, &*seal(key, job))?;
     }
     write_last_sequence(txn, sequence)?;
     let mut counts = txn.open_table(DELAYED_COUNTS)?;
