@@ -17,6 +17,8 @@ mod kill;
 
 mod crash;
 
+mod crashed;
+
 mod full_disk;
 
 mod refused;
@@ -32,6 +34,8 @@ mod wiring;
 mod sinks;
 
 mod look;
+
+mod graph;
 
 mod command_line;
 

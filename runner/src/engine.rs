@@ -31,6 +31,8 @@ mod held;
 
 mod gather;
 
+mod attempted;
+
 mod work;
 
 mod message;

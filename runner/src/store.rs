@@ -21,6 +21,7 @@
 //! | `verify` | the walk over everything |
 //! | `compact` | gives unused room back |
 //! | `lines`, `export`, `fill`, `import` | everything as lines of text, and back |
+//! | `attempts` | the file beside it that says what was attempted when the process died |
 //! | `faulty` | a disk that fails on demand, for tests |
 //!
 //! Architecture Invariant: only this floor knows redb, and none of redb's types is in its API.
@@ -71,8 +72,11 @@ mod fill;
 
 mod import;
 
+mod attempts;
+
 mod faulty;
 
+pub use attempts::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
 pub use block::Block;
 pub use column::Details;
 pub use compact::{Compacted, compact};

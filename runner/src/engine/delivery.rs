@@ -4,7 +4,7 @@ use tidegate_plugin::Payloads;
 
 use super::request::Asked;
 use crate::decide::{BatchId, Before, Counters};
-use crate::store::{Block, DelayedKey, Details, Outcome};
+use crate::store::{self, Block, DelayedKey, Details, Outcome};
 use crate::words::{DeliveryHash, Mark, Origins, Segment};
 
 /// What the committer is given to do.
@@ -51,6 +51,8 @@ pub(super) struct Delivery {
     pub(super) errors: Option<Made>,
     /// Where the step keeps records: the outcome of each job.
     pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
+    /// Jobs that are no suspects any more when this is durable.
+    pub(super) settles: Vec<store::Span>,
     pub(super) counters: Counters,
     /// Bytes of the jobs, as they were read.
     pub(super) bytes: usize,

@@ -48,6 +48,7 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         outputs: if step == 0 { vec![Made::for_queue(payloads, &origins, None)] } else { Vec::new() },
         errors: None,
         outcomes: Vec::new(),
+        settles: Vec::new(),
         counters: Counters { taken: taken as u64, ..Counters::default() },
         bytes: 0,
         places: Vec::new(),
