@@ -77,16 +77,19 @@ impl Block {
     #[must_use]
     pub fn encode(payloads: &Payloads, details: Details<'_>) -> Self {
         let details = details.worth_storing();
+        let known = details.origins.is_some() || details.carried.is_some();
         let mut sections = Vec::new();
         let mut part = Part::default();
         for (position, length) in payloads.lengths().enumerate() {
-            let len_max = length + 10 + details.len_max(position);
+            let len_max = length + 10 + if known { details.len_max(position) } else { 0 };
             if part.jobs > 0 && part.raw_len() + len_max > VALUE_RAW_BYTES_MAX {
                 let next = Part { start: part.end, end: part.end, ..Part::default() };
                 sections.push(std::mem::replace(&mut part, next).section(payloads));
             }
             part.push(length);
-            part.columns.push(details, position);
+            if known {
+                part.columns.push(details, position);
+            }
         }
         if part.jobs > 0 {
             sections.push(part.section(payloads));
@@ -255,7 +258,7 @@ impl SectionHeader {
             if let Some(origins) = &mut origins {
                 origins.advance()?;
             }
-            let text = carried.as_mut().map(CarriedColumn::next).transpose()?.unwrap_or_default();
+            let text = carried.as_mut().map(CarriedColumn::next).transpose()?;
             if position < skip {
                 continue;
             }
@@ -264,9 +267,11 @@ impl SectionHeader {
             if full && !out.payloads.is_empty() {
                 return Ok(false);
             }
-            out.carry(text);
+            if let Some(text) = text {
+                out.carry(text);
+            }
             out.payloads.push(payload);
-            if let (Some(all), Some(origins)) = (&mut out.origins, &origins) {
+            if let (Some(origins), Some(all)) = (&origins, &mut out.origins) {
                 all.resize(out.payloads.len() - 1, None);
                 all.push(Some(origins.origin()));
             }
