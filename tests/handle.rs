@@ -1,6 +1,6 @@
 //! Errors that somebody deals with: retried once, or dropped.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -54,8 +54,7 @@ fn a_retry_runs_the_job_once_through_the_mended_step() {
 #[test]
 fn a_running_runner_takes_a_retry_and_delivers_at_once() {
     let project = project(9);
-    let mut running = project.start(&["run", "."]);
-    running.wait_until("its socket", || project.path().join(".tidegate/control.sock").exists());
+    let mut running = project.started();
     let retried = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
     assert_eq!(retried.stdout, "4 errors put back: the jobs run again now\n");
     running.wait_until("the output", || ids(&project.read("out.ndjson")) == [1, 3, 5, 7, 9, 2, 4, 6, 8]);
@@ -140,7 +139,10 @@ fn a_kill_between_retry_and_delivery_loses_and_repeats_nothing() {
     let mut random = Random::new(Random::seed());
     for _ in 0..20 {
         let running = project.start(&["run", "."]);
-        std::thread::sleep(Duration::from_micros(random.below(20_000)));
+        let (started, moment) = (Instant::now(), Duration::from_micros(random.below(20_000)));
+        while started.elapsed() < moment {
+            std::thread::yield_now();
+        }
         running.kill();
     }
     project.tidegate(&["run", ".", "--until-idle"]).done();

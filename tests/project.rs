@@ -102,6 +102,13 @@ impl Project {
         Running::start(self.path(), self.command(arguments))
     }
 
+    /// Starts `tidegate run .` and waits until it can be asked.
+    pub(crate) fn started(&self) -> Running {
+        let mut running = self.start(&["run", "."]);
+        running.wait_until("its socket", || self.path().join(".tidegate/control.sock").exists());
+        running
+    }
+
     /// What was said, without what differs from run to run.
     pub(crate) fn stable(&self, text: &str) -> String {
         let folder = self.path().display().to_string();

@@ -15,8 +15,7 @@ fn project() -> Project {
 #[test]
 fn what_is_pushed_to_a_running_runner_is_delivered_and_to_a_stopped_one_later() {
     let project = project();
-    let mut running = project.start(&["run", "."]);
-    running.wait_until("its socket", || project.path().join(".tidegate/control.sock").exists());
+    let mut running = project.started();
     let pushed = project.tidegate_given(&["queue", "push", "p/orders"], jobs(1..=3)).done();
     assert_eq!(pushed.stdout, "3 jobs pushed to p/orders\n");
     running.wait_until("the output", || project.read_if_there("out.ndjson") == jobs(1..=3));
@@ -47,12 +46,13 @@ fn a_line_that_is_no_json_keeps_its_piece_off_the_queue_and_says_what_stands() {
 #[test]
 fn many_and_large_jobs_can_be_pushed_to_a_running_runner() {
     let project = project();
-    let mut running = project.start(&["run", "."]);
-    running.wait_until("its socket", || project.path().join(".tidegate/control.sock").exists());
+    let mut running = project.started();
     let padding = "\\\"".repeat(200);
-    let mut lines: String =
-        (1..=5000).map(|id| format!("{{\"id\":{id},\"padding\":\"{padding}\"}}\n")).collect();
-    lines += &format!("{{\"id\":5001,\"padding\":\"{}\"}}\n", "\\\"".repeat(3 << 20));
+    let mut lines = String::new();
+    for id in 1..=5000 {
+        lines.extend(["{\"id\":", &id.to_string(), ",\"padding\":\"", &padding, "\"}\n"]);
+    }
+    lines.extend(["{\"id\":5001,\"padding\":\"", &"\\\"".repeat(3 << 20), "\"}\n"]);
     let pushed = project.tidegate_given(&["queue", "push", "p/orders"], &lines).done();
     assert_eq!(pushed.stdout, "5,001 jobs pushed to p/orders\n");
     running.wait_until("the output", || project.len("out.ndjson") == lines.len() as u64);

@@ -57,6 +57,9 @@ pub fn main() -> ExitCode {
         Command::Errors(ErrorsCommand::Drop(command)) => handle::handle(&command, handle::How::Drop),
         Command::Replay(command) => replay::replay(&command),
         Command::Store(StoreCommand::Verify(command)) => store::verify(&command),
+        Command::Store(StoreCommand::Compact(command)) => store::compact(&command),
+        Command::Store(StoreCommand::Export(command)) => store::export(&command),
+        Command::Store(StoreCommand::Import(command)) => store::import(&command),
     };
     exit.into()
 }

@@ -44,16 +44,12 @@ impl Where {
 
 /// The mistake, with the place marked under the expression.
 fn describe(text: &str, error: &CompileError) -> String {
-    let mut message = format!("the expression of `--where` does not compile: {}", error.message);
     let line = error.line.and_then(|line| text.lines().nth(line - 1)).unwrap_or(text);
-    message += &format!("\n  {line}");
-    if let Some(column) = error.column {
-        message += &format!("\n  {}^", " ".repeat(column.saturating_sub(1)));
-    }
-    if let Some(help) = &error.help {
-        message += &format!("\n  help: {help}");
-    }
-    message
+    let mut lines =
+        vec![format!("the expression of `--where` does not compile: {}", error.message), format!("  {line}")];
+    lines.extend(error.column.map(|column| format!("  {}^", " ".repeat(column.saturating_sub(1)))));
+    lines.extend(error.help.as_ref().map(|help| format!("  help: {help}")));
+    lines.join("\n")
 }
 
 #[cfg(test)]

@@ -64,6 +64,12 @@ pub(super) enum ErrorsCommand {
 pub(super) enum StoreCommand {
     /// Read everything, and list what is wrong
     Verify(Look),
+    /// Give room that is not used back to the disk; only while no runner runs
+    Compact(Look),
+    /// Write everything to a file, one thing a line, as JSON
+    Export(StoreFile),
+    /// Make the store of an export; only where there is none yet
+    Import(StoreFile),
 }
 
 #[derive(Debug, Args)]
@@ -164,6 +170,14 @@ pub(super) struct ErrorsList {
 pub(super) struct ErrorsShow {
     /// PIPELINE/QUEUE/INDEX, as `errors list` shows it
     pub(super) error: String,
+    #[command(flatten)]
+    pub(super) look: Look,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StoreFile {
+    /// The file of the export; `-` for standard input or output
+    pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) look: Look,
 }

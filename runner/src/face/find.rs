@@ -173,7 +173,7 @@ pub(super) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Resu
     }
 }
 
-fn no_state(data: &Path) -> String {
+pub(super) fn no_state(data: &Path) -> String {
     format!("there is no state in `{}` yet; `tidegate run` makes it", data.display())
 }
 

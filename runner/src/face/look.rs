@@ -5,13 +5,17 @@ mod jobs;
 mod replay;
 mod steps;
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
 
 use crate::config::Configuration;
 use crate::decide::Counters;
-use crate::store::{ReadError, Store, verify};
+use crate::store::{ExportError, Inventory, ReadError, Store, export, verify};
 use crate::words::{Address, Timestamp};
 
 /// The most jobs that one answer brings.
@@ -54,6 +58,10 @@ pub(super) enum Query {
     },
     /// Whether the store is whole.
     Verify,
+    /// Write everything to this file, which is there and the asker's own.
+    Export {
+        file: PathBuf,
+    },
 }
 
 /// Where a step shall begin again.
@@ -75,6 +83,7 @@ pub(super) enum Answer {
     Errors(Vec<Job>),
     Replay(Replay),
     Verify(Verified),
+    Exported(Inventory),
     /// There is no queue, or no job, of that name, or it cannot be done; a sentence.
     Missing(String),
 }
@@ -215,6 +224,23 @@ pub(super) fn answer(
             let crate::store::Report { queues, jobs, bytes, problems, .. } = report;
             Answer::Verify(Verified { queues, jobs, bytes, problems })
         }),
+        Query::Export { file } => write_export(store, file),
+    }
+}
+
+fn write_export(store: &Store, path: &Path) -> Result<Answer, ReadError> {
+    let failed =
+        |error: &std::io::Error| Ok(Answer::Missing(format!("cannot write `{}`: {error}", path.display())));
+    let file = match File::options().write(true).truncate(true).open(path) {
+        Ok(file) => file,
+        Err(error) => return failed(&error),
+    };
+    match export(store, BufWriter::new(&file)) {
+        Ok(inventory) => {
+            file.sync_all().map_or_else(|error| failed(&error), |()| Ok(Answer::Exported(inventory)))
+        }
+        Err(ExportError::Read(error)) => Err(error),
+        Err(ExportError::Write(error)) => failed(&error),
     }
 }
 

@@ -116,9 +116,10 @@ impl Pushing {
     fn push_all(&mut self, lines: &Receiver<io::Result<Vec<u8>>>) -> Result<Option<Teller>, Exit> {
         let mut teller = None;
         loop {
-            let line = match self.piece.is_empty() {
-                true => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => lines.recv_timeout(SILENCE),
+            let line = if self.piece.is_empty() {
+                lines.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                lines.recv_timeout(SILENCE)
             };
             match line {
                 Ok(line) => {

@@ -181,6 +181,9 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
     let page = ledger.enter(&[Entry::Rewind(Rewind { step: 1, next: vec![4] })], &Vec::new(), NOW);
     assert_eq!(page.changes.progress[0].2.watermark(), 3);
     assert_eq!(page.changes.trims[0].up_to, 3);
+    // An input that was not run so far has nothing to take back.
+    let page = ledger.enter(&[Entry::Rewind(Rewind { step: 1, next: vec![u64::MAX] })], &Vec::new(), NOW);
+    assert_eq!(page.changes.progress[0].2.watermark(), 9);
 }
 
 #[test]

@@ -78,7 +78,9 @@ pub(super) fn error(store: &Store, queue: &str, index: u64) -> Result<Answer, Re
         return Ok(Answer::Missing(what));
     }
     let mut errors = read(store, &address, (index, index), 1)?;
-    errors.iter_mut().for_each(|error| error.handled = handled);
+    for error in &mut errors {
+        error.handled = handled;
+    }
     Ok(Answer::Errors(errors))
 }
 

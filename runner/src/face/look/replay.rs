@@ -13,66 +13,97 @@ pub(super) fn plan(
     input: Option<&str>,
     start: ReplayStart,
 ) -> Result<Answer, ReadError> {
+    match find(store, configuration, step, input, start) {
+        Ok(plan) => Ok(Answer::Replay(plan)),
+        Err(No::Because(why)) => Ok(Answer::Missing(why)),
+        Err(No::Read(error)) => Err(error),
+    }
+}
+
+/// Why there is no plan.
+enum No {
+    /// It cannot be done; a sentence.
+    Because(String),
+    Read(ReadError),
+}
+
+impl From<ReadError> for No {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<String> for No {
+    fn from(why: String) -> Self {
+        Self::Because(why)
+    }
+}
+
+fn find(
+    store: &Store,
+    configuration: &Configuration,
+    step: &str,
+    input: Option<&str>,
+    start: ReplayStart,
+) -> Result<Replay, No> {
     let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
     let Some(position) = names.iter().position(|name| name == step) else {
         let hint = did_you_mean(step, names.iter().map(String::as_str));
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
-        return refuse(format!("the configuration has no step `{step}`{hint}"));
+        return Err(format!("the configuration has no step `{step}`{hint}").into());
     };
     let step = &configuration.steps[position];
-    let chosen = match choose(step, input) {
-        Ok(chosen) => chosen,
-        Err(why) => return refuse(why),
-    };
+    let chosen = choose(step, input)?;
     let from = match start {
         ReplayStart::At(index) => index,
-        ReplayStart::Since(time) => match index_since(store, chosen, Timestamp(time))? {
-            Ok(index) => index,
-            Err(why) => return refuse(why),
-        },
+        ReplayStart::Since(time) => index_since(store, chosen, Timestamp(time))?,
     };
-    let watermark = |input: &InputRef| {
-        let progress = store.progress(&step.address, &input.address)?;
-        Ok::<_, ReadError>(progress.map_or(0, |progress| progress.watermark()))
-    };
-    let last = watermark(chosen)?;
+    let last = watermark(store, step, chosen)?;
     if from > last {
-        return refuse(match last {
-            0 => format!(
-                "there is nothing to run again: `{}` has taken nothing from `{}` yet",
-                step.address, chosen.address
-            ),
+        let (step, input) = (&step.address, &chosen.address);
+        let why = match last {
+            0 => format!("there is nothing to run again: `{step}` has taken nothing from `{input}` yet"),
             _ => format!(
-                "there is nothing to run again from {from} on: `{}` has accounted for `{}` up to {last}",
-                step.address, chosen.address
+                "there is nothing to run again from {from} on: `{step}` has accounted for `{input}` up to {last}"
             ),
-        });
+        };
+        return Err(why.into());
     }
-    let jobs = last - from + 1;
+    let jobs = last + 1 - from;
     let mut inputs = Vec::new();
     // The parts of a join stay together.
     let together =
         step.inputs.iter().filter(|input| step.take == Take::Join || input.address == chosen.address);
     for input in together {
-        let last = watermark(input)?;
-        let Some(before) = last.checked_sub(jobs) else {
-            return refuse(format!(
-                "`{}` has given only {last} jobs, and {jobs} would have to go back",
-                input.address
-            ));
-        };
-        let first = before + 1;
-        if let Some(oldest) = oldest(store, input)?.filter(|&oldest| first < oldest) {
-            return refuse(format!(
-                "job {first} of `{}` is no longer kept; the oldest that is has index {oldest} (`retain` of the \
-                 queue says how long jobs are kept)",
-                input.address
-            ));
-        }
-        inputs.push(Again { input: input.address.clone(), first, last });
+        inputs.push(again(store, step, input, jobs)?);
     }
     let outputs = outputs(configuration, step);
-    Ok(Answer::Replay(Replay { step: step.address.clone(), inputs, jobs, outputs }))
+    Ok(Replay { step: step.address.clone(), inputs, jobs, outputs })
+}
+
+/// The last `jobs` jobs of an input, if they are all kept.
+fn again(store: &Store, step: &Step, input: &InputRef, jobs: u64) -> Result<Again, No> {
+    let last = watermark(store, step, input)?;
+    let input = &input.address;
+    let Some(before) = last.checked_sub(jobs) else {
+        return Err(format!("`{input}` has given only {last} jobs, and {jobs} would have to go back").into());
+    };
+    let first = before + 1;
+    // A source keeps its own.
+    let oldest = store.queue(input)?.map(|queue| queue.first);
+    if let Some(oldest) = oldest.filter(|&oldest| first < oldest) {
+        let why = format!(
+            "job {first} of `{input}` is no longer kept; the oldest that is has index {oldest} (`retain` of the \
+             queue says how long jobs are kept)"
+        );
+        return Err(why.into());
+    }
+    Ok(Again { input: input.clone(), first, last })
+}
+
+fn watermark(store: &Store, step: &Step, input: &InputRef) -> Result<u64, ReadError> {
+    let progress = store.progress(&step.address, &input.address)?;
+    Ok(progress.map_or(0, |progress| progress.watermark()))
 }
 
 fn choose<'s>(step: &'s Step, name: Option<&str>) -> Result<&'s InputRef, String> {
@@ -103,25 +134,16 @@ fn choose<'s>(step: &'s Step, name: Option<&str>) -> Result<&'s InputRef, String
     })
 }
 
-fn index_since(store: &Store, input: &InputRef, time: Timestamp) -> Result<Result<u64, String>, ReadError> {
+fn index_since(store: &Store, input: &InputRef, time: Timestamp) -> Result<u64, No> {
+    let name = &input.address;
     if let Input::Source(_) = input.input {
-        let why = format!(
-            "`{}` is a source, and nobody knows when its jobs came; say `--from INDEX`",
-            input.address
-        );
-        return Ok(Err(why));
+        let why = format!("`{name}` is a source, and nobody knows when its jobs came; say `--from INDEX`");
+        return Err(why.into());
     }
-    let index = store.index_at(&input.address, time)?;
-    Ok(index.ok_or_else(|| {
-        format!("there is nothing to run again: no job came to `{}` since {}", input.address, rfc3339(time))
-    }))
-}
-
-/// The oldest job that is kept; `None` for a source, which keeps its own.
-fn oldest(store: &Store, input: &InputRef) -> Result<Option<u64>, ReadError> {
-    Ok(match input.input {
-        Input::Source(_) => None,
-        Input::Queue(_) => store.queue(&input.address)?.map(|queue| queue.first),
+    let index = store.index_at(name, time)?;
+    index.ok_or_else(|| {
+        let time = rfc3339(time);
+        format!("there is nothing to run again: no job came to `{name}` since {time}").into()
     })
 }
 
@@ -137,8 +159,4 @@ fn outputs(configuration: &Configuration, step: &Step) -> Vec<String> {
     outputs.extend(step.errors.map(|errors| queue(errors.0)));
     outputs.dedup();
     outputs
-}
-
-fn refuse(why: String) -> Result<Answer, ReadError> {
-    Ok(Answer::Missing(why))
 }
