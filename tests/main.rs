@@ -13,6 +13,8 @@ mod random;
 
 mod small_run;
 
+mod printing;
+
 mod kill;
 
 mod crash;
@@ -30,6 +32,10 @@ mod stop;
 mod formats;
 
 mod wiring;
+
+mod promises;
+
+mod changed;
 
 mod sinks;
 
