@@ -13,6 +13,8 @@ mod random;
 
 mod small_run;
 
+mod moment;
+
 mod printing;
 
 mod kill;
@@ -33,7 +35,15 @@ mod formats;
 
 mod wiring;
 
+mod wirings;
+
+mod filters;
+
 mod promises;
+
+mod error_records;
+
+mod retention;
 
 mod changed;
 
@@ -48,3 +58,5 @@ mod command_line;
 mod memory;
 
 mod quickstart;
+
+mod graph_demo;
