@@ -113,6 +113,32 @@ fn nothing_is_dealt_with_unless_it_is_said_what_and_somebody_agrees() {
 }
 
 #[test]
+fn the_tuple_of_a_join_is_retried_as_it_was_with_what_its_author_said() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [source.other]\ntype = \"file\"\npath = \"other.ndjson\"\nformat = \"ndjson\"\n\
+             [queue.left]\nmeta = [\"index\"]\n[step.give]\nfrom = \"in\"\nto = \"left\"\n\
+             [step.pair]\njoin = { a = \"left\", b = \"other\" }\nrun = \"pair.rhai\"\nto = \"out\"\nerrors = \"failed\"\n\
+             [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n",
+        )
+        .file("pair.rhai", "fn process(job) { reject(\"no\", #{ sum: job.a.id + job.b.id }) }")
+        .file("in.ndjson", jobs(1..=2))
+        .file("other.ndjson", jobs(11..=12));
+    project.run().done();
+    let shown = project.tidegate(&["errors", "show", "p/failed/2"]).done().stdout;
+    insta::assert_snapshot!(project.stable(&shown));
+    project.write(
+        "pair.rhai",
+        "fn process(job, ctx) { #{ id: job.a.id * 100 + job.b.id, attempt: ctx.attempt } }",
+    );
+    project.tidegate(&["errors", "retry", "--where", "error.context.sum == 14", "--yes"]).done();
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), "{\"attempt\":2,\"id\":212}\n");
+}
+
+#[test]
 fn what_cannot_be_retried_is_told_and_the_others_are() {
     let project = project(9);
     // The step has another name now, begins anew, and has its errors on the same queue.

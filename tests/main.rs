@@ -13,6 +13,10 @@ mod random;
 
 mod small_run;
 
+mod moment;
+
+mod printing;
+
 mod kill;
 
 mod crash;
@@ -30,6 +34,18 @@ mod stop;
 mod formats;
 
 mod wiring;
+
+mod wirings;
+
+mod filters;
+
+mod promises;
+
+mod error_records;
+
+mod retention;
+
+mod changed;
 
 mod sinks;
 
@@ -52,3 +68,5 @@ mod command_line;
 mod memory;
 
 mod quickstart;
+
+mod graph_demo;

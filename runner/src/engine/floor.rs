@@ -287,9 +287,10 @@ impl Floor {
                 }
                 Command::Begin { step, batch, before } => {
                     self.comes(batch, false);
-                    let Some(held) = self.held.get(&batch) else { continue };
+                    let Some(held) = self.held.get_mut(&batch) else { continue };
                     let jobs = held.work.first(held.work.jobs);
-                    let begin = Begin { step, id: batch, before, jobs };
+                    let places = std::mem::take(&mut held.places);
+                    let begin = Begin { step, id: batch, before, jobs, places };
                     actions.push(Action::Commit(Order::Enter(Entry::Begin(begin))));
                 }
                 Command::Run { step, batch } => {

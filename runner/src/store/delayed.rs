@@ -78,7 +78,7 @@ const SEQUENCE_KEY: &str = "delayed";
 
 impl Store {
     /// The jobs of `step` that are due at `now`, in order of due time, and behind `after`: at most
-    /// `jobs` of them, of together at most `bytes` bytes of payload, but at least one.
+    /// `jobs` of them, of together at most `bytes` bytes with what they carry, but at least one.
     pub fn due(
         &self,
         step: &Address,
@@ -98,12 +98,12 @@ impl Store {
             if matches!(start, Bound::Excluded(start) if start >= end) {
                 return Ok(Vec::new());
             }
-            let (mut found, mut found_bytes) = (Vec::new(), 0_usize);
+            let (mut found, mut found_bytes) = (Vec::new(), 0);
             for entry in txn.open_table(DELAYED)?.range((start, Bound::Included(end)))? {
                 let (key, stored) = entry?;
                 let (_, due, sequence) = key.value();
                 let job = unseal(key.value(), stored.value())?;
-                found_bytes = found_bytes.saturating_add(job.payload.len());
+                found_bytes += job.payload.len() + job.carried.as_ref().map_or(0, String::len);
                 if !found.is_empty() && (found.len() >= jobs || found_bytes > bytes) {
                     break;
                 }

@@ -29,6 +29,9 @@ use crate::words::{Address, DeliveryHash, Origin};
 
 /// Writes everything that the store holds to `out`, and answers with what that was.
 ///
+/// As long as it takes, the store is neither closed nor opened again: where it is in use, `out` must
+/// not be something that can stand still.
+///
 /// # Errors
 /// At the first thing that cannot be read or written: an export is whole, or has no end line.
 pub fn export(store: &Store, out: impl Write) -> Result<Inventory, ExportError> {
