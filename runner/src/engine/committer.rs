@@ -119,7 +119,7 @@ impl Committer {
     }
 
     /// Makes a change that somebody asked for, on its own.
-    fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
+    pub(super) fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
         let now = self.clock.now();
         let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
             Ok(amendment) => amendment,
