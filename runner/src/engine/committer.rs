@@ -254,7 +254,7 @@ impl Committer {
                     continue;
                 }
                 Entry::Rewind(rewind) => {
-                    durable.rewound.push((rewind.step, rewind.next));
+                    durable.rewound.push((rewind.step, self.ledger.next(rewind.step)));
                     continue;
                 }
                 Entry::Delivery(delivery) => delivery,

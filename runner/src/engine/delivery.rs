@@ -29,13 +29,15 @@ pub(super) struct Begin {
     pub(super) id: BatchId,
     pub(super) before: Before,
     pub(super) jobs: Jobs,
+    pub(super) places: Places,
 }
 
 /// Progress of a step that is put back.
 #[derive(Debug)]
 pub(super) struct Rewind {
     pub(super) step: usize,
-    /// By input: the index of the first job to run again.
+    /// By input: the index of the first job to run again; where that is further than the step is, it
+    /// stays where it is.
     pub(super) next: Vec<u64>,
 }
 
@@ -54,9 +56,11 @@ pub(super) struct Delivery {
     pub(super) counters: Counters,
     /// Bytes of the jobs, as they were read.
     pub(super) bytes: usize,
-    /// By input: where its jobs stand in the outside, as far as the reader has told.
-    pub(super) places: Vec<(usize, Option<Mark>, Vec<Segment>)>,
+    pub(super) places: Places,
 }
+
+/// By input: where its jobs stand in the outside, as far as the reader has told.
+pub(super) type Places = Vec<(usize, Option<Mark>, Vec<Segment>)>;
 
 /// Which jobs a batch is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -235,9 +235,9 @@ impl Floor {
             let at = |input: &crate::config::InputRef| {
                 from.iter().find(|(address, _)| *address == input.address).map(|&(_, index)| index)
             };
-            let inputs = self.configuration.steps[step].inputs.iter().zip(&self.read_up_to[step]);
-            let next = inputs.map(|(input, &read)| at(input).unwrap_or(read)).collect();
-            (step, next)
+            // What is on its way is not accounted for yet, so where the others are is known later.
+            let inputs = self.configuration.steps[step].inputs.iter();
+            (step, inputs.map(|input| at(input).unwrap_or(u64::MAX)).collect())
         });
         match next {
             None => asked.answer(Err(format!("the runner has no step `{address}`"))),
@@ -286,9 +286,10 @@ impl Floor {
                 }
                 Command::Begin { step, batch, before } => {
                     self.comes(batch, false);
-                    let Some(held) = self.held.get(&batch) else { continue };
+                    let Some(held) = self.held.get_mut(&batch) else { continue };
                     let jobs = held.work.first(held.work.jobs);
-                    let begin = Begin { step, id: batch, before, jobs };
+                    let places = std::mem::take(&mut held.places);
+                    let begin = Begin { step, id: batch, before, jobs, places };
                     actions.push(Action::Commit(Order::Enter(Entry::Begin(begin))));
                 }
                 Command::Run { step, batch } => {

@@ -185,8 +185,8 @@ impl Worker {
             }
             made.outputs.mark(&mut checkpoint);
             let before = made.outputs.total();
-            let attempt = match item.fault {
-                Some(fault) => Err(Failure::new(FailureKind::Payload, fault)),
+            let attempt = match &item.fault {
+                Some(fault) => Err(Failure::new(FailureKind::Payload, fault.as_ref())),
                 None => attempt(&mut self.runner, &item, now, &mut made.outputs),
             };
             let outcome = if let Err(failure) = attempt {

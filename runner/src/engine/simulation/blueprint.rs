@@ -69,7 +69,8 @@ impl Blueprint {
             drawing.plan.errors.insert("p".into(), "p/failed".into());
         }
         for number in 0..drawing.dice.between(1, 6) {
-            drawing.step(number);
+            let pipeline = if number > 0 && drawing.dice.chance(25) { "q" } else { "p" };
+            drawing.step(number, pipeline);
         }
         if drawing.dice.chance(20) {
             drawing.cycle();
@@ -84,7 +85,7 @@ impl Blueprint {
 
     /// Gives every pipeline an error queue, so that hardly a step halts any more.
     pub(super) fn mend(&mut self) {
-        for pipeline in ["p", "q"] {
+        for pipeline in self.pipelines() {
             self.errors.entry(pipeline.into()).or_insert_with(|| format!("{pipeline}/mended"));
         }
     }
@@ -95,7 +96,7 @@ impl Blueprint {
         for (name, text) in [("work.rhai", twin::WORK), ("again.rhai", twin::AGAIN)] {
             std::fs::write(folder.join(name), format!("{version}{text}")).unwrap();
         }
-        for pipeline in ["p", "q"] {
+        for pipeline in self.pipelines() {
             let text = self.pipeline(pipeline);
             std::fs::write(folder.join(format!("{pipeline}.toml")), text).unwrap();
         }
@@ -112,6 +113,18 @@ impl Blueprint {
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
             std::fs::write(folder.join(format!("{}.ndjson", local(address))), text).unwrap();
         }
+    }
+
+    /// Those that have something to do; there must be no others.
+    fn pipelines(&self) -> Vec<&'static str> {
+        let busy = |pipeline: &&str| self.steps.iter().any(|step| step.pipeline == **pipeline);
+        ["p", "q"].into_iter().filter(|pipeline| *pipeline == "p" || busy(pipeline)).collect()
+    }
+
+    /// Takes a step out, if its pipeline can do without.
+    pub(super) fn remove(&mut self, at: usize) -> Option<StepPlan> {
+        let others = self.steps.iter().filter(|step| step.pipeline == self.steps[at].pipeline).count();
+        (others > 1).then(|| self.steps.remove(at))
     }
 
     fn pipeline(&self, pipeline: &str) -> String {
@@ -213,8 +226,7 @@ impl Drawing<'_> {
         }
     }
 
-    fn step(&mut self, number: u64) {
-        let pipeline = if self.dice.chance(25) { "q" } else { "p" };
+    fn step(&mut self, number: u64, pipeline: &str) {
         let take = *self.dice.pick(&[Take::From, Take::From, Take::Join, Take::Alts]);
         let wanted = if take == Take::From { 1 } else { 2 + self.dice.below(2) };
         let outlets = self.outlets.clone();
@@ -230,7 +242,7 @@ impl Drawing<'_> {
         };
         let bindings: &[&str] = match mode {
             "fork" => &["a", "b", "c"][..1 + self.dice.below(3)],
-            _ if self.dice.chance(6) => &[],
+            "mark" if self.dice.chance(10) => &[],
             _ => &[""],
         };
         let mut outputs = Vec::new();

@@ -312,7 +312,7 @@ fn check_counters(known: &Known, store: &Store, done: &[Delivery]) {
 /// A run that ended by itself has left nothing undone but what halts.
 fn check_end(inputs: Inputs<'_>, known: &Known, store: &Store, ended: &Ended) {
     let step = &known.step;
-    if ended.end == End::Stopped {
+    if ended.end == End::Stopped || ended.asked {
         return;
     }
     let left = next(inputs, known);
@@ -395,7 +395,7 @@ fn check_retention(world: &World, store: &Store, ended: Option<&Ended>) {
                 known.step.address
             );
         }
-        let drained = ended.is_some_and(|ended| ended.end == End::Drained);
+        let drained = ended.is_some_and(|ended| ended.end == End::Drained && !ended.asked);
         let all_read = readers.iter().all(|known| known.step.take != Take::Join);
         if drained && all_read && !readers.is_empty() && queue.retain == Retain::Consumed {
             assert_eq!(state.first, state.head + 1, "{} keeps what is consumed", queue.address);

@@ -168,9 +168,9 @@ impl Requests {
         }
     }
 
-    /// Finds out what came of requests that nobody answered before the run ended.
+    /// Finds out what came of requests that nobody answered before the run ended; an answer that came
+    /// when the power was gone is none.
     pub(super) fn settle(&mut self, history: &History, store: &Store) {
-        self.listen();
         for at in 0..self.all.len() {
             if self.all[at].reply.take().is_none() {
                 continue;

@@ -26,7 +26,7 @@ use crate::engine::tail::Tails;
 use crate::hands::sink::{Sink, StdoutWriter};
 use crate::hands::source::{BatchLimit, Read, Reader, Source};
 use crate::store::{Store, open_disk};
-use crate::words::Clock as _;
+use crate::words::{Address, Clock as _};
 
 /// More moves than this are a run that does not end.
 const MOVES_MAX: u64 = 200_000;
@@ -49,7 +49,9 @@ enum Move {
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) end: End,
-    pub(super) halted: Vec<crate::words::Address>,
+    pub(super) halted: Vec<Address>,
+    /// Something was asked of it, which may have been granted when it was about to end.
+    pub(super) asked: bool,
 }
 
 /// The process has died.
@@ -109,7 +111,8 @@ pub(super) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
     for halt in &floor.halts {
         assert!(halt.why.contains("no error queue"), "{}: {}", halt.step, halt.why);
     }
-    Ok(Ended { end, halted: floor.halts.iter().map(|halt| halt.step.clone()).collect() })
+    let halted = floor.halts.iter().map(|halt| halt.step.clone()).collect();
+    Ok(Ended { end, halted, asked: perils.requests > 0 })
 }
 
 impl<'w> Stage<'w> {

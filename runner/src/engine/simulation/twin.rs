@@ -21,47 +21,71 @@ fn make(id, n, salt, hash) {
     job
 }
 
-fn process(job, ctx) {
-    let c = ctx.config;
-    let hash = if c.hash { ctx.hash } else { "" };
-    let id = "";
-    let n = 0;
-    let fail = 0;
-    for part in if c.take == "from" { [job] } else { job.values() } {
-        id += field(part, "id", "e" + field(part, "hash", ""));
-        n += field(part, "n", 1);
-        let f = field(part, "fail", 0);
-        if f > fail { fail = f; }
+fn split(id, n, c, hash) {
+    let all = [];
+    for k in 0..(n % 3) {
+        let name = id + "." + k;
+        all.push(make(name, n + k, c.salt, hash));
     }
-    if c.take == "join" { id = "(" + id + ")"; }
-    id += "/" + c.tag;
-    if !c.calm && fail >= ctx.attempt {
-        if c.mode == "fork" { emit(c.outs[0], make(id, n, c.salt, hash)); }
-        if n % 2 == 0 { throw "no " + id; }
-        reject("no " + id, #{ n: n });
+    all
+}
+
+fn count(id, n, c, hash) {
+    let left = n % 6;
+    if left > 0 {
+        let job = make(id, left - 1, c.salt, hash);
+        return #{ again: job };
     }
-    if c.mode == "mark" { return make(id, n + 1, c.salt, hash); }
-    if c.mode == "split" {
-        let all = [];
-        for k in 0..(n % 3) { all.push(make(id + "." + k, n + k, c.salt, hash)); }
-        return all;
-    }
-    if c.mode == "count" {
-        let left = n % 6;
-        if left == 0 { return #{ done: make(id, n + 1, c.salt, hash) }; }
-        return #{ again: make(id, left - 1, c.salt, hash) };
-    }
+    let job = make(id, n + 1, c.salt, hash);
+    #{ done: job }
+}
+
+fn fork(id, n, c, hash) {
     let outs = #{};
     let at = 0;
     for name in c.outs {
         let way = (n + at * c.salt) % 4;
-        let made = make(id + "." + name, n + at, c.salt, hash);
-        if way == 1 { outs[name] = made; }
-        if way == 2 { outs[name] = [made, make(id + "." + name + "2", n + at, c.salt, hash)]; }
-        if way == 3 { emit(name, made); }
+        let to = id + "." + name;
+        let one = make(to, n + at, c.salt, hash);
+        to += "2";
+        let two = make(to, n + at, c.salt, hash);
+        if way == 1 { outs[name] = one; }
+        if way == 2 { outs[name] = [one, two]; }
+        if way == 3 { emit(name, one); }
         at += 1;
     }
     outs
+}
+
+fn fail(id, n, c) {
+    if c.mode == "fork" { emit(c.outs[0], "never"); }
+    if n % 2 == 0 { throw "no " + id; }
+    reject("no " + id, #{ n: n });
+}
+
+fn process(job, ctx) {
+    let c = ctx.config;
+    let id = "";
+    let n = 0;
+    let fails = 0;
+    for part in if c.take == "from" { [job] } else { job.values() } {
+        let name = "e";
+        name += field(part, "hash", "");
+        id += field(part, "id", name);
+        n += field(part, "n", 1);
+        let f = field(part, "fail", 0);
+        if f > fails { fails = f; }
+    }
+    if c.take == "join" { id = "(" + id + ")"; }
+    id += "/" + c.tag;
+    if !c.calm && fails >= ctx.attempt { fail(id, n, c); }
+    let hash = if c.hash { ctx.hash } else { "" };
+    switch c.mode {
+        "mark" => make(id, n + 1, c.salt, hash),
+        "split" => split(id, n, c, hash),
+        "count" => count(id, n, c, hash),
+        _ => fork(id, n, c, hash),
+    }
 }
 "#;
 
@@ -173,6 +197,9 @@ fn parts(job: &Value) -> Vec<&Value> {
 
 fn passes(step: &Step, job: &Value) -> Result<bool, &'static str> {
     let filter = &step.filter;
+    if filter.is_empty() {
+        return Ok(true);
+    }
     let inner = if step.take == Take::Alts { parts(job)[0] } else { job };
     let has = |field: &str, wanted: &[String]| match &inner[field] {
         Value::String(text) => wanted.contains(text),
