@@ -278,3 +278,6 @@ fn payload(batch: &Batch, position: usize) -> &[u8] {
     // The walk ends where the batch does.
     batch.payloads.get(position).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,8 +31,11 @@ mod twin;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+
+use world::Tally;
 
 /// So many seeds in a plain `cargo test`.
 const SEEDS: u64 = 300;
@@ -48,15 +51,19 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
     };
     let next = AtomicU64::new(first);
     let failed = AtomicU64::new(0);
+    let tally = Mutex::new(Tally::default());
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + count || failed.load(Ordering::Relaxed) >= 10 {
                 return;
             }
-            if catch_unwind(AssertUnwindSafe(|| world::play(seed))).is_err() {
-                eprintln!("seed {seed} failed; play it again with TIDEGATE_SIM_SEED={seed}");
-                failed.fetch_add(1, Ordering::Relaxed);
+            match catch_unwind(AssertUnwindSafe(|| world::play(seed))) {
+                Ok(played) => tally.lock().unwrap().add(&played),
+                Err(_) => {
+                    eprintln!("seed {seed} failed; play it again with TIDEGATE_SIM_SEED={seed}");
+                    failed.fetch_add(1, Ordering::Relaxed);
+                }
             }
         }
     };
@@ -66,5 +73,10 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
             thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).unwrap();
         }
     });
+    let tally = tally.into_inner().unwrap();
+    eprintln!("{count} seeds from {first} on: {tally:?}");
     assert_eq!(failed.into_inner(), 0, "seeds failed; each says above how it is played again");
+    let Tally { crashes, again, granted, jobs, lost, .. } = tally;
+    let all_happened = [crashes, again, granted, jobs, lost].iter().all(|&times| times > 0);
+    assert!(all_happened || count < 100, "so many seeds should see everything");
 }

@@ -78,7 +78,7 @@ pub(super) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
             }
             SinkKind::Stdout(_) => {
                 let printed = lines(&world.effects.lines(&sink.address));
-                check_printed(&sink.address, &printed, &feeds, world.crashes);
+                check_printed(&sink.address, &printed, &feeds, world.tally.crashes);
             }
             SinkKind::Null => {}
         }
@@ -356,7 +356,7 @@ fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
 
 /// What is printed cannot be taken back, so that a crash may print it again, unless it is printed at
 /// most once.
-fn check_printed(sink: &Address, lines: &[String], feeds: &[Feed<'_>], crashes: u32) {
+fn check_printed(sink: &Address, lines: &[String], feeds: &[Feed<'_>], crashes: u64) {
     let expected = all_lines(feeds);
     let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
     let never_twice = feeds.iter().all(|feed| feed.known.step.delivery == Promise::AtMostOnce);

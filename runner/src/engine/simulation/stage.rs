@@ -139,6 +139,7 @@ impl<'w> Stage<'w> {
         world.print_to(&mut started);
         let Started { progress, snapshots, heads, flows, sources, readers, sinks, marks, segments, .. } =
             started;
+        world.tally.again += flows.iter().map(|flow| flow.redo.len() as u64).sum::<u64>();
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
         let tails = Arc::new(Tails::new(configuration.queues.len()));

@@ -34,7 +34,7 @@ pub(super) struct World {
     pub(super) requests: Requests,
     pub(super) effects: Effects,
     pub(super) workers: Workers,
-    pub(super) crashes: u32,
+    pub(super) tally: Tally,
     failure: Option<Failure>,
     /// The last run crashed, and whether the power went.
     crashed: Option<bool>,
@@ -71,13 +71,40 @@ impl Workers {
     }
 }
 
+/// What was played, so that it can be seen that something was.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) runs: u64,
+    pub(super) crashes: u64,
+    /// Batches that were begun before a crash and formed again after it.
+    pub(super) again: u64,
+    /// Requests that were granted.
+    pub(super) granted: u64,
+    /// Jobs on queues.
+    pub(super) jobs: u64,
+    /// Jobs of those that were on their way in a crash at most once.
+    pub(super) lost: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, more: &Self) {
+        self.runs += more.runs;
+        self.crashes += more.crashes;
+        self.again += more.again;
+        self.granted += more.granted;
+        self.jobs += more.jobs;
+        self.lost += more.lost;
+    }
+}
+
 /// Plays the history that the seed says, and asserts what was promised.
-pub(super) fn play(seed: u64) {
+pub(super) fn play(seed: u64) -> Tally {
     let mut world = World::new(seed);
     let mut ended = None;
     for _ in 0..world.dice.between(1, 6) {
         world.between(ended.take());
         let perils = world.perils();
+        world.tally.runs += 1;
         ended = stage::run(&mut world, perils).ok();
     }
     world.calm();
@@ -92,6 +119,7 @@ pub(super) fn play(seed: u64) {
         ended = Some(calm);
     }
     world.between(ended);
+    world.tally()
 }
 
 /// An empty store, which takes a while to make.
@@ -123,10 +151,17 @@ impl World {
             requests: Requests::default(),
             effects: Effects::default(),
             workers: Workers::default(),
-            crashes: 0,
+            tally: Tally::default(),
             failure: None,
             crashed: None,
         }
+    }
+
+    fn tally(&self) -> Tally {
+        let jobs = self.history.rows.values().map(|rows| rows.len() as u64).sum();
+        let granted = self.requests.all.iter().filter(|wish| wish.granted).count() as u64;
+        let lost = self.history.steps.values().map(|known| known.lost.fresh.len() as u64).sum();
+        Tally { jobs, granted, lost, ..self.tally }
     }
 
     /// The run has ended in order.
@@ -147,7 +182,7 @@ impl World {
         let bytes = if power { self.disk.survivors(survivors) } else { self.disk.bytes() };
         self.disk = FaultyDisk::with(bytes);
         self.crashed = Some(power);
-        self.crashes += 1;
+        self.tally.crashes += 1;
         self.workers.forget(&self.configuration);
     }
 
