@@ -70,3 +70,6 @@ pub use report::{Halt, Options, Report};
 pub use request::{Granted, Request};
 pub use run::{Handle, Run};
 pub use stats::{Stats, StepStats};
+
+#[cfg(test)]
+mod simulation;

@@ -120,7 +120,7 @@ impl Committer {
     }
 
     /// Makes a change that somebody asked for, on its own.
-    fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
+    pub(super) fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
         let now = self.clock.now();
         let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
             Ok(amendment) => amendment,
@@ -282,9 +282,7 @@ impl Committer {
                     continue;
                 }
                 Entry::Rewind(rewind) => {
-                    let inputs = &self.ledger.progress[rewind.step];
-                    let next = inputs.iter().map(|progress| progress.watermark() + 1).collect();
-                    durable.rewound.push((rewind.step, next));
+                    durable.rewound.push((rewind.step, self.ledger.next(rewind.step)));
                     continue;
                 }
                 Entry::Delivery(delivery) => delivery,

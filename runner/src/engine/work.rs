@@ -267,8 +267,8 @@ fn attempt(
     now: Timestamp,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
-    if let Some(fault) = item.fault {
-        return Err(Failure::new(FailureKind::Payload, fault));
+    if let Some(fault) = &item.fault {
+        return Err(Failure::new(FailureKind::Payload, fault.as_ref()));
     }
     let job = Job {
         index: item.index(),
