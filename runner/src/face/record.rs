@@ -79,9 +79,10 @@ impl Record<'_> {
         line("step", Some(format!("{}/{}", self.pipeline, self.step)));
         match &self.inputs {
             Some(inputs) => {
-                for (binding, given) in inputs {
-                    line(binding, Some(format!("{}/{}", given.from, given.index)));
-                }
+                let part = |(binding, given): (&String, &Given)| {
+                    format!("{binding} = {}/{}", given.from, given.index)
+                };
+                line("inputs", Some(inputs.iter().map(part).collect::<Vec<_>>().join(", ")));
             }
             None => line("job", Some(self.origin())),
         }
