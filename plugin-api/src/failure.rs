@@ -28,6 +28,8 @@ pub enum FailureKind {
     Limit,
     /// What the step returned cannot be an output.
     Output,
+    /// The process died again and again while the job was attempted, so it is attempted no more.
+    Crashed,
 }
 
 impl FailureKind {
@@ -40,6 +42,7 @@ impl FailureKind {
             Self::Rejected => "rejected",
             Self::Limit => "limit",
             Self::Output => "output",
+            Self::Crashed => "crashed",
         }
     }
 }

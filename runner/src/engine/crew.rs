@@ -23,7 +23,7 @@ use super::workers;
 use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{End, Port};
 use crate::hands::source::Source;
-use crate::store::{Store, Writer};
+use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
 
 /// What a run is made of before its threads start.
@@ -31,6 +31,7 @@ pub(super) struct Parts {
     pub(super) configuration: Arc<Configuration>,
     pub(super) store: Store,
     pub(super) writer: Writer,
+    pub(super) attempts: Attempts,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) options: Options,
     pub(super) stats: Arc<Stats>,
@@ -41,6 +42,7 @@ pub(super) struct Parts {
 pub(super) struct Crew {
     configuration: Arc<Configuration>,
     store: Store,
+    attempts: Attempts,
     options: Options,
     floor: Floor,
     messages: (Sender<Message>, Receiver<Message>),
@@ -61,7 +63,7 @@ pub(super) struct Crew {
 impl Crew {
     /// Opens what the run needs and starts its threads.
     pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
-        let Parts { configuration, store, writer, clock, options, stats, messages } = parts;
+        let Parts { configuration, store, writer, attempts, clock, options, stats, messages } = parts;
         let started = start::start(&configuration, &store, clock.now())?;
         let Started {
             progress,
@@ -100,6 +102,7 @@ impl Crew {
         let committer = Committer {
             writer,
             store: store.clone(),
+            attempts: attempts.clone(),
             opening,
             ledger,
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
@@ -118,12 +121,14 @@ impl Crew {
             store: store.clone(),
             clock: Arc::clone(&clock),
             generation,
+            attempts: attempts.clone(),
         };
         let workers = workers::start(workers, &Arc::new(shop), &for_workers, &messages.0)?;
         let queues = QueueThread::start(store.clone(), clock, options.batch, messages.0.clone())?;
         let mut crew = Self {
             configuration,
             store,
+            attempts,
             options,
             floor,
             messages,
@@ -212,8 +217,22 @@ impl Crew {
     /// Ends the threads, and then the store.
     pub(super) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
         let Self {
-            floor, tasks, orders, queues, readers, stop_committer, committer, workers, messages, ..
+            attempts,
+            floor,
+            tasks,
+            orders,
+            queues,
+            readers,
+            stop_committer,
+            committer,
+            workers,
+            messages,
+            ..
         } = self;
+        if !matches!(outcome, Ok(Some(_))) {
+            // What still runs ends with the process, through no fault of its own.
+            attempts.close();
+        }
         drop((tasks, stop_committer, orders));
         for source in readers.into_values() {
             source.end();

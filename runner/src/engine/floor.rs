@@ -349,7 +349,7 @@ impl Floor {
         self.comes(batch, false);
         let Some(held) = self.held.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
-        let Ran { outputs, errors, outcomes, counters, .. } = *ran;
+        let Ran { outputs, errors, outcomes, settles, counters, .. } = *ran;
         let delivery = Delivery {
             step,
             id: batch,
@@ -357,6 +357,7 @@ impl Floor {
             outputs,
             errors,
             outcomes,
+            settles,
             counters,
             bytes: held.work.byte_len(),
             places: std::mem::take(&mut held.places),

@@ -25,7 +25,7 @@ use crate::engine::stats::Stats;
 use crate::engine::tail::Tails;
 use crate::hands::sink::{Sink, StdoutWriter};
 use crate::hands::source::{BatchLimit, Read, Reader, Source};
-use crate::store::{Store, open_disk};
+use crate::store::{Attempts, Store, open_disk};
 use crate::words::{Address, Clock as _};
 
 /// More moves than this are a run that does not end.
@@ -157,6 +157,7 @@ impl<'w> Stage<'w> {
         let committer = Committer {
             writer,
             store: store.clone(),
+            attempts: Attempts::none(),
             opening: started.opening,
             ledger: Ledger { configuration: configured, progress, snapshots, heads, marks, segments },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
@@ -330,7 +331,7 @@ impl<'w> Stage<'w> {
         self.world.effects.attempt(&self.configuration, step, id, &work);
         let clock = Arc::clone(&self.world.clock);
         let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
-        let ran = Box::new(worker.run(&work, &*clock));
+        let ran = Box::new(worker.run(&work, &mut Attempts::none().slot(), &*clock));
         self.ran.push(Message::Ran { step, id, ran });
     }
 
