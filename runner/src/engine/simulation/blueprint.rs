@@ -81,8 +81,8 @@ impl Blueprint {
     /// Writes the sources, which never change.
     pub(super) fn write_sources(&self, folder: &Path) {
         for (address, lines) in &self.sources {
-            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-            std::fs::write(folder.join(format!("{}.ndjson", local(address))), text).unwrap();
+            let path = folder.join(format!("{}.ndjson", local(address)));
+            std::fs::write(path, lines.join("\n") + "\n").unwrap();
         }
     }
 

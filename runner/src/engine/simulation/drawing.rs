@@ -59,7 +59,7 @@ impl Drawing<'_> {
             _ => &["work.rhai"],
         };
         let bindings: &[&str] = match mode {
-            "fork" => &["a", "b", "c"][..1 + self.dice.below(3)],
+            "fork" => &["a", "b", "c"][..=self.dice.below(3)],
             "mark" if self.dice.chance(10) => &[],
             _ => &[""],
         };

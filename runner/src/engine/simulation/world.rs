@@ -103,14 +103,14 @@ pub(super) fn play(seed: u64) -> Tally {
     let mut world = World::new(seed);
     let mut ended = None;
     for _ in 0..world.dice.between(1, 6) {
-        world.between(ended.take());
+        world.between(ended.as_ref());
         let perils = world.perils();
         world.tally.runs += 1;
         ended = stage::run(&mut world, perils).ok();
     }
     world.calm();
     for last in [false, true, true] {
-        world.between(ended.take());
+        world.between(ended.as_ref());
         let requests = if last { 0 } else { world.dice.below(4) };
         let Ok(calm) = stage::run(&mut world, Perils { requests, ..Perils::default() }) else {
             panic!("nothing failed, and it crashed")
@@ -119,7 +119,7 @@ pub(super) fn play(seed: u64) -> Tally {
         world.reload();
         ended = Some(calm);
     }
-    world.between(ended);
+    world.between(ended.as_ref());
     world.tally()
 }
 
@@ -150,7 +150,7 @@ pub(super) fn interrupt(seed: u64) -> Option<u64> {
         if !failing.struck() {
             world.between(None);
             let ended = stage::run(&mut world, Perils::default()).unwrap();
-            world.between(Some(ended));
+            world.between(Some(&ended));
             return Some(step);
         }
     }
@@ -196,7 +196,7 @@ impl World {
         let jobs = self.history.rows.values().map(|rows| rows.len() as u64).sum();
         let granted = self.requests.all.iter().filter(|wish| wish.granted).count() as u64;
         let lost = self.history.steps.values().map(|known| known.lost.fresh.len() as u64).sum();
-        Tally { jobs, granted, lost, ..self.tally }
+        Tally { granted, jobs, lost, ..self.tally }
     }
 
     /// The run has ended in order.
@@ -251,9 +251,9 @@ impl World {
 
     /// Between two runs: looks at what is left, and then somebody may change something. `ended` is how
     /// the last run ended, where it did.
-    fn between(&mut self, ended: Option<Ended>) {
+    fn between(&mut self, ended: Option<&Ended>) {
         let (store, mut writer) = open_disk(Box::new(self.disk.clone())).unwrap();
-        self.look(&store, ended.as_ref());
+        self.look(&store, ended);
         self.change();
         self.history.begin(&self.configuration, &store).unwrap();
         if self.dice.chance(15) {
