@@ -16,14 +16,20 @@ pub(super) enum Verdict {
 }
 
 /// The verdicts on the snapshots of a step, which come in the order in which they were recorded.
-/// `progress` is by input. Looks only, so it can be interrupted and asked again.
-pub(super) fn verdicts(step: &Step, progress: &[Progress], snapshots: &[Snapshot]) -> Vec<Verdict> {
+/// `progress` is by input, and so is `kept`: the index of the first job that is still there. Looks only,
+/// so it can be interrupted and asked again.
+pub(super) fn verdicts(
+    step: &Step,
+    progress: &[Progress],
+    kept: &[u64],
+    snapshots: &[Snapshot],
+) -> Vec<Verdict> {
     let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
-    snapshots.iter().map(|snapshot| verdict(step, &mut next, snapshot)).collect()
+    snapshots.iter().map(|snapshot| verdict(step, &mut next, kept, snapshot)).collect()
 }
 
 /// `next`, by input: the index of the job after those that the verdicts so far have accounted for.
-fn verdict(step: &Step, next: &mut [u64], snapshot: &Snapshot) -> Verdict {
+fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> Verdict {
     let mut inputs = Vec::with_capacity(snapshot.inputs.len());
     for taken in &snapshot.inputs {
         let same = |input: &crate::config::InputRef| {
@@ -43,6 +49,9 @@ fn verdict(step: &Step, next: &mut [u64], snapshot: &Snapshot) -> Verdict {
     }
     if inputs.iter().all(|&(input, first)| first + snapshot.jobs <= next[input]) {
         return Verdict::Delivered;
+    }
+    if inputs.iter().any(|&(input, first)| first < kept[input]) {
+        return Verdict::Lost("some of its jobs are not kept any more".to_owned());
     }
     if inputs.iter().any(|&(input, first)| first != next[input]) {
         return Verdict::Lost("its progress was put elsewhere".to_owned());
