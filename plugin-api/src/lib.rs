@@ -155,3 +155,6 @@ pub use outlet::Outlet;
 pub use plugin_step::PluginStep;
 #[cfg(feature = "schema")]
 pub use plugin_step::schema_of;
+/// Any JSON value, for steps that do not know what their jobs look like.
+#[cfg(feature = "json")]
+pub use serde_json::Value;
