@@ -15,6 +15,14 @@ pub struct Checkpoint {
     lengths: Vec<usize>,
 }
 
+impl Checkpoint {
+    /// How many payloads each binding had.
+    #[must_use]
+    pub fn lengths(&self) -> &[usize] {
+        &self.lengths
+    }
+}
+
 impl Outputs {
     /// Empty outputs for the bindings of a step, in the order they are declared.
     #[must_use]

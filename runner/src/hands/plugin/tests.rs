@@ -1,0 +1,1 @@
+//! Plugins as they come: right, wrong, and broken.
