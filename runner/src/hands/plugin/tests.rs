@@ -1,1 +1,0 @@
-//! Plugins as they come: right, wrong, and broken.
