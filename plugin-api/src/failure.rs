@@ -9,6 +9,8 @@ pub struct Failure {
     pub kind: FailureKind,
     /// A sentence fragment without a final stop.
     pub message: String,
+    /// What the author of the code says about the circumstances, as JSON.
+    pub context: Option<Box<str>>,
     /// Where in the user's code it happened, where that is known.
     pub place: Option<Place>,
 }
@@ -73,7 +75,14 @@ pub struct Place {
 impl Failure {
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), place: None }
+        Self { kind, message: message.into(), context: None, place: None }
+    }
+
+    /// Adds what shall stand beside the message on the error queue; JSON.
+    #[must_use]
+    pub fn with_context(mut self, context: impl Into<Box<str>>) -> Self {
+        self.context = Some(context.into());
+        self
     }
 
     /// A failed attempt: an error that another attempt may or may not repeat.

@@ -34,6 +34,8 @@ mod json;
 
 mod reference;
 
+mod bindings;
+
 mod settings;
 
 mod source;

@@ -5,5 +5,7 @@
 mod dispatcher;
 mod progress;
 
-pub use dispatcher::{BatchId, Command, Dispatcher, End, Event, Flow, FlowInput, Room};
+pub use dispatcher::{
+    BatchId, Before, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Port, ReadId, Redo, Room,
+};
 pub use progress::{Counters, Progress};

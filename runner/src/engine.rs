@@ -21,7 +21,15 @@ mod generation;
 
 mod error_record;
 
+mod request;
+
 mod delivery;
+
+mod provenance;
+
+mod held;
+
+mod gather;
 
 mod work;
 
@@ -37,16 +45,24 @@ mod sinks;
 
 mod ledger;
 
+mod amend;
+
 mod committer;
+
+mod recover;
 
 mod start;
 
 mod floor;
 
+mod crew;
+
 mod run;
 
+pub use amend::{Amendment, amend};
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
 pub use report::{Halt, Options, Report};
+pub use request::{Granted, Request};
 pub use run::{Handle, Run};
 pub use stats::{Stats, StepStats};

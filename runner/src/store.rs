@@ -8,10 +8,15 @@
 //! | --- | --- |
 //! | `disk` | the bytes under the store, and how redb is given them |
 //! | `guard` | what happens when redb panics |
+//! | `bytes` | numbers and texts in bytes |
+//! | `column` | what is known of jobs besides their payloads, as bytes |
 //! | `block` | jobs as bytes: lengths, compression, checksums |
+//! | `value` | the jobs of a commit, as the log holds them |
 //! | `format` | the tables, their records, the format's version |
 //! | `lock` | one process at a time |
-//! | `read`, `write`, `trim` | what the handles do |
+//! | `read` | the reading handle, and what it tells of queues, progress, sources and sinks |
+//! | `snapshot`, `delayed`, `delivered`, `generation` | a table each: its records, reading, writing |
+//! | `trim`, `write` | the writing handle |
 //! | `open` | from a folder to the handles, or to what is wrong with the file |
 //! | `verify` | the walk over everything |
 //! | `faulty` | a disk that fails on demand, for tests |
@@ -22,7 +27,13 @@ mod error;
 
 mod disk;
 
+mod bytes;
+
+mod column;
+
 mod block;
+
+mod value;
 
 mod guard;
 
@@ -31,6 +42,14 @@ mod format;
 mod lock;
 
 mod read;
+
+mod snapshot;
+
+mod delayed;
+
+mod delivered;
+
+mod generation;
 
 mod trim;
 
@@ -43,13 +62,17 @@ mod verify;
 mod faulty;
 
 pub use block::Block;
+pub use column::Details;
+pub use delayed::{Delayed, DelayedJob, DelayedKey, JobForm};
+pub use delivered::{Delivered, Outcome};
 pub use disk::Disk;
 pub use error::{CommitError, OpenError, ReadError};
-pub use format::Outcome;
+pub use generation::Generation;
 pub use lock::Holder;
 pub use open::{open, open_disk, open_existing};
-pub use read::{QueueState, Store};
-pub use trim::{Trim, Trimmed};
+pub use read::{DetailedBatch, QueueState, Store};
+pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
+pub use trim::{Trim, TrimWhen, Trimmed};
 pub use verify::{Report, verify};
 pub use write::{Append, Appended, Changes, Committed, Reopened, Writer};
 

@@ -7,14 +7,16 @@ mod clock;
 mod hash;
 mod mark;
 mod name;
+mod origin;
 mod quantity;
 mod sink_position;
 
-pub use batch::{Batch, Fault, Form, LineRun, Places};
+pub use batch::{Batch, Fault, Form, LineRun, Places, Stamp};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
-pub use hash::{DeliveryHash, HashPrefix};
+pub use hash::{DeliveryHash, HashPrefix, delivery_hash};
 pub use mark::{Mark, Segment};
 pub use name::{Address, Name};
+pub use origin::{Origin, Origins};
 
 pub use quantity::{format_duration, format_size, parse_duration, parse_size};
 pub use sink_position::SinkPosition;

@@ -1,13 +1,13 @@
 //! The checked configuration, from declarations without mistakes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::catalog::What;
 use super::graph::Graph;
 use super::model::{
-    Configuration, Input, InputRef, Meta, OutputRef, Pipeline, Promise, Queue, QueueRef, Retain, Sink,
-    SinkRef, Source, SourceRef, Step, Take, Target,
+    Configuration, Input, InputRef, Meta, OutputRef, Pipeline, Queue, QueueRef, Retain, Sink, SinkRef,
+    Source, SourceRef, Step, Target,
 };
 use super::pipeline::PipelineDeclaration;
 use super::resolve::{End, Wired, Wiring};
@@ -76,7 +76,14 @@ impl Lists {
     }
 
     fn step(&self, wired: &Wired<'_>) -> Option<Step> {
-        let input = wired.input.as_ref()?;
+        let inputs = wired
+            .inputs
+            .iter()
+            .map(|(binding, end)| {
+                let (binding, address) = (binding.clone(), end.address.clone());
+                Some(InputRef { binding, address, input: self.input(end)? })
+            })
+            .collect::<Option<_>>()?;
         let mut outputs: Vec<OutputRef> = wired
             .outputs
             .iter()
@@ -86,19 +93,15 @@ impl Lists {
         let declared = wired.step;
         Some(Step {
             address: wired.address(),
-            take: Take::From,
-            inputs: vec![InputRef {
-                binding: String::new(),
-                address: input.address.clone(),
-                input: self.input(input)?,
-            }],
-            delivery: Promise::ExactlyOnce,
-            crash_limit: 3,
+            take: declared.take,
+            inputs,
             processors: declared.processors.clone(),
             filter: declared.filter.clone(),
             outputs,
             errors: wired.errors.as_ref().and_then(|end| self.queue(&end.address)),
             limits: declared.limits,
+            delivery: declared.delivery.unwrap_or(wired.pipeline.delivery),
+            crash_limit: declared.crash_limit,
             timeout: Some(declared.timeout),
             config: declared.config.clone(),
             file: wired.pipeline.file.to_path_buf(),
@@ -129,10 +132,18 @@ impl Lists {
 
 /// Declared queues with their settings, and those that are only mentioned with defaults.
 fn queues(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> BTreeMap<Address, Queue> {
-    let mut retained: BTreeMap<Address, Retain> = BTreeMap::new();
+    let mut queues: BTreeMap<Address, Queue> = BTreeMap::new();
     for pipeline in pipelines {
-        for queue in &pipeline.queues {
-            retained.insert(Address::new(pipeline.name.clone(), queue.name.value.clone()), queue.retain);
+        for declared in &pipeline.queues {
+            let address = Address::new(pipeline.name.clone(), declared.name.value.clone());
+            let settings = Queue {
+                retain: declared.retain,
+                max_size: declared.max_size,
+                meta: declared.meta,
+                dedupe: declared.dedupe,
+                ..mentioned(&address)
+            };
+            queues.insert(address, settings);
         }
     }
     let errors: Vec<&End> = wiring
@@ -141,26 +152,28 @@ fn queues(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> BTreeMap<Ad
         .filter_map(|wired| wired.errors.as_ref())
         .chain(wiring.error_queues.values())
         .collect();
-    let ends = wiring.steps.iter().flat_map(|wired| wired.gives().chain(&wired.input));
+    let ends = wiring.steps.iter().flat_map(|wired| wired.gives().chain(wired.takes()));
     for end in ends.chain(errors.iter().copied()).filter(|end| end.what == What::Queue) {
-        retained.entry(end.address.clone()).or_insert(Retain::Consumed);
+        queues.entry(end.address.clone()).or_insert_with(|| mentioned(&end.address));
     }
-    let errors: BTreeSet<&Address> = errors.iter().map(|end| &end.address).collect();
-    retained
-        .into_iter()
-        .map(|(address, retain)| {
-            let holds_errors = errors.contains(&address);
-            let settings = Queue {
-                address: address.clone(),
-                retain,
-                max_size: None,
-                meta: Meta::default(),
-                dedupe: None,
-                holds_errors,
-            };
-            (address, settings)
-        })
-        .collect()
+    for end in errors {
+        if let Some(queue) = queues.get_mut(&end.address) {
+            queue.holds_errors = true;
+        }
+    }
+    queues
+}
+
+/// A queue that is declared nowhere.
+fn mentioned(address: &Address) -> Queue {
+    Queue {
+        address: address.clone(),
+        retain: Retain::Consumed,
+        max_size: None,
+        meta: Meta::default(),
+        dedupe: None,
+        holds_errors: false,
+    }
 }
 
 fn position<T>(list: &BTreeMap<Address, T>, address: &Address) -> Option<usize> {

@@ -122,6 +122,37 @@ impl<'t> Field<'t> {
         choices: &[(&'static str, T)],
     ) -> Option<T> {
         let text = self.text(reading)?;
+        self.chosen(reading, kind, choices, &text)
+    }
+
+    /// Some of the words, each at most once.
+    pub(super) fn choices<T: Copy>(
+        self,
+        reading: &mut Reading<'_>,
+        kind: Kind,
+        choices: &[(&'static str, T)],
+    ) -> Option<Vec<T>> {
+        let texts = self.texts(reading)?;
+        let mut chosen = Vec::new();
+        for (position, text) in texts.iter().enumerate() {
+            if let Some(first) = texts[..position].iter().find(|earlier| earlier.value == text.value) {
+                let message = format!("`{}` has {} twice", self.name, text.quoted());
+                let diagnostic = Diagnostic::error_at(&text.place, message);
+                reading.report(diagnostic.related(first.place.clone(), "first here"));
+                continue;
+            }
+            chosen.extend(self.chosen(reading, kind, choices, text));
+        }
+        Some(chosen)
+    }
+
+    fn chosen<T: Copy>(
+        self,
+        reading: &mut Reading<'_>,
+        kind: Kind,
+        choices: &[(&'static str, T)],
+        text: &Text,
+    ) -> Option<T> {
         if let Some((_, meaning)) = choices.iter().find(|(word, _)| *word == text.value) {
             return Some(*meaning);
         }

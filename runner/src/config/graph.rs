@@ -125,7 +125,7 @@ impl<'g, 'd> Graph<'g, 'd> {
 fn edges<'g>(wiring: &'g Wiring<'_>) -> Vec<Edges<'g>> {
     let mut readers: BTreeMap<&Address, Vec<usize>> = BTreeMap::new();
     for (position, wired) in wiring.steps.iter().enumerate() {
-        if let Some(input) = wired.input.as_ref().filter(|input| input.what == What::Queue) {
+        for input in wired.takes().filter(|input| input.what == What::Queue) {
             readers.entry(&input.address).or_default().push(position);
         }
     }
@@ -222,7 +222,7 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
         for end in wired.gives().filter(|end| end.what == What::Queue) {
             queues.entry(&end.address).or_default().filled.get_or_insert(&end.place);
         }
-        if let Some(input) = wired.input.as_ref().filter(|input| input.what == What::Queue) {
+        for input in wired.takes().filter(|input| input.what == What::Queue) {
             queues.entry(&input.address).or_default().read.get_or_insert(&input.place);
         }
     }
@@ -238,7 +238,7 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
 /// Sources that nobody reads and sinks that nobody feeds.
 fn idle(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     let ends = |wired: &Wired<'_>| -> Vec<Address> {
-        wired.gives().chain(&wired.input).map(|end| end.address.clone()).collect()
+        wired.gives().chain(wired.takes()).map(|end| end.address.clone()).collect()
     };
     let used: BTreeSet<Address> = wiring.steps.iter().flat_map(ends).collect();
     let mut diagnostics = Vec::new();

@@ -10,31 +10,11 @@ const KEYS: &[(Kind, &[&str])] = &[
     (Kind::PipelineFile, &["retry", "queuer", "gate", "test"]),
     (Kind::SettingsFile, &["retry", "queuer", "gate", "reload"]),
     (Kind::Runner, &["listen", "plugins"]),
-    (Kind::Queue, &["meta", "dedupe", "max_size"]),
-    (
-        Kind::Step,
-        &[
-            "join",
-            "alts",
-            "queuer",
-            "retry",
-            "gate",
-            "monitor",
-            "http",
-            "exec",
-            "was",
-            "isolate",
-            "crash_limit",
-        ],
-    ),
+    (Kind::Step, &["queuer", "retry", "gate", "monitor", "http", "exec", "was", "isolate"]),
 ];
 
-const VALUES: &[(Kind, &str, &[&str])] = &[
-    (Kind::Source, "type", &["http", "schedule", "exec"]),
-    (Kind::FileSink, "type", &["http"]),
-    (Kind::Pipeline, "delivery", &["at-least-once", "at-most-once"]),
-    (Kind::Step, "delivery", &["at-least-once", "at-most-once"]),
-];
+const VALUES: &[(Kind, &str, &[&str])] =
+    &[(Kind::Source, "type", &["http", "schedule", "exec"]), (Kind::FileSink, "type", &["http"])];
 
 /// How the processors begin that are no scripts.
 const PROCESSORS: &[&str] = &["plugin:", "builtin:"];

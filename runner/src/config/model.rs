@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use twox_hash::XxHash3_64;
+
 use crate::words::{Address, Name};
 
 /// A configuration without mistakes.
@@ -289,6 +291,14 @@ pub struct StepFilter {
     pub when: Option<(String, std::ops::Range<usize>)>,
 }
 
+impl StepFilter {
+    /// Whether every job passes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty() && self.topics.is_empty() && self.when.is_none()
+    }
+}
+
 /// `limits = { … }` of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -312,9 +322,64 @@ impl Step {
     pub fn reads_source(&self) -> bool {
         self.inputs.iter().any(|input| matches!(input.input, Input::Source(_)))
     }
+
+    /// Whether an attempt can be seen outside before it is committed: what is printed cannot be taken
+    /// back, while a file is cut back to its committed position.
+    #[must_use]
+    pub fn has_effects(&self, configuration: &Configuration) -> bool {
+        self.outputs.iter().any(|output| match output.target {
+            Target::Queue(_) => false,
+            Target::Sink(sink) => match configuration.sinks[sink.0].kind {
+                SinkKind::Stdout(_) => true,
+                SinkKind::File(_) | SinkKind::Null => false,
+            },
+        })
+    }
 }
 
+impl InputRef {
+    /// The name under which the input enters the delivery hash.
+    #[must_use]
+    pub fn hash_name(&self) -> String {
+        if self.binding.is_empty() { self.address.to_string() } else { self.binding.clone() }
+    }
+}
+
+/// For how long it is kept on record how the deliveries of a step with outside effects ended, where no
+/// queue says otherwise.
+const EFFECTS_KEPT: Duration = Duration::from_hours(7 * 24);
+
 impl Configuration {
+    /// A number that changes when what the configuration says does, scripts included.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        // Written out in words, everything stands in it; the folders where it lies do not matter.
+        let said = format!("{:?}", (&self.sources, &self.queues, &self.sinks, &self.steps));
+        let root = self.root.display().to_string();
+        XxHash3_64::oneshot(said.replace(&root, "").as_bytes())
+    }
+
+    /// For how long it is kept on record how the deliveries of `step` ended, if at all.
+    #[must_use]
+    pub fn keeps_records(&self, step: &Step) -> Option<Duration> {
+        let asked = self.queues_of(step).filter_map(|queue| queue.dedupe).max();
+        asked.or_else(|| step.has_effects(self).then_some(EFFECTS_KEPT))
+    }
+
+    /// Whether a delivery of `step` whose outputs stand already must not come a second time.
+    #[must_use]
+    pub fn dedupes(&self, step: &Step) -> bool {
+        self.queues_of(step).any(|queue| queue.dedupe.is_some())
+    }
+
+    /// The queues that `step` delivers to, but for its errors.
+    fn queues_of<'a>(&'a self, step: &'a Step) -> impl Iterator<Item = &'a Queue> {
+        step.outputs.iter().filter_map(|output| match output.target {
+            Target::Queue(QueueRef(queue)) => self.queues.get(queue),
+            Target::Sink(_) => None,
+        })
+    }
+
     /// What reads `input`: steps, each with the position among its inputs.
     pub fn readers(&self, input: Input) -> impl Iterator<Item = (usize, usize)> + '_ {
         let inputs = move |(step, declared): (usize, &'_ Step)| {

@@ -9,6 +9,7 @@ use toml::de::DeTable;
 use super::diagnostic::Diagnostic;
 use super::files::Files;
 use super::grammar::Kind;
+use super::model::Promise;
 use super::queue::{self, QueueDeclaration};
 use super::reading::{Placed, Reading, Text};
 use super::reference::{Reference, name, reference};
@@ -26,6 +27,8 @@ pub(super) struct PipelineDeclaration {
     /// `[pipeline] name`, where it is given.
     pub(super) named: Option<Text>,
     pub(super) errors: Option<Reference>,
+    /// Of the steps that say nothing else.
+    pub(super) delivery: Promise,
     pub(super) sources: Vec<SourceDeclaration>,
     pub(super) queues: Vec<QueueDeclaration>,
     pub(super) steps: Vec<StepDeclaration>,
@@ -39,7 +42,7 @@ pub(super) fn read(
     tree: &Spanned<DeTable<'_>>,
 ) -> Option<PipelineDeclaration> {
     let root = Section::root(reading, Kind::PipelineFile, tree);
-    let (named, errors) = header(reading, &root);
+    let (named, errors, delivery) = header(reading, &root);
     let name = match &named {
         Named::Good(named, _) => Some(named.value.clone()),
         Named::Bad => None,
@@ -64,7 +67,7 @@ pub(super) fn read(
     reading.names_missing |= name.is_none();
     let named = if let Named::Good(_, text) = named { Some(text) } else { None };
     let file = Arc::clone(&reading.file);
-    Some(PipelineDeclaration { file, name: name?, named, errors, sources, queues, steps, sinks })
+    Some(PipelineDeclaration { file, name: name?, named, errors, delivery, sources, queues, steps, sinks })
 }
 
 enum Named {
@@ -74,14 +77,14 @@ enum Named {
 }
 
 /// `[pipeline]`
-fn header(reading: &mut Reading<'_>, root: &Section<'_>) -> (Named, Option<Reference>) {
+fn header(reading: &mut Reading<'_>, root: &Section<'_>) -> (Named, Option<Reference>, Promise) {
     let section = root
         .field("pipeline")
         .and_then(|field| Section::open(reading, Kind::Pipeline, "[pipeline]", field.value()));
     let Some(section) = section else {
-        return (Named::ByFile, None);
+        return (Named::ByFile, None, Promise::default());
     };
-    step::delivery(reading, Kind::Pipeline, &section);
+    let delivery = step::delivery(reading, Kind::Pipeline, &section).unwrap_or_default();
     let errors = section.field("errors").and_then(|field| reference(reading, field));
     let named = match section.field("name").map(|field| field.text(reading)) {
         None => Named::ByFile,
@@ -91,7 +94,7 @@ fn header(reading: &mut Reading<'_>, root: &Section<'_>) -> (Named, Option<Refer
             None => Named::Bad,
         },
     };
-    (named, errors)
+    (named, errors, delivery)
 }
 
 fn name_of_file(reading: &mut Reading<'_>) -> Option<Name> {

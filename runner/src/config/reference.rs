@@ -8,7 +8,7 @@ use crate::words::{Address, Name};
 const NAME_RULE: &str =
     "a name has ASCII letters, digits, `_` and `-`, at most 128, and starts with a letter or a digit";
 
-/// A name in `from`, `to` or `errors`: `queue`, or `pipeline/queue`.
+/// A name in `from`, `join`, `alts`, `to` or `errors`: `queue`, or `pipeline/queue`.
 #[derive(Clone, Debug)]
 pub(super) struct Reference {
     /// The pipeline, where one is written.
@@ -23,6 +23,14 @@ impl Reference {
     /// Seen from the pipeline it stands in.
     pub(super) fn address(&self, home: &Name) -> Address {
         Address::new(self.pipeline.as_ref().unwrap_or(home).clone(), self.name.clone())
+    }
+
+    /// As it stands in the file.
+    pub(super) fn as_written(&self) -> String {
+        match &self.pipeline {
+            Some(pipeline) => format!("{pipeline}/{}", self.name),
+            None => self.name.to_string(),
+        }
     }
 
     /// What a step is called that hands `self` on, as a part of its name.

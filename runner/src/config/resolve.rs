@@ -18,8 +18,8 @@ use crate::words::{Address, Name};
 pub(super) struct Wired<'d> {
     pub(super) pipeline: &'d PipelineDeclaration,
     pub(super) step: &'d StepDeclaration,
-    /// Never a sink.
-    pub(super) input: Option<End>,
+    /// Never a sink, and each one once. By binding, in its order.
+    pub(super) inputs: Vec<(String, End)>,
     /// Never a source. By binding.
     pub(super) outputs: Vec<(String, End)>,
     /// Always a queue.
@@ -50,13 +50,18 @@ impl Wired<'_> {
         Address::new(self.pipeline.name.clone(), self.step.name.value.clone())
     }
 
+    /// Everything the step takes jobs from.
+    pub(super) fn takes(&self) -> impl Iterator<Item = &End> {
+        self.inputs.iter().map(|(_, end)| end)
+    }
+
     /// Everything the step gives jobs to.
     pub(super) fn gives(&self) -> impl Iterator<Item = &End> {
         self.outputs.iter().map(|(_, end)| end).chain(&self.errors)
     }
 
     pub(super) fn takes_from(&self, queue: &Address) -> bool {
-        self.input.as_ref().is_some_and(|input| input.what == What::Queue && input.address == *queue)
+        self.takes().any(|input| input.what == What::Queue && input.address == *queue)
     }
 }
 
@@ -72,14 +77,14 @@ impl<'d> Wiring<'d> {
             let mut resolver = Resolver { home: &pipeline.name, catalog, diagnostics };
             let mut mentioned: Vec<&Reference> = pipeline.errors.iter().collect();
             for step in &pipeline.steps {
-                mentioned
-                    .extend(step.from.iter().chain(&step.errors).chain(step.to.iter().map(|(_, to)| to)));
+                let bound = step.inputs.iter().chain(&step.to).map(|(_, reference)| reference);
+                mentioned.extend(bound.chain(&step.errors));
                 wiring.steps.push(Wired { pipeline, ..resolver.step(pipeline, step) });
             }
             for sink in &pipeline.sinks {
                 let address = Address::new(pipeline.name.clone(), sink.name.value.clone());
                 for step in &sink.steps {
-                    mentioned.extend(&step.from);
+                    mentioned.extend(step.inputs.iter().map(|(_, from)| from));
                     let end =
                         End { what: What::Sink, address: address.clone(), place: sink.name.place.clone() };
                     let mut wired = resolver.step(pipeline, step);
@@ -151,6 +156,15 @@ pub(super) fn short(address: &Address, home: &Name) -> String {
     if address.pipeline == *home { address.name.to_string() } else { address.to_string() }
 }
 
+/// Progress belongs to a step and an input, so that there can be only one of each.
+fn taken_twice(from: &Reference, one: &Place, other: &Place) -> Diagnostic {
+    let (first, second) = if one.span.start < other.span.start { (one, other) } else { (other, one) };
+    let quoted = if from.secret { "what is named here".into() } else { format!("`{}`", from.as_written()) };
+    Diagnostic::error_at(second, format!("the step takes {quoted} twice"))
+        .related(first.clone(), "first here")
+        .help("take it once; for its jobs a second time, have another step hand them on to a queue")
+}
+
 /// Resolves the names of one pipeline.
 struct Resolver<'r> {
     home: &'r Name,
@@ -160,13 +174,18 @@ struct Resolver<'r> {
 
 impl Resolver<'_> {
     fn step<'d>(&mut self, pipeline: &'d PipelineDeclaration, step: &'d StepDeclaration) -> Wired<'d> {
-        let input = step.from.as_ref().and_then(|from| {
-            let end = self.end(from)?;
-            (end.what != What::Sink).then_some(end).or_else(|| {
+        let mut inputs: Vec<(String, End)> = Vec::new();
+        for (binding, from) in &step.inputs {
+            let Some(end) = self.end(from) else { continue };
+            if end.what == What::Sink {
                 let words = "and a step takes its jobs from a source or a queue";
-                self.refuse(from, words, "take them from what fills the sink")
-            })
-        });
+                let _: Option<()> = self.refuse(from, words, "take them from what fills the sink");
+            } else if let Some((_, other)) = inputs.iter().find(|(_, other)| other.address == end.address) {
+                self.diagnostics.push(taken_twice(from, &end.place, &other.place));
+            } else {
+                inputs.push((binding.clone(), end));
+            }
+        }
         let mut outputs = Vec::new();
         for (binding, to) in &step.to {
             let Some(end) = self.end(to) else { continue };
@@ -178,7 +197,7 @@ impl Resolver<'_> {
             }
         }
         let errors = step.errors.as_ref().and_then(|errors| self.error_queue(errors));
-        Wired { pipeline, step, input, outputs, errors }
+        Wired { pipeline, step, inputs, outputs, errors }
     }
 
     fn error_queue(&mut self, errors: &Reference) -> Option<End> {

@@ -14,7 +14,7 @@ use crate::words::suggest::{did_you_mean, listed};
 pub(super) struct Section<'t> {
     kind: Kind,
     /// As the user wrote it: `[step.price]`.
-    title: String,
+    pub(super) title: String,
     /// The header, or the table in braces.
     pub(super) place: Place,
     table: &'t DeTable<'t>,

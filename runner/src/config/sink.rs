@@ -9,7 +9,7 @@ use super::model::{FileSink, OnMismatch, SinkFormat, SinkKind};
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::{Reference, name, references};
 use super::section::Section;
-use super::step::StepDeclaration;
+use super::step::{self, StepDeclaration};
 use crate::words::Name;
 
 const TYPES: [(&str, Kind); 3] =
@@ -33,18 +33,27 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     let name = name(reading, "sink", key);
     reading.names_missing |= name.is_none();
     let title = format!("[sink.{}]", key.value);
-    let Some(kind) = kind(reading, &title, value) else {
+    let Some(kind_of_table) = kind(reading, &title, value) else {
         // Its keys depend on its type, so they are not judged, and what feeds it is not known.
         reading.names_missing = true;
         return Some(SinkDeclaration { name: name?, path: None, kind: None, steps: Vec::new() });
     };
-    let section = Section::open(reading, kind, &title, value)?;
+    let section = Section::open(reading, kind_of_table, &title, value)?;
     let line = reading.line(&section.place);
-    let path = path(reading, kind, &section);
-    let kind = what_it_does(reading, kind, &section, path.as_ref());
+    let path = path(reading, kind_of_table, &section);
+    let kind = what_it_does(reading, kind_of_table, &section, path.as_ref());
     let from = section.field("from").map(|field| references(reading, field)).unwrap_or_default();
+    let delivery = step::delivery(reading, kind_of_table, &section);
+    if let (Some(field), None) = (section.field("delivery"), section.field("from")) {
+        let message = "a sink without `from` takes no jobs by itself, so `delivery` says nothing here";
+        let diagnostic = Diagnostic::error_at(&field.place(reading), message);
+        reading.report(diagnostic.help("write it in the step that names the sink in `to`"));
+    }
     let name = name?;
-    let steps = steps(reading, &name, line, &from);
+    let mut steps = steps(reading, &name, line, &from);
+    for step in &mut steps {
+        step.delivery = delivery;
+    }
     Some(SinkDeclaration { name, path, kind, steps })
 }
 
@@ -114,7 +123,7 @@ fn steps(
             continue;
         };
         let mut step = StepDeclaration::new(Placed { value, place }, line);
-        step.from = Some(reference.clone());
+        step.inputs = vec![(String::new(), reference.clone())];
         steps.push(step);
     }
     steps

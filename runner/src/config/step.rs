@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::bindings::{self, Bound};
 use super::diagnostic::Diagnostic;
 use super::field::Field;
 use super::files::{Files, read_text};
 use super::grammar::Kind;
 use super::json::object;
 use super::later;
-use super::model::{Limits, Processor, Script, StepFilter};
+use super::model::{Limits, Processor, Promise, Script, StepFilter, Take};
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::{Reference, name, reference};
 use super::section::Section;
@@ -17,19 +18,28 @@ use crate::words::suggest::nearest;
 use crate::words::{Name, parse_duration, parse_size};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+const CRASH_LIMIT_DEFAULT: u32 = 3;
+const PROMISES: [(&str, Promise); 3] = [
+    ("exactly-once", Promise::ExactlyOnce),
+    ("at-least-once", Promise::AtLeastOnce),
+    ("at-most-once", Promise::AtMostOnce),
+];
 
 /// A step as it was written.
 #[derive(Debug)]
 pub(super) struct StepDeclaration {
     pub(super) name: Placed<Name>,
     pub(super) line: u64,
-    pub(super) from: Option<Reference>,
-    /// By binding; an empty one for `to = "name"`.
-    pub(super) to: Vec<(String, Reference)>,
+    pub(super) take: Take,
+    pub(super) inputs: Bound,
+    pub(super) to: Bound,
     pub(super) errors: Option<Reference>,
     pub(super) processors: Vec<Processor>,
     pub(super) filter: StepFilter,
     pub(super) limits: Limits,
+    /// `None`: what the pipeline says.
+    pub(super) delivery: Option<Promise>,
+    pub(super) crash_limit: u32,
     pub(super) timeout: Duration,
     pub(super) config: serde_json::Value,
 }
@@ -40,12 +50,15 @@ impl StepDeclaration {
         Self {
             name,
             line,
-            from: None,
+            take: Take::From,
+            inputs: Vec::new(),
             to: Vec::new(),
             errors: None,
             processors: Vec::new(),
             filter: StepFilter::default(),
             limits: Limits::default(),
+            delivery: None,
+            crash_limit: CRASH_LIMIT_DEFAULT,
             timeout: TIMEOUT_DEFAULT,
             config: serde_json::Value::Object(serde_json::Map::new()),
         }
@@ -61,85 +74,52 @@ pub(super) fn read(
     let name = name(reading, "step", key);
     reading.names_missing |= name.is_none();
     let section = Section::open(reading, Kind::Step, &format!("[step.{}]", key.value), value)?;
-    let from = from(reading, &section, value);
-    let to = section.field("to").map(|field| to(reading, field));
+    let (take, inputs) = bindings::inputs(reading, &section);
+    let to = section.field("to").map(|field| bindings::outputs(reading, field));
     let errors = section.field("errors").and_then(|field| reference(reading, field));
     let processors = section.field("run").map(|field| run(reading, files, field));
     let filter = filter(reading, &section);
+    if take == Take::Join {
+        refuse_fields(reading, &section, &inputs);
+    }
     let limits = section.field("limits").and_then(|field| limits(reading, field));
     let timeout = section.field("timeout").and_then(|field| {
         field.quantity(reading, ("duration", "10s"), parse_duration, Some(&Duration::ZERO))
     });
     let config = section.field("config").and_then(|field| field.table(reading));
     let config = config.map(|table| object(reading, table));
-    delivery(reading, Kind::Step, &section);
+    let delivery = delivery(reading, Kind::Step, &section);
+    let crash_limit = section.field("crash_limit").and_then(|field| crash_limit(reading, field));
 
     // Last, so that a step with a bad name is told its other mistakes too.
     let defaults = StepDeclaration::new(name?, reading.line(&section.place));
     Some(StepDeclaration {
-        from,
+        take,
+        inputs,
         to: to.unwrap_or_default(),
         errors,
         processors: processors.unwrap_or_default(),
         filter,
         limits: limits.unwrap_or_default(),
+        delivery,
+        crash_limit: crash_limit.unwrap_or(defaults.crash_limit),
         timeout: timeout.unwrap_or(defaults.timeout),
         config: config.unwrap_or_else(|| defaults.config.clone()),
         ..defaults
     })
 }
 
-/// Accepts the one promise that this version gives.
-pub(super) fn delivery(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) {
-    if let Some(field) = section.field("delivery") {
-        field.choice(reading, kind, &[("exactly-once", ())]);
-    }
+/// `delivery`, of a step or as the default of a pipeline.
+pub(super) fn delivery(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<Promise> {
+    section.field("delivery")?.choice(reading, kind, &PROMISES)
 }
 
-fn from(reading: &mut Reading<'_>, section: &Section<'_>, value: &Value<'_>) -> Option<Reference> {
-    // `join` and `alts` are inputs too: who wrote one has been told that it has to wait.
-    let table = value.get_ref().as_table();
-    if table.is_some_and(|table| table.contains_key("join") || table.contains_key("alts")) {
-        return section.field("from").and_then(|field| reference(reading, field));
+fn crash_limit(reading: &mut Reading<'_>, field: Field<'_>) -> Option<u32> {
+    let limit = u32::try_from(field.count(reading, 1)?);
+    if limit.is_err() {
+        field.refuse(reading, "`crash_limit` is too large".into());
     }
-    let help = "name the source or queue whose jobs it takes: `from = \"…\"`";
-    let field = section.required(reading, "from", help);
-    reading.names_missing |= field.is_none();
-    reference(reading, field?)
-}
-
-/// A name, or a table of bindings.
-fn to(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(String, Reference)> {
-    let Some(table) = field.value().get_ref().as_table() else {
-        return to_one(reading, field);
-    };
-    if table.is_empty() {
-        let diagnostic = Diagnostic::error_at(&field.place(reading), "`to` has no binding");
-        reading.report(diagnostic.help("write `to = { binding = \"queue\" }`, or leave `to` out"));
-    }
-    let mut outputs = Vec::new();
-    for (key, value) in table {
-        let place = reading.place(key.span());
-        let binding = Text { value: key.get_ref().to_string(), place, secret: false };
-        let named = name(reading, "binding", &binding);
-        let target = reference(reading, Field::of(&format!("to.{}", binding.value), value));
-        if let (Some(named), Some(target)) = (named, target) {
-            outputs.push((named.value.to_string(), target));
-        }
-    }
-    outputs
-}
-
-fn to_one(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(String, Reference)> {
-    if field.value().get_ref().is_array() {
-        let message = "`to` should be a text or a table, but is a list";
-        let diagnostic = Diagnostic::error_at(&field.place(reading), message);
-        reading
-            .report(diagnostic.help("a fork gives each output a binding: `to = { a = \"a\", b = \"b\" }`"));
-        reading.names_missing = true;
-        return Vec::new();
-    }
-    reference(reading, field).map(|target| (String::new(), target)).into_iter().collect()
+    limit.ok()
 }
 
 fn run(reading: &mut Reading<'_>, files: &mut Files, field: Field<'_>) -> Vec<Processor> {
@@ -200,6 +180,28 @@ fn filter(reading: &mut Reading<'_>, section: &Section<'_>) -> StepFilter {
         types,
         topics,
         when: when.map(|text| (reading.inside(&text), text)).map(|(at, text)| (text.value, at)),
+    }
+}
+
+/// `types` and `topics` look at fields of the one job that there is, and a joined one is made of several.
+fn refuse_fields(reading: &mut Reading<'_>, section: &Section<'_>, inputs: &Bound) {
+    let job = match inputs.first() {
+        Some((binding, _)) if binding.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_') => {
+            format!("job.{binding}")
+        }
+        Some((binding, _)) => format!("job[\"{binding}\"]"),
+        None => "job.binding".into(),
+    };
+    for (key, field, when) in [
+        ("types", "type", format!("{job}.type == \"…\"")),
+        ("topics", "topics", format!("\"…\" in {job}.topics")),
+    ] {
+        if let Some(written) = section.field(key) {
+            let message =
+                format!("`{key}` cannot stand beside `join`: a joined job has no `{field}` of its own");
+            let diagnostic = Diagnostic::error_at(&written.place(reading), message);
+            reading.report(diagnostic.help(format!("write `when = '{when}'`")));
+        }
     }
 }
 

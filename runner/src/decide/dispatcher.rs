@@ -1,17 +1,24 @@
 //! Decides what is read, what runs, and what is committed next.
 //!
-//! Every step takes its jobs in batches. The batches of one step run on any worker at the same
-//! time and in any order, and are committed in the order of their indices, so that the outputs stand
-//! in the order of the inputs. Where a job halts its step, what stands before it is committed, and
-//! nothing behind it is.
+//! Every step takes its jobs in batches, made of what its inputs give: of whichever gives something,
+//! or of as many jobs of each. The batches of one step run on any worker at the same time and in any
+//! order, and are committed in the order in which they were formed, so that the outputs stand in the
+//! order of the inputs. Where a job halts its step, what stands before it is committed, and nothing
+//! behind it is.
 //!
-//! It knows batches by number and size only; their jobs stay with the engine.
-
-use std::collections::VecDeque;
+//! It knows reads and batches by number and size only; their jobs stay with the engine.
 
 mod flow;
 
-pub use flow::{BatchId, Command, End, Event, Flow, FlowInput, Room};
+mod input;
+
+mod step;
+
+pub use flow::{
+    BatchId, Before, Command, End, Event, Feed, Flow, FlowInput, Gather, Port, ReadId, Redo, Room,
+};
+use input::{Reading, Remnant};
+use step::{Rewinding, StepState};
 
 /// The state machine. Feed it with [`Event`]s; carry out its [`Command`]s.
 #[derive(Debug)]
@@ -22,61 +29,10 @@ pub struct Dispatcher {
     room: Room,
     /// How many more batches workers can be given.
     free_slots: usize,
+    next_batch: u64,
     until_idle: bool,
     stopping: bool,
     done: bool,
-}
-
-#[derive(Debug)]
-struct StepState {
-    flow: Flow,
-    /// The index of the next job to read.
-    next: u64,
-    read: ReadState,
-    /// Oldest first, contiguous.
-    batches: VecDeque<BatchState>,
-    /// Bytes of all of `batches`, inputs and outputs.
-    held: usize,
-    /// Takes no more jobs in this run: one of them, or its delivery, stands in the way.
-    halted: bool,
-    /// Its reader cannot go on.
-    broken: bool,
-}
-
-/// What the reader of a step is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadState {
-    /// Nothing was asked of it.
-    Ready,
-    /// It will answer.
-    Asked,
-    /// It was asked, has said that there is nothing now, and will answer when there is.
-    Waiting,
-    /// There will never be more in this run.
-    Ended,
-}
-
-#[derive(Debug)]
-struct BatchState {
-    id: BatchId,
-    first: u64,
-    jobs: usize,
-    bytes: usize,
-    phase: Phase,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Waiting,
-    Running,
-    /// All its jobs, or the first `taken` of them where the next one halts the step.
-    Finished {
-        taken: usize,
-        halts: bool,
-    },
-    Committing {
-        halts: bool,
-    },
 }
 
 impl Dispatcher {
@@ -84,8 +40,19 @@ impl Dispatcher {
     /// before downstream. Nothing happens before [`Self::start`].
     #[must_use]
     pub fn new(flows: Vec<Flow>, heads: Vec<u64>, room: Room, until_idle: bool) -> Self {
-        let steps = flows.into_iter().map(StepState::new).collect();
-        Self { steps, heads, room, free_slots: room.slots, until_idle, stopping: false, done: false }
+        let redo = flows.iter().flat_map(|flow| flow.redo.iter().map(|redo| redo.number + 1));
+        let next_batch = redo.max().unwrap_or(0);
+        let steps = flows.into_iter().enumerate().map(|(at, flow)| StepState::new(at, flow)).collect();
+        Self {
+            steps,
+            heads,
+            room,
+            free_slots: room.slots,
+            next_batch,
+            until_idle,
+            stopping: false,
+            done: false,
+        }
     }
 
     /// Takes a step out before anything begins.
@@ -101,27 +68,47 @@ impl Dispatcher {
     /// Takes in what happened and adds what shall be done about it to `commands`.
     pub fn handle(&mut self, event: Event, commands: &mut Vec<Command>) {
         match event {
-            Event::Read { step, batch, first, jobs, bytes } => {
-                self.take_batch(
-                    step,
-                    BatchState { id: batch, first, jobs, bytes, phase: Phase::Waiting },
-                    commands,
-                );
+            Event::Read { port, read, first, jobs, bytes } => {
+                let remnant = Remnant { read, first, skip: 0, jobs, bytes };
+                self.steps[port.step].take_in(port.input, remnant, commands);
             }
-            Event::Idle { step } => self.steps[step].read = ReadState::Waiting,
-            Event::Ended { step } => self.steps[step].read = ReadState::Ended,
-            Event::Broken { step } => {
-                self.steps[step].read = ReadState::Ended;
-                self.steps[step].broken = true;
+            Event::Idle { port } => self.steps[port.step].inputs[port.input].idle(),
+            Event::Ended { port } => self.steps[port.step].inputs[port.input].reading = Reading::Ended,
+            Event::Broken { port } => {
+                self.steps[port.step].inputs[port.input].reading = Reading::Ended;
+                self.steps[port.step].broken = true;
             }
             Event::Grew { queue, head } => self.heads[queue] = self.heads[queue].max(head),
+            Event::Returned { step } => {
+                if let Some(returned) = self.steps[step].inputs.last_mut() {
+                    returned.wake();
+                }
+            }
+            Event::Begun { step, batch } => self.steps[step].begun(batch),
             Event::Ran { step, batch, taken, halts, bytes } => {
                 self.free_slots += 1;
-                self.steps[step].finish(batch, taken, halts, bytes);
+                self.steps[step].ran(batch, taken, halts, bytes);
             }
             Event::Committed { step, batch } => self.steps[step].committed(batch, commands),
             Event::Failed { step } => self.steps[step].halt(commands),
+            Event::Rewind { step } => {
+                let step = &mut self.steps[step];
+                if step.rewinding == Rewinding::No {
+                    step.rewinding = Rewinding::Wanted;
+                    step.drop_waiting(commands);
+                }
+            }
             Event::Stop => self.stopping = true,
+        }
+        self.decide(commands);
+    }
+
+    /// The step goes on, at these indices of its inputs: its progress was put back, or could not be.
+    pub fn rewound(&mut self, step: usize, next: &[u64], commands: &mut Vec<Command>) {
+        let state = &mut self.steps[step];
+        state.rewinding = Rewinding::No;
+        for (input, &next) in state.inputs.iter_mut().zip(next) {
+            input.rewind(next);
         }
         self.decide(commands);
     }
@@ -132,194 +119,46 @@ impl Dispatcher {
         self.steps[step].halted
     }
 
-    fn take_batch(&mut self, step: usize, batch: BatchState, commands: &mut Vec<Command>) {
-        let state = &mut self.steps[step];
-        state.read = ReadState::Ready;
-        debug_assert_eq!(batch.first, state.next, "a reader gives what it was asked for");
-        if state.halted {
-            commands.push(Command::Drop { batch: batch.id });
-            return;
-        }
-        state.next = batch.first + batch.jobs as u64;
-        state.held += batch.bytes;
-        state.batches.push_back(batch);
-    }
-
     fn decide(&mut self, commands: &mut Vec<Command>) {
         if self.done {
             return;
         }
-        for position in 0..self.steps.len() {
-            let step = &mut self.steps[position];
+        for step in &mut self.steps {
             if self.stopping {
                 step.drop_waiting(commands);
+            } else {
+                step.form(&mut self.next_batch, commands);
+                step.begin(commands);
             }
-            step.commit_in_order(position, commands);
-            let may_read = !self.stopping && step.has_room(&self.room) && step.may_read(&self.heads);
-            if may_read {
-                step.read = ReadState::Asked;
-                commands.push(Command::Read { step: position, from: step.next });
+            step.commit_in_order(commands);
+            step.rewind(commands);
+            if !self.stopping {
+                step.read(&self.room, &self.heads, commands);
             }
         }
-        self.run(commands);
+        // Those furthest downstream first, so that what is begun gets out before more is let in, and
+        // queues stay short.
+        for step in self.steps.iter_mut().rev() {
+            step.run(&mut self.free_slots, commands);
+        }
         if let Some(end) = self.end() {
             self.done = true;
             commands.push(Command::Finish(end));
         }
     }
 
-    /// Gives batches to workers: those furthest downstream first, so that what is begun gets out
-    /// before more is let in, and queues stay short.
-    fn run(&mut self, commands: &mut Vec<Command>) {
-        for position in (0..self.steps.len()).rev() {
-            let step = &mut self.steps[position];
-            if step.halted || step.about_to_halt() {
-                continue;
-            }
-            for batch in &mut step.batches {
-                if self.free_slots == 0 {
-                    return;
-                }
-                if batch.phase == Phase::Waiting {
-                    batch.phase = Phase::Running;
-                    self.free_slots -= 1;
-                    commands.push(Command::Run { step: position, batch: batch.id });
-                }
-            }
-        }
-    }
-
     fn end(&self) -> Option<End> {
-        let busy = |step: &StepState| {
-            step.batches.iter().any(|batch| !step.halted || batch.phase == Phase::Running)
-                || matches!(step.read, ReadState::Asked) && !step.halted && !self.stopping
-        };
-        if self.steps.iter().any(busy) {
+        if self.steps.iter().any(|step| step.is_busy(self.stopping)) {
             return None;
         }
         if self.stopping {
             return Some(End::Stopped);
         }
-        let exhausted = |step: &StepState| {
-            step.halted
-                || step.broken && step.read == ReadState::Ended
-                || match (step.flow.input, step.read) {
-                    (FlowInput::Queue(queue), _) => step.next > self.heads[queue],
-                    (FlowInput::Source, ReadState::Ended) => true,
-                    (FlowInput::Source, ReadState::Waiting) => self.until_idle,
-                    (FlowInput::Source, ReadState::Ready | ReadState::Asked) => false,
-                }
-        };
-        if !self.steps.iter().all(exhausted) {
+        if !self.steps.iter().all(|step| step.is_exhausted(&self.heads, self.until_idle)) {
             return None;
         }
         let stuck = |step: &StepState| step.halted || step.broken;
         Some(if self.steps.iter().any(stuck) { End::Halted } else { End::Drained })
-    }
-}
-
-impl StepState {
-    fn new(flow: Flow) -> Self {
-        Self {
-            next: flow.next,
-            flow,
-            read: ReadState::Ready,
-            batches: VecDeque::new(),
-            held: 0,
-            halted: false,
-            broken: false,
-        }
-    }
-
-    fn has_room(&self, room: &Room) -> bool {
-        self.batches.is_empty() || (self.batches.len() < room.batches && self.held < room.bytes)
-    }
-
-    fn may_read(&self, heads: &[u64]) -> bool {
-        let more = match self.flow.input {
-            FlowInput::Source => true,
-            FlowInput::Queue(queue) => self.next <= heads[queue],
-        };
-        more && self.read == ReadState::Ready && !self.halted && !self.about_to_halt()
-    }
-
-    /// A job has halted the step, and what stands before it is still on its way.
-    fn about_to_halt(&self) -> bool {
-        self.batches.iter().any(|batch| {
-            matches!(batch.phase, Phase::Finished { halts: true, .. } | Phase::Committing { halts: true })
-        })
-    }
-
-    fn finish(&mut self, id: BatchId, taken: usize, halts: bool, bytes: usize) {
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
-            debug_assert!(
-                taken <= batch.jobs && (halts || taken == batch.jobs),
-                "a step takes what it is given"
-            );
-            batch.phase = Phase::Finished { taken, halts };
-            batch.bytes += bytes;
-            self.held += bytes;
-        }
-        if self.halted {
-            // Nothing of a halted step is committed; its batches only had to come home.
-            self.batches.retain(|batch| batch.phase == Phase::Running);
-        }
-    }
-
-    fn commit_in_order(&mut self, position: usize, commands: &mut Vec<Command>) {
-        if self.halted {
-            return;
-        }
-        for at in 0..self.batches.len() {
-            let batch = &mut self.batches[at];
-            match batch.phase {
-                Phase::Committing { halts: false } => {}
-                Phase::Finished { taken, halts } => {
-                    batch.phase = Phase::Committing { halts };
-                    commands.push(Command::Commit {
-                        step: position,
-                        batch: batch.id,
-                        first: batch.first,
-                        taken,
-                    });
-                    if halts {
-                        return;
-                    }
-                }
-                _ => return,
-            }
-        }
-    }
-
-    fn committed(&mut self, id: BatchId, commands: &mut Vec<Command>) {
-        let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
-        debug_assert_eq!(at, 0, "batches are committed in order");
-        let Some(batch) = self.batches.remove(at) else { return };
-        self.held -= batch.bytes;
-        if batch.phase == (Phase::Committing { halts: true }) {
-            self.halt(commands);
-        }
-    }
-
-    /// Stops taking jobs. Batches that run are waited for, the others are dropped.
-    fn halt(&mut self, commands: &mut Vec<Command>) {
-        self.halted = true;
-        for batch in &self.batches {
-            if batch.phase != Phase::Running {
-                commands.push(Command::Drop { batch: batch.id });
-            }
-        }
-        self.batches.retain(|batch| batch.phase == Phase::Running);
-        self.held = self.batches.iter().map(|batch| batch.bytes).sum();
-    }
-
-    /// Gives up batches that no worker has begun; they will be read again in the next run. Batches
-    /// begin in order, so behind one that waits they all do.
-    fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
-        while let Some(batch) = self.batches.pop_back_if(|batch| batch.phase == Phase::Waiting) {
-            self.held -= batch.bytes;
-            commands.push(Command::Drop { batch: batch.id });
-        }
     }
 }
 

@@ -53,6 +53,15 @@ impl Progress {
         self.finish(1, watermark);
     }
 
+    /// Takes back what is accounted for above `to`, so that it is done again. The counters stay.
+    pub fn rewind(&mut self, to: u64) {
+        self.watermark = self.watermark.min(to);
+        self.finished.retain(|&(first, _)| first <= to);
+        if let Some((_, last)) = self.finished.last_mut() {
+            *last = (*last).min(to);
+        }
+    }
+
     /// Accounts for the jobs from `first` to `last`, both included. Jobs that are already accounted
     /// for stay so: finishing twice has no effect.
     pub fn finish(&mut self, first: u64, last: u64) {
@@ -102,6 +111,25 @@ mod tests {
         assert_eq!((progress.watermark(), progress.finished()), (1, &[(3, 3)][..]));
         progress.finish(2, 2);
         assert_eq!((progress.watermark(), progress.finished()), (3, &[][..]));
+    }
+
+    #[test]
+    fn what_is_rewound_is_done_again() {
+        let mut progress = Progress::default();
+        progress.finish(1, 10);
+        progress.finish(13, 15);
+        progress.finish(17, 20);
+        let after = |to| {
+            let mut progress = progress.clone();
+            progress.rewind(to);
+            (progress.watermark(), progress.finished().to_vec())
+        };
+        assert_eq!(after(99), (10, vec![(13, 15), (17, 20)]));
+        assert_eq!(after(18), (10, vec![(13, 15), (17, 18)]));
+        assert_eq!(after(16), (10, vec![(13, 15)]));
+        assert_eq!(after(11), (10, vec![]));
+        assert_eq!(after(4), (4, vec![]));
+        assert_eq!(after(0), (0, vec![]));
     }
 
     proptest! {

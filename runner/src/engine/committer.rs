@@ -10,17 +10,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use tidegate_plugin::Payloads;
 
-use super::delivery::Delivery;
+use super::amend::amend;
+use super::delivery::{Entry, Order};
 use super::error::{Chain, EngineError};
 use super::ledger::Ledger;
-use super::message::Message;
+use super::message::{Durable, Message};
+use super::request::Asked;
 use super::sinks::{Positions, Sinks, Trouble};
 use super::stats::Stats;
 use super::tail::Tails;
-use crate::config::{Input, Target};
-use crate::store::{Changes, Writer};
-use crate::words::Clock;
+use crate::config::{Input, QueueRef, Target};
+use crate::store::{Changes, Store, Writer};
+use crate::words::{Batch, Clock, Stamp};
 
 /// A group is closed when it has this many bytes …
 const GROUP_BYTES: usize = 4 << 20;
@@ -30,6 +33,9 @@ const GROUP_AGE: Duration = Duration::from_millis(5);
 /// What the thread works with.
 pub(super) struct Committer {
     pub(super) writer: Writer,
+    pub(super) store: Store,
+    /// What the start of the run has to say, before anything else.
+    pub(super) opening: Option<Changes>,
     pub(super) ledger: Ledger,
     pub(super) sinks: Sinks,
     /// Steps of which a delivery was refused: a later one would leave a gap.
@@ -47,48 +53,100 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    /// Commits until `deliveries` is closed; then marks the sinks as left in order.
+    /// Commits until `orders` is closed; then marks the sinks as left in order.
     ///
     /// # Errors
     /// When the store fails. Nothing is lost: what was not committed is delivered in the next run.
-    pub(super) fn run(mut self, deliveries: &Receiver<Delivery>) -> Result<Writer, EngineError> {
+    pub(super) fn run(mut self, orders: &Receiver<Order>) -> Result<Writer, EngineError> {
+        self.open()?;
         let mut last_commit = Instant::now();
-        while let Ok(first) = deliveries.recv() {
-            let group = self.collect(first, deliveries, last_commit);
+        while let Ok(first) = orders.recv() {
+            let (group, asked) = self.collect(first, orders, last_commit);
             self.commit(group)?;
+            if let Some(asked) = asked {
+                self.amend(&asked)?;
+            }
             last_commit = Instant::now();
         }
+        self.close()
+    }
+
+    /// Commits what the start of the run has to say.
+    pub(super) fn open(&mut self) -> Result<(), EngineError> {
+        let Some(opening) = self.opening.take() else { return Ok(()) };
+        let mut told = false;
+        while self.commit_changes(&opening, &mut told)?.is_none() {}
+        Ok(())
+    }
+
+    /// Marks the sinks as left in order.
+    pub(super) fn close(mut self) -> Result<Writer, EngineError> {
         self.close_sinks()?;
         Ok(self.writer)
     }
 
-    /// Takes what is there, and waits a little for more where more is certain to come.
+    /// Takes what is there, and waits a little for more where more is certain to come. What somebody
+    /// asks for from outside closes the group.
     fn collect(
         &self,
-        first: Delivery,
-        deliveries: &Receiver<Delivery>,
+        first: Order,
+        orders: &Receiver<Order>,
         last_commit: Instant,
-    ) -> Vec<Delivery> {
+    ) -> (Vec<Entry>, Option<Asked>) {
         let close = last_commit + GROUP_AGE;
-        let mut bytes = first.byte_len();
-        let mut group = vec![first];
-        while bytes < GROUP_BYTES {
-            let more = match deliveries.try_recv() {
+        let (mut group, mut bytes, mut next) = (Vec::new(), 0, first);
+        loop {
+            match next {
+                Order::Amend(asked) => return (group, Some(asked)),
+                Order::Enter(entry) => {
+                    bytes += entry.byte_len();
+                    group.push(entry);
+                }
+            }
+            if bytes >= GROUP_BYTES {
+                break;
+            }
+            next = match orders.try_recv() {
                 Ok(more) => more,
                 Err(_) if self.coming.load(Ordering::Acquire) == 0 => break,
-                Err(_) => match deliveries.recv_deadline(close) {
+                Err(_) => match orders.recv_deadline(close) {
                     Ok(more) => more,
                     Err(_) => break,
                 },
             };
-            bytes += more.byte_len();
-            group.push(more);
         }
-        group
+        (group, None)
+    }
+
+    /// Makes a change that somebody asked for, on its own.
+    fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
+        let now = self.clock.now();
+        let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
+            Ok(amendment) => amendment,
+            Err(why) => {
+                asked.answer(Err(why));
+                return Ok(());
+            }
+        };
+        let mut told = false;
+        let committed = loop {
+            if let Some(committed) = self.commit_changes(&amendment.changes, &mut told)? {
+                break committed;
+            }
+        };
+        let mut durable = Durable { returned: amendment.returned, ..Durable::default() };
+        for (queue, payloads) in amendment.appended {
+            let first = self.ledger.grow(queue, payloads.len());
+            self.keep_tail(queue, first, payloads, None, &committed);
+            durable.grown.push((queue.0, self.ledger.heads[queue.0]));
+        }
+        let _ = self.messages.send(Message::Committed(durable));
+        asked.answer(Ok(amendment.granted));
+        Ok(())
     }
 
     /// Commits a group, however often it has to be tried.
-    fn commit(&mut self, mut group: Vec<Delivery>) -> Result<(), EngineError> {
+    pub(super) fn commit(&mut self, mut group: Vec<Entry>) -> Result<(), EngineError> {
         let mut told = false;
         loop {
             self.refuse_broken(&mut group);
@@ -107,39 +165,40 @@ impl Committer {
                     continue;
                 }
             };
-            let entry = self.ledger.enter(&group, &positions, self.clock.now());
-            if !self.commit_changes(&entry.changes, &mut told)? {
+            let page = self.ledger.enter(&group, &positions, self.clock.now());
+            let Some(committed) = self.commit_changes(&page.changes, &mut told)? else {
                 self.sinks.roll_back();
                 continue;
-            }
+            };
             if told {
                 tracing::info!("there is room again; going on");
             }
             self.sinks.committed(&positions);
-            self.ledger.settle(&group, entry);
-            self.tell(group);
+            self.ledger.settle(&group, page);
+            self.tell(group, &committed);
             return Ok(());
         }
     }
 
-    /// Commits `changes`. `false`: for want of room they were not, and there may be some now.
-    fn commit_changes(&mut self, changes: &Changes, told: &mut bool) -> Result<bool, EngineError> {
+    /// Commits `changes`. `None`: for want of room they were not, and there may be some now.
+    fn commit_changes(&mut self, changes: &Changes, told: &mut bool) -> Result<Option<Stamp>, EngineError> {
+        let stamp = |transaction| Stamp { position: 0, time: changes.now, transaction };
         match self.writer.commit(changes) {
-            Ok(_) => Ok(true),
+            Ok(committed) => Ok(Some(stamp(committed.transaction))),
             Err(error) if error.is_full() => {
                 self.wait_for_room(error.into(), told)?;
-                self.reopen(told)
+                Ok(self.reopen(told)?.map(stamp))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Opens the store again after a commit that failed for want of room. Says whether that commit
+    /// Opens the store again after a commit that failed for want of room. Answers its number where it
     /// became durable all the same.
-    fn reopen(&mut self, told: &mut bool) -> Result<bool, EngineError> {
+    fn reopen(&mut self, told: &mut bool) -> Result<Option<u64>, EngineError> {
         loop {
             match self.writer.reopen() {
-                Ok(reopened) => return Ok(reopened.kept),
+                Ok(reopened) => return Ok(reopened.kept.then_some(reopened.transaction)),
                 Err(error) if error.is_full() => self.wait_for_room(error.into(), told)?,
                 Err(error) => return Err(error.into()),
             }
@@ -147,22 +206,23 @@ impl Committer {
     }
 
     /// Answers deliveries that cannot be made because something they need is broken.
-    fn refuse_broken(&mut self, group: &mut Vec<Delivery>) {
+    fn refuse_broken(&mut self, group: &mut Vec<Entry>) {
         let Self { sinks, broken_steps, messages, .. } = self;
-        group.retain(|delivery| {
-            if let Some(error) = sinks.refuses(delivery)
-                && broken_steps.insert(delivery.step)
+        group.retain(|entry| {
+            let step = entry.step();
+            if let Some(error) = sinks.refuses(step)
+                && broken_steps.insert(step)
             {
                 // A run that is over does not listen any more; the same goes for all messages.
-                let _ = messages.send(Message::Refused { step: delivery.step, error: Arc::clone(error) });
+                let _ = messages.send(Message::Refused { step, error: Arc::clone(error) });
             }
-            !broken_steps.contains(&delivery.step)
+            !broken_steps.contains(&step)
         });
     }
 
     /// Writes what goes to sinks; those that this run has not written to yet are recorded as open
     /// first.
-    fn write_sinks(&mut self, group: &[Delivery]) -> Result<Result<Positions, Trouble>, EngineError> {
+    fn write_sinks(&mut self, group: &[Entry]) -> Result<Result<Positions, Trouble>, EngineError> {
         match self.sinks.open(group) {
             Ok(opened) => self.commit_positions(&opened)?,
             Err(trouble) => return Ok(Err(trouble)),
@@ -178,18 +238,28 @@ impl Committer {
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         self.ledger.add_sinks(positions, &mut changes);
         let mut told = false;
-        while !self.commit_changes(&changes, &mut told)? {}
+        while self.commit_changes(&changes, &mut told)?.is_none() {}
         self.sinks.committed(positions);
         Ok(())
     }
 
     /// Tells everybody whom it concerns that `group` is durable.
-    fn tell(&mut self, group: Vec<Delivery>) {
+    fn tell(&mut self, group: Vec<Entry>, committed: &Stamp) {
         let configuration = Arc::clone(&self.ledger.configuration);
-        let mut batches = Vec::with_capacity(group.len());
-        let mut grown = BTreeSet::new();
-        for delivery in group {
-            batches.push((delivery.step, delivery.id));
+        let (mut durable, mut grown) = (Durable::default(), BTreeSet::new());
+        for entry in group {
+            let delivery = match entry {
+                Entry::Begin(begin) => {
+                    durable.begun.push((begin.step, begin.id));
+                    continue;
+                }
+                Entry::Rewind(rewind) => {
+                    durable.rewound.push((rewind.step, rewind.next));
+                    continue;
+                }
+                Entry::Delivery(delivery) => delivery,
+            };
+            durable.delivered.push((delivery.step, delivery.id));
             self.stats.steps[delivery.step].add(&delivery.counters, delivery.bytes as u64);
             let step = &configuration.steps[delivery.step];
             let targets = step.outputs.iter().map(|output| output.target);
@@ -201,13 +271,26 @@ impl Committer {
                 }
                 let first = self.ledger.grow(queue, made.payloads.len());
                 grown.insert(queue.0);
-                if configuration.readers(Input::Queue(queue)).next().is_some() {
-                    self.tails.push(queue.0, first, made.payloads);
-                }
+                self.keep_tail(queue, first, made.payloads, made.carried, committed);
             }
         }
-        let grown = grown.into_iter().map(|queue| (queue, self.ledger.heads[queue])).collect();
-        let _ = self.messages.send(Message::Committed { batches, grown });
+        durable.grown = grown.into_iter().map(|queue| (queue, self.ledger.heads[queue])).collect();
+        let _ = self.messages.send(Message::Committed(durable));
+    }
+
+    /// Keeps jobs in memory for steps that read them soon.
+    fn keep_tail(
+        &self,
+        queue: QueueRef,
+        first: u64,
+        payloads: Payloads,
+        carried: Option<Payloads>,
+        committed: &Stamp,
+    ) {
+        if self.ledger.configuration.readers(Input::Queue(queue)).next().is_some() {
+            let stamps = vec![*committed];
+            self.tails.push(queue.0, Batch { stamps, carried, ..Batch::json(first, payloads) });
+        }
     }
 
     /// Says once that the disk is full, and waits a while.

@@ -2,48 +2,120 @@
 
 use tidegate_plugin::Payloads;
 
-use crate::decide::{BatchId, Counters};
-use crate::store::Block;
-use crate::words::{Mark, Segment};
+use super::request::Asked;
+use crate::decide::{BatchId, Before, Counters};
+use crate::store::{Block, DelayedKey, Details, Outcome};
+use crate::words::{DeliveryHash, Mark, Origins, Segment};
+
+/// What the committer is given to do.
+#[derive(Debug)]
+pub(super) enum Order {
+    Enter(Entry),
+    Amend(Asked),
+}
+
+/// Something of a step to make durable. Those of one step come in order.
+#[derive(Debug)]
+pub(super) enum Entry {
+    Begin(Begin),
+    Delivery(Box<Delivery>),
+    Rewind(Rewind),
+}
+
+/// A batch that may run when this is durable.
+#[derive(Debug)]
+pub(super) struct Begin {
+    pub(super) step: usize,
+    pub(super) id: BatchId,
+    pub(super) before: Before,
+    pub(super) jobs: Jobs,
+}
+
+/// Progress of a step that is put back.
+#[derive(Debug)]
+pub(super) struct Rewind {
+    pub(super) step: usize,
+    /// By input: the index of the first job to run again.
+    pub(super) next: Vec<u64>,
+}
 
 /// A batch that a worker is through with.
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) step: usize,
     pub(super) id: BatchId,
-    pub(super) first: u64,
-    pub(super) taken: usize,
+    /// Those that are accounted for by it.
+    pub(super) jobs: Jobs,
     /// In the order of the step's bindings.
     pub(super) outputs: Vec<Made>,
     pub(super) errors: Option<Made>,
+    /// Where the step keeps records: the outcome of each job.
+    pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
     pub(super) counters: Counters,
     /// Bytes of the jobs, as they were read.
     pub(super) bytes: usize,
-    pub(super) mark: Option<Mark>,
-    pub(super) segments: Vec<Segment>,
+    /// By input: where its jobs stand in the outside, as far as the reader has told.
+    pub(super) places: Vec<(usize, Option<Mark>, Vec<Segment>)>,
+}
+
+/// Which jobs a batch is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Jobs {
+    /// By input, in order: runs of indices.
+    pub(super) spans: Vec<Span>,
+    /// Those that came again.
+    pub(super) returned: Vec<DelayedKey>,
+}
+
+/// Contiguous jobs of one input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) input: usize,
+    pub(super) first: u64,
+    pub(super) jobs: u64,
 }
 
 /// Payloads for one target, encoded for the log where that is a queue.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) payloads: Payloads,
+    /// The provenance of each, as JSON; `None` where no job has any.
+    pub(super) carried: Option<Payloads>,
     pub(super) block: Option<Block>,
 }
 
 impl Made {
-    pub(super) fn for_queue(payloads: Payloads) -> Self {
-        let block = Some(Block::encode(&payloads));
-        Self { payloads, block }
+    pub(super) fn for_queue(payloads: Payloads, origins: &Origins, carried: Option<Payloads>) -> Self {
+        let details = Details { origins: Some(origins), carried: carried.as_ref() };
+        let block = Some(Block::encode(&payloads, details));
+        Self { payloads, carried, block }
     }
 
     pub(super) fn for_sink(payloads: Payloads) -> Self {
-        Self { payloads, block: None }
+        Self { payloads, carried: None, block: None }
     }
 }
 
-impl Delivery {
+impl Entry {
+    pub(super) fn step(&self) -> usize {
+        match self {
+            Self::Begin(begin) => begin.step,
+            Self::Delivery(delivery) => delivery.step,
+            Self::Rewind(rewind) => rewind.step,
+        }
+    }
+
+    pub(super) fn as_delivery(&self) -> Option<&Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Begin(_) | Self::Rewind(_) => None,
+        }
+    }
+
     /// Bytes that it adds to a group.
     pub(super) fn byte_len(&self) -> usize {
-        self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
+        self.as_delivery().map_or(0, |delivery| {
+            delivery.outputs.iter().chain(&delivery.errors).map(|made| made.payloads.byte_len()).sum()
+        })
     }
 }

@@ -2,9 +2,13 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
 use tidegate_plugin::Failure;
 
-use crate::words::{Address, DeliveryHash, Timestamp};
+use super::gather::Item;
+use crate::config::Take;
+use crate::words::{Address, Timestamp};
 
 /// One failed job, as JSON on the error queue.
 #[derive(Debug, Serialize)]
@@ -13,12 +17,18 @@ pub(super) struct ErrorRecord<'a> {
     time: String,
     pipeline: &'a str,
     step: &'a str,
-    /// Where the job came from: source or queue, and its index there.
+    /// Where the job came from: source or queue, and its index there. Of several, the first.
     input: String,
     index: u64,
+    /// Where the parts of a joined job came from, by binding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inputs: Option<BTreeMap<&'a str, Given>>,
     attempt: u32,
     kind: &'static str,
     message: &'a str,
+    /// What the author of the code said about the circumstances.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'a RawValue>,
     /// Where in the user's code.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Place<'a>>,
@@ -26,8 +36,19 @@ pub(super) struct ErrorRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<Place<'a>>,
     hash: String,
+    /// The number of the configuration that failed.
+    generation: u64,
+    /// The queues that the job has passed, where they say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a RawValue>,
     #[serde(flatten)]
     job: Job,
+}
+
+#[derive(Debug, Serialize)]
+struct Given {
+    from: String,
+    index: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,12 +75,9 @@ enum Job {
 pub(super) struct Case<'a> {
     pub(super) now: Timestamp,
     pub(super) step: &'a Address,
-    pub(super) input: &'a Address,
-    pub(super) index: u64,
-    pub(super) attempt: u32,
-    pub(super) hash: DeliveryHash,
-    pub(super) file: Option<(&'a str, u64)>,
-    pub(super) payload: &'a [u8],
+    pub(super) take: Take,
+    pub(super) generation: u64,
+    pub(super) item: &'a Item<'a>,
 }
 
 /// Appends the record of `failure` to `buffer` as one JSON object.
@@ -69,19 +87,28 @@ pub(super) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) ->
         line: place.line,
         column: place.column,
     });
+    let file = case.item.file();
+    let path = file.as_ref().map(|(path, line)| (path.to_string_lossy(), *line));
+    let first = case.item.given().next();
+    let inputs = case.item.given();
+    let inputs = inputs.map(|(seen, index)| (&*seen.name, Given { from: seen.address.to_string(), index }));
     let record = ErrorRecord {
         time: rfc3339(case.now),
         pipeline: case.step.pipeline.as_str(),
         step: case.step.name.as_str(),
-        input: case.input.to_string(),
-        index: case.index,
-        attempt: case.attempt,
+        input: first.map_or_else(String::new, |(seen, _)| seen.address.to_string()),
+        index: case.item.index(),
+        inputs: (case.take != Take::From).then(|| inputs.collect()),
+        attempt: case.item.attempt,
         kind: failure.kind.as_str(),
         message: &failure.message,
         at,
-        file: case.file.map(|(path, line)| Place { path, line, column: None }),
-        hash: case.hash.to_string(),
-        job: job(case.payload),
+        context: failure.context.as_deref().and_then(|context| serde_json::from_str(context).ok()),
+        file: path.as_ref().map(|(path, line)| Place { path, line: *line, column: None }),
+        hash: case.item.hash.to_string(),
+        generation: case.generation,
+        meta: serde_json::from_str(&case.item.carried).ok(),
+        job: job(case.item.payload),
     };
     serde_json::to_writer(buffer, &record)
 }

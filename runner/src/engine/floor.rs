@@ -1,149 +1,113 @@
-//! The dispatcher's thread: takes in what the other threads tell, feeds the dispatcher with it, and
-//! carries out what it says.
+//! What stands between the dispatcher and the threads: takes in what those tell, feeds the dispatcher
+//! with it, and says what they shall do. Does no I/O and knows no thread, so that a test can be the
+//! threads.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::Instant;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-
-use super::committer::Committer;
-use super::delivery::Delivery;
+use super::delivery::{Begin, Delivery, Entry, Order, Rewind};
 use super::error::{Chain, EngineError};
-use super::ledger::Ledger;
-use super::message::Message;
-use super::readers::{QueueAsk, QueueThread, SourceThread};
-use super::report::{Halt, Options, Report};
-use super::sinks::Sinks;
-use super::start::{self, Started};
-use super::stats::Stats;
+use super::held::{Fetched, Held, Portion, Work};
+use super::message::{Durable, Message};
+use super::readers::{StoreAsk, Wanted};
+use super::report::Halt;
+use super::request::{Asked, Granted, Request};
 use super::tail::Tails;
 use super::work::{Ran, Stumble};
-use super::workers::{self, Task};
 use crate::config::{Configuration, Input, QueueRef};
-use crate::decide::{BatchId, Command, Dispatcher, End, Event, Room};
+use crate::decide::{BatchId, Command, Dispatcher, End, Event, Flow, Port, ReadId, Room};
 use crate::hands::source::BatchLimit;
-use crate::store::{Store, Writer};
-use crate::words::{Batch, Clock, Mark, Segment};
+use crate::store::DelayedKey;
 
 /// Bytes that one step may hold between reading and committing, inputs and outputs together.
 const STEP_BYTES: usize = 8 << 20;
 
-/// What a run is made of before its threads start.
-pub(super) struct Parts {
-    pub(super) configuration: Arc<Configuration>,
-    pub(super) store: Store,
-    pub(super) writer: Writer,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) options: Options,
-    pub(super) stats: Arc<Stats>,
-    pub(super) messages: (Sender<Message>, Receiver<Message>),
-}
-
-/// A batch between reading and committing.
+/// Something for the threads to do.
 #[derive(Debug)]
-struct Held {
-    batch: Arc<Batch>,
-    mark: Option<Mark>,
-    segments: Vec<Segment>,
-    ran: Option<Box<Ran>>,
+pub(super) enum Action {
+    /// Have the reader of a source read on.
+    ReadSource(Port),
+    /// Put another reader in the place of that of a source, which starts at this index.
+    ReopenSource {
+        port: Port,
+        reader: u64,
+        next: u64,
+    },
+    ReadStore(StoreAsk),
+    Run(Task),
+    Commit(Order),
+    /// The run is over.
+    Finish(End),
 }
 
-/// The dispatcher's thread and everything that it has to do with.
+/// A batch for whichever worker is free.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) step: usize,
+    pub(super) id: BatchId,
+    pub(super) work: Work,
+}
+
+/// What a floor starts from.
+pub(super) struct Plan {
+    pub(super) configuration: Arc<Configuration>,
+    pub(super) flows: Vec<Flow>,
+    pub(super) heads: Vec<u64>,
+    pub(super) tails: Arc<Tails>,
+    pub(super) workers: usize,
+    pub(super) batch: BatchLimit,
+    pub(super) until_idle: bool,
+}
+
 pub(super) struct Floor {
     configuration: Arc<Configuration>,
-    options: Options,
     dispatcher: Dispatcher,
+    reads: HashMap<ReadId, Fetched>,
+    next_read: u64,
     held: HashMap<BatchId, Held>,
-    next_batch: u64,
-    /// By step: the first index that it has not read.
-    read_up_to: Vec<u64>,
+    /// By step and input: the first index that it has not read.
+    read_up_to: Vec<Vec<u64>>,
+    /// By step and input: which reader of it is listened to.
+    readers: Vec<Vec<u64>>,
+    /// By step: jobs that came again and are on their way.
+    returned: Vec<BTreeSet<DelayedKey>>,
     tails: Arc<Tails>,
-    coming: Arc<AtomicUsize>,
-    messages: (Sender<Message>, Receiver<Message>),
-    tasks: Sender<Task>,
-    deliveries: Sender<Delivery>,
-    queues: QueueThread,
-    /// By step.
-    sources: Vec<Option<SourceThread>>,
-    /// Closed by a stop: room on a full disk is not waited for any more.
-    stop_committer: Option<Sender<()>>,
-    committer: JoinHandle<Option<Writer>>,
-    workers: Vec<JoinHandle<()>>,
-    halts: Vec<Halt>,
-    /// When a stop gives up waiting.
-    deadline: Option<Instant>,
+    /// How many batches are on their way to the committer, without anything before that they wait for.
+    pub(super) coming: Arc<AtomicUsize>,
+    batch: BatchLimit,
+    /// By step: where it shall go on, and who wants that.
+    rewinds: HashMap<usize, (Vec<u64>, Asked)>,
+    pub(super) halts: Vec<Halt>,
 }
 
 impl Floor {
-    /// Opens what the run needs and starts its threads.
-    pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
-        let Parts { configuration, store, writer, clock, options, stats, messages } = parts;
-        let Started { progress, heads, flows, readers, sinks, marks, segments, halts } =
-            start::start(&configuration, &store)?;
-        let workers = match options.workers {
-            0 => thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        };
+    pub(super) fn new(plan: Plan) -> Self {
+        let Plan { configuration, flows, heads, tails, workers, batch, until_idle } = plan;
         // Two batches a worker, so that none waits for the dispatcher; per step as many again for
         // those that are being committed.
         let room = Room { slots: 2 * workers, batches: 4 * workers + 4, bytes: STEP_BYTES };
-        let read_up_to = flows.iter().map(|flow| flow.next).collect();
-        let dispatcher = Dispatcher::new(flows, heads.clone(), room, options.until_idle);
-        let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let coming = Arc::new(AtomicUsize::new(0));
-        let (tasks, for_workers) = crossbeam_channel::unbounded();
-        let (deliveries, for_committer) = crossbeam_channel::unbounded();
-        let (stop_committer, stop) = crossbeam_channel::bounded(0);
-        let committer = Committer {
-            writer,
-            ledger: Ledger { configuration: Arc::clone(&configuration), progress, heads, marks, segments },
-            sinks: Sinks::new(Arc::clone(&configuration), sinks),
-            broken_steps: BTreeSet::new(),
-            tails: Arc::clone(&tails),
-            stats,
-            clock: Arc::clone(&clock),
-            coming: Arc::clone(&coming),
-            retry_after: options.retry_after,
-            messages: messages.0.clone(),
-            stop,
-        };
-        let committer = start_committer(committer, for_committer, messages.0.clone())?;
-        let workers = workers::start(workers, &configuration, &clock, &for_workers, &messages.0)?;
-        let queues = QueueThread::start(store, options.batch, messages.0.clone())?;
-        let mut sources = Vec::with_capacity(readers.len());
-        for (step, reader) in readers.into_iter().enumerate() {
-            let start = |reader| SourceThread::start(step, reader, options.batch, messages.0.clone());
-            sources.push(reader.map(start).transpose()?);
-        }
-        Ok(Self {
+        let inputs = flows.iter().map(|flow| flow.inputs.iter().map(|input| input.next).collect());
+        Self {
+            read_up_to: inputs.collect(),
+            readers: flows.iter().map(|flow| vec![0; flow.inputs.len() + 1]).collect(),
+            returned: flows.iter().map(|_| BTreeSet::new()).collect(),
+            dispatcher: Dispatcher::new(flows, heads, room, until_idle),
             configuration,
-            options,
-            dispatcher,
+            reads: HashMap::new(),
+            next_read: 0,
             held: HashMap::new(),
-            next_batch: 0,
-            read_up_to,
             tails,
-            coming,
-            messages,
-            tasks,
-            deliveries,
-            queues,
-            sources,
-            stop_committer: Some(stop_committer),
-            committer,
-            workers,
+            coming: Arc::default(),
+            batch,
+            rewinds: HashMap::new(),
             halts: Vec::new(),
-            deadline: None,
         }
-        .without(halts))
     }
 
     /// Takes out the steps that cannot begin.
-    fn without(mut self, halts: Vec<(usize, String)>) -> Self {
+    pub(super) fn without(mut self, halts: Vec<(usize, String)>) -> Self {
         for (step, why) in halts {
             if !self.dispatcher.is_halted(step) {
                 self.halt(step, why);
@@ -153,170 +117,286 @@ impl Floor {
         self
     }
 
-    /// Handles messages until the dispatcher says that it is over. `None`: the time for shutting
-    /// down is over.
-    pub(super) fn work(&mut self) -> Result<Option<End>, EngineError> {
+    /// The first things to do.
+    pub(super) fn start(&mut self, actions: &mut Vec<Action>) {
         let mut commands = Vec::new();
         self.dispatcher.start(&mut commands);
-        loop {
-            for command in std::mem::take(&mut commands) {
-                if let Command::Finish(end) = command {
-                    return Ok(Some(end));
-                }
-                self.carry_out(command);
-            }
-            let message = match self.deadline {
-                None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(deadline) => self.messages.1.recv_deadline(deadline),
-            };
-            match message {
-                Ok(message) => self.take_in(message, &mut commands)?,
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
-                Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
-            }
-        }
+        self.carry_out(commands, actions);
     }
 
-    fn take_in(&mut self, message: Message, commands: &mut Vec<Command>) -> Result<(), EngineError> {
-        let event = match message {
-            Message::Read { step, batch, mark, segments } => self.hold(step, batch, mark, segments),
-            Message::Idle { step } => Event::Idle { step },
-            Message::Ended { step } => Event::Ended { step },
-            Message::Broken { step, error } => {
-                self.halt(step, Chain(&error).to_string());
-                Event::Broken { step }
+    /// Takes in what a thread tells.
+    ///
+    /// # Errors
+    /// When the committer has failed: the run is over.
+    pub(super) fn take_in(&mut self, message: Message, actions: &mut Vec<Action>) -> Result<(), EngineError> {
+        let mut commands = Vec::new();
+        match message {
+            Message::Read { port, reader, fetched } if self.listens(port, reader) => {
+                let event = self.hold(port, fetched);
+                self.dispatcher.handle(event, &mut commands);
             }
-            Message::Ran { step, id, ran } => self.take_ran(step, id, ran),
-            Message::Committed { batches, grown } => {
-                for (queue, head) in grown {
-                    self.dispatcher.handle(Event::Grew { queue, head }, commands);
-                }
-                for (step, batch) in batches {
-                    self.dispatcher.handle(Event::Committed { step, batch }, commands);
-                }
-                return Ok(());
+            Message::Idle { port, reader } if self.listens(port, reader) => {
+                self.dispatcher.handle(Event::Idle { port }, &mut commands);
             }
+            Message::Ended { port, reader } if self.listens(port, reader) => {
+                self.dispatcher.handle(Event::Ended { port }, &mut commands);
+            }
+            Message::Broken { port, reader, error } if self.listens(port, reader) => {
+                self.halt(port.step, Chain(&error).to_string());
+                self.dispatcher.handle(Event::Broken { port }, &mut commands);
+            }
+            Message::Read { .. } | Message::Idle { .. } | Message::Ended { .. } | Message::Broken { .. } => {}
+            Message::Ran { step, id, ran } => {
+                let event = self.take_ran(step, id, ran);
+                self.dispatcher.handle(event, &mut commands);
+            }
+            Message::Committed(durable) => self.committed(durable, &mut commands, actions),
             Message::Refused { step, error } => {
                 self.halt(step, Chain(&*error).to_string());
-                Event::Failed { step }
+                self.dispatcher.handle(Event::Failed { step }, &mut commands);
             }
             Message::CommitterFailed(error) => return Err(error),
-            Message::Stop => {
-                self.stop_committer = None;
-                self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
-                Event::Stop
-            }
-        };
-        self.dispatcher.handle(event, commands);
+            Message::Asked(asked) => self.asked(asked, &mut commands, actions),
+            Message::Stop => self.dispatcher.handle(Event::Stop, &mut commands),
+        }
+        self.carry_out(commands, actions);
         Ok(())
     }
 
-    fn hold(&mut self, step: usize, batch: Arc<Batch>, mark: Option<Mark>, segments: Vec<Segment>) -> Event {
-        let id = BatchId(self.next_batch);
-        self.next_batch += 1;
-        self.coming.fetch_add(1, Ordering::AcqRel);
-        self.read_up_to[step] = batch.end();
-        let event = Event::Read {
-            step,
-            batch: id,
-            first: batch.first,
-            jobs: batch.len(),
-            bytes: batch.payloads.byte_len(),
-        };
-        self.held.insert(id, Held { batch, mark, segments, ran: None });
-        event
+    fn listens(&self, port: Port, reader: u64) -> bool {
+        self.readers[port.step][port.input] == reader
+    }
+
+    fn hold(&mut self, port: Port, fetched: Fetched) -> Event {
+        let read = ReadId(self.next_read);
+        self.next_read += 1;
+        let batch = &fetched.batch;
+        match &fetched.returned {
+            Some(returned) => {
+                self.returned[port.step].extend(returned.iter().map(|returned| returned.key.clone()));
+            }
+            None => self.read_up_to[port.step][port.input] = batch.end(),
+        }
+        let (first, jobs, bytes) = (batch.first, batch.len(), batch.payloads.byte_len());
+        self.reads.insert(read, fetched);
+        Event::Read { port, read, first, jobs, bytes }
     }
 
     fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<Ran>) -> Event {
         if let Some(stumble) = &ran.halt {
             self.halt(step, describe(stumble));
         }
-        let event = Event::Ran {
-            step,
-            batch: id,
-            taken: ran.taken,
-            halts: ran.halt.is_some(),
-            bytes: ran.byte_len(),
-        };
+        let (taken, halts, bytes) = (ran.taken, ran.halt.is_some(), ran.byte_len());
         if let Some(held) = self.held.get_mut(&id) {
             held.ran = Some(ran);
         }
-        event
+        Event::Ran { step, batch: id, taken, halts, bytes }
     }
 
-    fn carry_out(&mut self, command: Command) {
-        match command {
-            Command::Read { step, from } => self.read(step, from),
-            Command::Run { step, batch } => {
-                if let Some(held) = self.held.get(&batch) {
-                    // Workers live until `tasks` is closed.
-                    let _ = self.tasks.send(Task { step, id: batch, batch: Arc::clone(&held.batch) });
-                }
+    fn committed(&mut self, durable: Durable, commands: &mut Vec<Command>, actions: &mut Vec<Action>) {
+        let Durable { begun, delivered, rewound, grown, returned } = durable;
+        for (queue, head) in grown {
+            self.dispatcher.handle(Event::Grew { queue, head }, commands);
+        }
+        for step in returned {
+            self.dispatcher.handle(Event::Returned { step }, commands);
+        }
+        for (step, batch) in begun {
+            self.comes(batch, true);
+            self.dispatcher.handle(Event::Begun { step, batch }, commands);
+        }
+        for (step, batch) in delivered {
+            if let Some(held) = self.held.remove(&batch) {
+                self.forget_returned(step, &held.work);
             }
-            Command::Commit { step, batch, first, taken } => {
-                let Some(Held { batch: jobs, mark, segments, ran: Some(ran) }) = self.held.remove(&batch)
-                else {
-                    return;
-                };
-                let Ran { outputs, errors, counters, .. } = *ran;
-                let bytes = jobs.payloads.byte_len();
-                let delivery = Delivery {
-                    step,
-                    id: batch,
-                    first,
-                    taken,
-                    outputs,
-                    errors,
-                    counters,
-                    bytes,
-                    mark,
-                    segments,
-                };
-                // Before it is sent: the committer waits for more as long as more is coming.
-                self.coming.fetch_sub(1, Ordering::AcqRel);
-                // A committer that has failed has said so, and the run is about to end.
-                let _ = self.deliveries.send(delivery);
-            }
-            Command::Drop { batch } => {
-                if self.held.remove(&batch).is_some() {
-                    self.coming.fetch_sub(1, Ordering::AcqRel);
-                }
-            }
-            // Ends the loop where it comes up.
-            Command::Finish(_) => {}
+            self.dispatcher.handle(Event::Committed { step, batch }, commands);
+        }
+        for (step, next) in rewound {
+            self.rewound(step, &next, commands, actions);
         }
     }
 
-    fn read(&mut self, step: usize, from: u64) {
-        let queue = match self.configuration.steps[step].inputs[0].input {
-            Input::Source(_) => {
-                if let Some(source) = &self.sources[step] {
-                    source.ask();
-                }
-                return;
+    fn forget_returned(&mut self, step: usize, work: &Work) {
+        for portion in &work.portions {
+            let returned = portion.returned.iter().flat_map(|all| &all[portion.skip..][..portion.jobs]);
+            for returned in returned {
+                self.returned[step].remove(&returned.key);
             }
-            Input::Queue(queue) => queue,
+        }
+    }
+
+    fn asked(&mut self, asked: Asked, commands: &mut Vec<Command>, actions: &mut Vec<Action>) {
+        let Request::Replay { step: address, from } = &asked.request else {
+            actions.push(Action::Commit(Order::Amend(asked)));
+            return;
         };
-        let BatchLimit { jobs, bytes } = self.options.batch;
-        match self.tails.read(queue.0, from, jobs, bytes) {
-            Some(batch) => {
-                let end = batch.end();
-                let message = Message::Read { step, batch, mark: None, segments: Vec::new() };
-                // The receiver is here.
-                let _ = self.messages.0.send(message);
-                self.forget(queue, step, end);
+        let step = self.configuration.steps.iter().position(|step| step.address == *address);
+        let next = step.map(|step| {
+            let at = |input: &crate::config::InputRef| {
+                from.iter().find(|(address, _)| *address == input.address).map(|&(_, index)| index)
+            };
+            let inputs = self.configuration.steps[step].inputs.iter().zip(&self.read_up_to[step]);
+            let next = inputs.map(|(input, &read)| at(input).unwrap_or(read)).collect();
+            (step, next)
+        });
+        match next {
+            None => asked.answer(Err(format!("the runner has no step `{address}`"))),
+            Some((step, _)) if self.rewinds.contains_key(&step) => {
+                asked.answer(Err(format!("step `{address}` is being put back already")));
             }
-            None => {
-                let queue = self.configuration.queues[queue.0].address.clone();
-                self.queues.ask(QueueAsk { step, queue, from });
+            Some((step, next)) => {
+                self.rewinds.insert(step, (next, asked));
+                self.dispatcher.handle(Event::Rewind { step }, commands);
             }
         }
+    }
+
+    fn rewound(&mut self, step: usize, next: &[u64], commands: &mut Vec<Command>, actions: &mut Vec<Action>) {
+        let configuration = Arc::clone(&self.configuration);
+        let inputs = &configuration.steps[step].inputs;
+        for (input, (declared, &next)) in inputs.iter().zip(next).enumerate() {
+            self.read_up_to[step][input] = next;
+            if let Input::Source(_) = declared.input {
+                let port = Port { step, input };
+                self.readers[step][input] += 1;
+                actions.push(Action::ReopenSource { port, reader: self.readers[step][input], next });
+            }
+        }
+        if let Some((_, asked)) = self.rewinds.remove(&step) {
+            let from = inputs.iter().zip(next).map(|(input, &next)| (input.address.clone(), next));
+            asked.answer(Ok(Granted::Replayed { from: from.collect() }));
+        }
+        self.dispatcher.rewound(step, next, commands);
+    }
+
+    fn carry_out(&mut self, commands: Vec<Command>, actions: &mut Vec<Action>) {
+        let mut waiting = VecDeque::from(commands);
+        let mut more = Vec::new();
+        while let Some(command) = waiting.pop_front() {
+            match command {
+                Command::Read { port, from } => {
+                    if let Some(event) = self.read(port, from, actions) {
+                        self.dispatcher.handle(event, &mut more);
+                        waiting.extend(more.drain(..));
+                    }
+                }
+                Command::Part { batch, port, read, skip, jobs } => self.part(batch, port, read, skip, jobs),
+                Command::Forget { read } => {
+                    self.reads.remove(&read);
+                }
+                Command::Begin { step, batch, before } => {
+                    self.comes(batch, false);
+                    let Some(held) = self.held.get(&batch) else { continue };
+                    let jobs = held.work.first(held.work.jobs);
+                    let begin = Begin { step, id: batch, before, jobs };
+                    actions.push(Action::Commit(Order::Enter(Entry::Begin(begin))));
+                }
+                Command::Run { step, batch } => {
+                    let Some(held) = self.held.get(&batch) else { continue };
+                    actions.push(Action::Run(Task { step, id: batch, work: held.work.clone() }));
+                }
+                Command::Commit { step, batch, taken } => self.commit(step, batch, taken, actions),
+                Command::Drop { batch } => {
+                    self.comes(batch, false);
+                    self.held.remove(&batch);
+                }
+                Command::Rewind { step } => {
+                    let next = self.rewinds.get(&step).map(|(next, _)| next.clone()).unwrap_or_default();
+                    let rewind = Rewind { step, next };
+                    actions.push(Action::Commit(Order::Enter(Entry::Rewind(rewind))));
+                }
+                Command::Finish(end) => actions.push(Action::Finish(end)),
+            }
+        }
+    }
+
+    fn part(&mut self, batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize) {
+        let Some(fetched) = self.reads.get_mut(&read) else { return };
+        let held = self.held.entry(batch).or_default();
+        // As many of each input; they are counted with the first.
+        if held.work.portions.first().is_none_or(|portion| portion.input == port.input) {
+            held.work.jobs += jobs;
+        }
+        held.work.portions.push(Portion {
+            input: port.input,
+            batch: Arc::clone(&fetched.batch),
+            skip,
+            jobs,
+            returned: fetched.returned.clone(),
+        });
+        // The first batch that has to do with a read says where it stands.
+        let (mark, segments) = (fetched.mark.take(), std::mem::take(&mut fetched.segments));
+        if mark.is_some() || !segments.is_empty() {
+            held.places.push((port.input, mark, segments));
+        }
+        self.comes(batch, true);
+    }
+
+    /// Takes note whether a batch is on its way to the committer; that one waits for more as long as
+    /// more is coming.
+    fn comes(&mut self, batch: BatchId, coming: bool) {
+        let Some(held) = self.held.get_mut(&batch) else { return };
+        match (std::mem::replace(&mut held.coming, coming), coming) {
+            (false, true) => _ = self.coming.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = self.coming.fetch_sub(1, Ordering::AcqRel),
+            _ => {}
+        }
+    }
+
+    fn commit(&mut self, step: usize, batch: BatchId, taken: usize, actions: &mut Vec<Action>) {
+        // Before it is sent.
+        self.comes(batch, false);
+        let Some(held) = self.held.get_mut(&batch) else { return };
+        let Some(ran) = held.ran.take() else { return };
+        let Ran { outputs, errors, outcomes, counters, .. } = *ran;
+        let delivery = Delivery {
+            step,
+            id: batch,
+            jobs: held.work.first(taken),
+            outputs,
+            errors,
+            outcomes,
+            counters,
+            bytes: held.work.byte_len(),
+            places: std::mem::take(&mut held.places),
+        };
+        actions.push(Action::Commit(Order::Enter(Entry::Delivery(Box::new(delivery)))));
+    }
+
+    /// Has jobs read; those that are in memory are there at once.
+    fn read(&mut self, port: Port, from: u64, actions: &mut Vec<Action>) -> Option<Event> {
+        let reader = self.readers[port.step][port.input];
+        let step = &self.configuration.steps[port.step];
+        let queue = match step.inputs.get(port.input).map(|input| input.input) {
+            None => {
+                let (step, but) = (step.address.clone(), self.returned[port.step].clone());
+                let what = Wanted::Returned { step, but };
+                actions.push(Action::ReadStore(StoreAsk { port, reader, what }));
+                return None;
+            }
+            Some(Input::Source(_)) => {
+                actions.push(Action::ReadSource(port));
+                return None;
+            }
+            Some(Input::Queue(queue)) => queue,
+        };
+        let Some(batch) = self.tails.read(queue.0, from, self.batch.jobs, self.batch.bytes) else {
+            let queue = self.configuration.queues[queue.0].address.clone();
+            actions.push(Action::ReadStore(StoreAsk { port, reader, what: Wanted::Queue { queue, from } }));
+            return None;
+        };
+        let end = batch.end();
+        let fetched = Fetched { batch, mark: None, segments: Vec::new(), returned: None };
+        let event = self.hold(port, fetched);
+        self.forget_tail(queue, port, end);
+        Some(event)
     }
 
     /// Lets go of the part of a tail that no reader will ask for again.
-    fn forget(&self, queue: QueueRef, step: usize, end: u64) {
-        let others = self.configuration.readers(Input::Queue(queue)).filter(|&(other, _)| other != step);
-        let next = others.map(|(other, _)| self.read_up_to[other]).fold(end, u64::min);
+    fn forget_tail(&self, queue: QueueRef, port: Port, end: u64) {
+        let readers = self.configuration.readers(Input::Queue(queue));
+        let others = readers.filter(|&reader| reader != (port.step, port.input));
+        let next = others.map(|(step, input)| self.read_up_to[step][input]).fold(end, u64::min);
         self.tails.forget(queue.0, next);
     }
 
@@ -325,58 +405,6 @@ impl Floor {
         tracing::error!(step = %step, "the step stops: {why}");
         self.halts.push(Halt { step, why });
     }
-
-    /// Ends the threads, and then the store.
-    pub(super) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
-        let Self {
-            tasks,
-            deliveries,
-            queues,
-            sources,
-            stop_committer,
-            committer,
-            workers,
-            halts,
-            messages,
-            ..
-        } = self;
-        drop((tasks, stop_committer, deliveries));
-        for source in sources.into_iter().flatten() {
-            source.end();
-        }
-        queues.end();
-        let writer = committer.join().map_err(|_| EngineError::Died);
-        let end = outcome?;
-        // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
-        if end.is_some() {
-            for worker in workers {
-                let _ = worker.join();
-            }
-        }
-        if writer?.is_none() {
-            let reason = messages.1.try_iter().find_map(|message| match message {
-                Message::CommitterFailed(error) => Some(error),
-                _ => None,
-            });
-            return Err(reason.unwrap_or(EngineError::Died));
-        }
-        Ok(Report { end: end.unwrap_or(End::Stopped), halts, abandoned: end.is_none() })
-    }
-}
-
-fn start_committer(
-    committer: Committer,
-    deliveries: Receiver<Delivery>,
-    messages: Sender<Message>,
-) -> std::io::Result<JoinHandle<Option<Writer>>> {
-    thread::Builder::new().name("committer".into()).spawn(move || match committer.run(&deliveries) {
-        Ok(writer) => Some(writer),
-        Err(error) => {
-            // A run that is over finds it when it closes.
-            let _ = messages.send(Message::CommitterFailed(error));
-            None
-        }
-    })
 }
 
 /// Why a job halts its step, in one sentence fragment with everything that helps to find it.

@@ -3,20 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::delivery::{Delivery, Made};
+use super::delivery::{Begin, Delivery, Entry, Jobs, Made};
 use super::sinks::Positions;
 use crate::config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
-use crate::decide::Progress;
-use crate::store::{Append, Changes, Trim};
+use crate::decide::{Before, Progress};
+use crate::store::{Append, Changes, Delivered, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 use crate::words::{Mark, Segment, Timestamp};
 
 /// Lists follow the order of the configuration.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) configuration: Arc<Configuration>,
-    /// By step.
-    pub(super) progress: Vec<Progress>,
+    /// By step and input.
+    pub(super) progress: Vec<Vec<Progress>>,
+    /// By step: the numbers of the snapshots whose batches are not delivered.
+    pub(super) snapshots: Vec<BTreeSet<u64>>,
     /// The last index of each queue.
     pub(super) heads: Vec<u64>,
     /// The last mark of each source that has one.
@@ -27,33 +30,108 @@ pub(super) struct Ledger {
 
 /// A group as changes of the store.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct Page {
     pub(super) changes: Changes,
-    /// By step: where those that take part will be.
-    progress: BTreeMap<usize, Progress>,
+    /// By step and input: where those that take part will be.
+    progress: ByInput,
 }
+
+/// Progress by step and input.
+type ByInput = BTreeMap<(usize, usize), Progress>;
 
 impl Ledger {
     /// The changes that `group` comes to, with the positions of the sinks that it was written to.
-    pub(super) fn enter(&self, group: &[Delivery], positions: &Positions, now: Timestamp) -> Entry {
-        let mut changes = Changes { now, ..Changes::default() };
-        let mut progress: BTreeMap<usize, Progress> = BTreeMap::new();
-        for delivery in group {
-            self.add_appends(delivery, &mut changes);
-            self.add_places(delivery, &mut changes);
-            let step = progress.entry(delivery.step).or_insert_with(|| self.progress[delivery.step].clone());
-            if delivery.taken > 0 {
-                step.finish(delivery.first, delivery.first + delivery.taken as u64 - 1);
+    pub(super) fn enter(&self, group: &[Entry], positions: &Positions, now: Timestamp) -> Page {
+        let mut page = Page { changes: Changes { now, ..Changes::default() }, progress: BTreeMap::new() };
+        for entry in group {
+            match entry {
+                Entry::Begin(begin) => self.begin(begin, &mut page),
+                Entry::Delivery(delivery) => self.deliver(delivery, &mut page),
+                Entry::Rewind(rewind) => {
+                    for (input, &next) in rewind.next.iter().enumerate() {
+                        page.progress(self, rewind.step, input).rewind(next.saturating_sub(1));
+                    }
+                    self.settle_snapshots(rewind.step, u64::MAX, &mut page);
+                }
             }
-            step.counters.add(&delivery.counters);
         }
-        self.add_trims(&progress, group, &mut changes);
-        for (&position, progress) in &progress {
-            let step = &self.configuration.steps[position];
-            changes.progress.push((step.address.clone(), step.inputs[0].address.clone(), progress.clone()));
+        self.add_trims(&page.progress, group, &mut page.changes);
+        for (&(step, input), progress) in &page.progress {
+            let step = &self.configuration.steps[step];
+            let input = step.inputs[input].address.clone();
+            page.changes.progress.push((step.address.clone(), input, progress.clone()));
         }
-        self.add_sinks(positions, &mut changes);
-        Entry { changes, progress }
+        self.add_sinks(positions, &mut page.changes);
+        page
+    }
+
+    fn begin(&self, begin: &Begin, page: &mut Page) {
+        match begin.before {
+            Before::Nothing => {}
+            Before::Snapshot => {
+                let now = page.changes.now;
+                page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
+            }
+            Before::Progress => self.account(begin.step, &begin.jobs, page),
+        }
+    }
+
+    /// What is recorded of a batch before it is attempted; nothing of one whose jobs came again, since
+    /// those stand in the store one by one.
+    fn snapshot(&self, step: usize, number: u64, jobs: &Jobs, time: Timestamp) -> Option<Snapshot> {
+        let step = &self.configuration.steps[step];
+        let mut inputs: Vec<SnapshotInput> = Vec::new();
+        for span in &jobs.spans {
+            let input = &step.inputs[span.input];
+            let name = input.hash_name();
+            match inputs.last_mut().filter(|last| last.name == name) {
+                // Spans of one input follow each other.
+                Some(last) => last.jobs += span.jobs,
+                None => inputs.push(SnapshotInput {
+                    name,
+                    address: input.address.clone(),
+                    first: span.first,
+                    jobs: span.jobs,
+                }),
+            }
+        }
+        let jobs = inputs.first()?.jobs;
+        Some(Snapshot { step: step.address.clone(), number, inputs, jobs, time })
+    }
+
+    fn deliver(&self, delivery: &Delivery, page: &mut Page) {
+        self.add_appends(delivery, &mut page.changes);
+        self.add_places(delivery, &mut page.changes);
+        self.account(delivery.step, &delivery.jobs, page);
+        // What is counted once stands with the first input that took part.
+        let Delivery { jobs, counters, .. } = delivery;
+        let first = jobs.spans.first().map_or(0, |span| span.input);
+        page.progress(self, delivery.step, first).counters.add(counters);
+        for span in jobs.spans.iter().filter(|span| span.input != first) {
+            page.progress(self, delivery.step, span.input).counters.taken += span.jobs;
+        }
+        self.settle_snapshots(delivery.step, delivery.id.0, page);
+        let step = &self.configuration.steps[delivery.step];
+        if let Some(keep) = self.configuration.keeps_records(step) {
+            let keep_until = later(page.changes.now, keep);
+            let record = |&(hash, outcome)| Delivered { hash, outcome, keep_until };
+            page.changes.deliveries.extend(delivery.outcomes.iter().map(record));
+        }
+    }
+
+    /// Batches are delivered in order: the snapshots of those before have nothing to say any more.
+    fn settle_snapshots(&self, step: usize, up_to: u64, page: &mut Page) {
+        let address = &self.configuration.steps[step].address;
+        let settled = self.snapshots[step].range(..=up_to);
+        let keys = settled.map(|&number| SnapshotKey { step: address.clone(), number });
+        page.changes.settled.extend(keys);
+    }
+
+    fn account(&self, step: usize, jobs: &Jobs, page: &mut Page) {
+        for span in &jobs.spans {
+            page.progress(self, step, span.input).finish(span.first, span.first + span.jobs - 1);
+        }
+        page.changes.undelayed.extend(jobs.returned.iter().cloned());
     }
 
     /// Adds how far sinks are written.
@@ -63,18 +141,35 @@ impl Ledger {
         }
     }
 
-    /// Takes note that an entry is durable.
-    pub(super) fn settle(&mut self, group: &[Delivery], entry: Entry) {
-        for (step, progress) in entry.progress {
-            self.progress[step] = progress;
+    /// Takes note that a page is durable.
+    pub(super) fn settle(&mut self, group: &[Entry], page: Page) {
+        for ((step, input), progress) in page.progress {
+            self.progress[step][input] = progress;
         }
-        for delivery in group {
-            let Some(source) = self.source_of(delivery) else { continue };
-            if let Some(segment) = delivery.segments.last().filter(|segment| self.is_news(source, segment)) {
-                self.segments.insert(source, segment.clone());
-            }
-            if let Some(mark) = delivery.mark.filter(|mark| self.is_further(source, mark)) {
-                self.marks.insert(source, mark);
+        for entry in group {
+            let delivery = match entry {
+                Entry::Begin(begin) => {
+                    if begin.before == Before::Snapshot && begin.jobs.returned.is_empty() {
+                        self.snapshots[begin.step].insert(begin.id.0);
+                    }
+                    continue;
+                }
+                Entry::Rewind(rewind) => {
+                    self.snapshots[rewind.step].clear();
+                    continue;
+                }
+                Entry::Delivery(delivery) => delivery,
+            };
+            let left = self.snapshots[delivery.step].split_off(&(delivery.id.0 + 1));
+            self.snapshots[delivery.step] = left;
+            for (input, mark, segments) in &delivery.places {
+                let Some(source) = self.source_of(delivery.step, *input) else { continue };
+                if let Some(segment) = segments.last().filter(|segment| self.is_news(source, segment)) {
+                    self.segments.insert(source, segment.clone());
+                }
+                if let Some(mark) = mark.filter(|mark| self.is_further(source, mark)) {
+                    self.marks.insert(source, mark);
+                }
             }
         }
     }
@@ -107,53 +202,66 @@ impl Ledger {
     /// Adds where the jobs of a source stand. Readers of one source tell what they know at their own
     /// pace, so that most of it is known already.
     fn add_places(&self, delivery: &Delivery, changes: &mut Changes) {
-        let Some(source) = self.source_of(delivery) else { return };
-        let address = &self.configuration.sources[source].address;
-        for segment in delivery.segments.iter().filter(|segment| self.is_news(source, segment)) {
-            changes.segments.push((address.clone(), segment.clone()));
-        }
-        if let Some(mark) = delivery.mark.filter(|mark| self.is_further(source, mark)) {
-            changes.marks.push((address.clone(), mark));
+        for (input, mark, segments) in &delivery.places {
+            let Some(source) = self.source_of(delivery.step, *input) else { continue };
+            let address = &self.configuration.sources[source].address;
+            for segment in segments.iter().filter(|segment| self.is_news(source, segment)) {
+                changes.segments.push((address.clone(), segment.clone()));
+            }
+            if let Some(mark) = mark.filter(|mark| self.is_further(source, mark)) {
+                changes.marks.push((address.clone(), mark));
+            }
         }
     }
 
     /// Lets go of jobs that need not be kept any more, on the queues that the group has to do with.
-    fn add_trims(&self, progress: &BTreeMap<usize, Progress>, group: &[Delivery], changes: &mut Changes) {
+    fn add_trims(&self, progress: &ByInput, group: &[Entry], changes: &mut Changes) {
         let mut queues = BTreeSet::new();
-        for delivery in group {
-            let step = &self.configuration.steps[delivery.step];
+        for entry in group {
+            let step = &self.configuration.steps[entry.step()];
             let targets =
                 step.outputs.iter().map(|output| output.target).chain(step.errors.map(Target::Queue));
             queues.extend(targets.filter_map(|target| match target {
                 Target::Queue(queue) => Some(queue),
                 Target::Sink(_) => None,
             }));
-            if let Input::Queue(queue) = step.inputs[0].input {
-                queues.insert(queue);
-            }
+            queues.extend(step.inputs.iter().filter_map(|input| match input.input {
+                Input::Queue(queue) => Some(queue),
+                Input::Source(_) => None,
+            }));
         }
         changes.trims.extend(queues.into_iter().filter_map(|queue| self.trim(queue, progress, changes.now)));
     }
 
-    fn trim(&self, queue: QueueRef, progress: &BTreeMap<usize, Progress>, now: Timestamp) -> Option<Trim> {
+    fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
         let settings = &self.configuration.queues[queue.0];
         let readers = self.configuration.readers(Input::Queue(queue));
-        let watermark = |(step, _)| progress.get(&step).unwrap_or(&self.progress[step]).watermark();
-        let accounted = readers.map(watermark).min();
-        let (up_to, older_than) = match settings.retain {
-            Retain::Forever => return None,
-            // Where nobody reads it, somebody still may.
-            Retain::Consumed => (accounted?, None),
-            Retain::For(duration) => {
-                let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-                (accounted.unwrap_or(u64::MAX), Some(Timestamp(now.0.saturating_sub(millis))))
-            }
+        let watermark = |reader: (usize, usize)| {
+            progress.get(&reader).unwrap_or(&self.progress[reader.0][reader.1]).watermark()
         };
-        (up_to > 0).then(|| Trim { queue: settings.address.clone(), up_to, older_than })
+        let accounted = readers.map(watermark).min();
+        let when = match settings.retain {
+            Retain::Consumed => TrimWhen::Always,
+            Retain::For(duration) => TrimWhen::OlderThan(earlier(now, duration)),
+            Retain::Forever => TrimWhen::Never,
+        };
+        if when == TrimWhen::Never && settings.max_size.is_none() {
+            return None;
+        }
+        let up_to = match accounted {
+            Some(accounted) => accounted,
+            // Where nobody reads it, somebody still may, but for what has a date or a size.
+            None if when == TrimWhen::Always && settings.max_size.is_none() => return None,
+            None => u64::MAX,
+        };
+        let (queue, max_bytes) = (settings.address.clone(), settings.max_size);
+        // Without readers there is nothing to be through with.
+        let when = if accounted.is_none() && when == TrimWhen::Always { TrimWhen::Never } else { when };
+        (up_to > 0).then_some(Trim { queue, up_to, when, max_bytes })
     }
 
-    fn source_of(&self, delivery: &Delivery) -> Option<usize> {
-        match self.configuration.steps[delivery.step].inputs[0].input {
+    fn source_of(&self, step: usize, input: usize) -> Option<usize> {
+        match self.configuration.steps[step].inputs.get(input)?.input {
             Input::Source(SourceRef(source)) => Some(source),
             Input::Queue(_) => None,
         }
@@ -173,6 +281,24 @@ impl Ledger {
     fn is_further(&self, source: usize, mark: &Mark) -> bool {
         self.marks.get(&source).is_none_or(|last| mark.index > last.index)
     }
+}
+
+impl Page {
+    fn progress(&mut self, ledger: &Ledger, step: usize, input: usize) -> &mut Progress {
+        self.progress.entry((step, input)).or_insert_with(|| ledger.progress[step][input].clone())
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn earlier(now: Timestamp, by: Duration) -> Timestamp {
+    Timestamp(now.0.saturating_sub(millis(by)))
+}
+
+fn later(now: Timestamp, by: Duration) -> Timestamp {
+    Timestamp(now.0.saturating_add(millis(by)))
 }
 
 #[cfg(test)]

@@ -3,21 +3,58 @@
 use std::sync::Arc;
 
 use super::error::EngineError;
+use super::held::Fetched;
+use super::request::Asked;
 use super::work::Ran;
-use crate::decide::BatchId;
+use crate::decide::{BatchId, Port};
 use crate::hands::sink::SinkError;
-use crate::words::{Batch, Mark, Segment};
 
 /// Something that has happened, with what belongs to it.
 #[derive(Debug)]
 pub(super) enum Message {
-    Read { step: usize, batch: Arc<Batch>, mark: Option<Mark>, segments: Vec<Segment> },
-    Idle { step: usize },
-    Ended { step: usize },
-    Broken { step: usize, error: EngineError },
-    Ran { step: usize, id: BatchId, ran: Box<Ran> },
-    Committed { batches: Vec<(usize, BatchId)>, grown: Vec<(usize, u64)> },
-    Refused { step: usize, error: Arc<SinkError> },
+    /// `reader` tells readers of one port apart: one that was replaced may still have told something.
+    Read {
+        port: Port,
+        reader: u64,
+        fetched: Fetched,
+    },
+    Idle {
+        port: Port,
+        reader: u64,
+    },
+    Ended {
+        port: Port,
+        reader: u64,
+    },
+    Broken {
+        port: Port,
+        reader: u64,
+        error: EngineError,
+    },
+    Ran {
+        step: usize,
+        id: BatchId,
+        ran: Box<Ran>,
+    },
+    Committed(Durable),
+    Refused {
+        step: usize,
+        error: Arc<SinkError>,
+    },
     CommitterFailed(EngineError),
+    Asked(Asked),
     Stop,
+}
+
+/// What has become durable.
+#[derive(Debug, Default)]
+pub(super) struct Durable {
+    pub(super) begun: Vec<(usize, BatchId)>,
+    pub(super) delivered: Vec<(usize, BatchId)>,
+    /// Steps that go on at these indices of their inputs.
+    pub(super) rewound: Vec<(usize, Vec<u64>)>,
+    /// Queues that have grown, and their last index.
+    pub(super) grown: Vec<(usize, u64)>,
+    /// Steps that have jobs to run again.
+    pub(super) returned: Vec<usize>,
 }

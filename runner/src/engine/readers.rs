@@ -1,5 +1,7 @@
-//! The threads that fetch jobs: one for each source that a step reads, one for all queues.
+//! The threads that fetch jobs: one for each source that a step reads, one for all queues and for the
+//! jobs that come again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -7,10 +9,12 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 
+use super::held::{Fetched, Returned};
 use super::message::Message;
+use crate::decide::Port;
 use crate::hands::source::{BatchLimit, Read, Reader, Waker};
-use crate::store::{ReadError, Store};
-use crate::words::Address;
+use crate::store::{DelayedJob, DelayedKey, ReadError, Store};
+use crate::words::{Address, Batch, Clock, Timestamp};
 
 /// A thread that reads one source for one step.
 #[derive(Debug)]
@@ -22,8 +26,9 @@ pub(super) struct SourceThread {
 }
 
 impl SourceThread {
+    /// `number` is told with every message, and tells readers of one port apart.
     pub(super) fn start(
-        step: usize,
+        (port, number): (Port, u64),
         reader: Reader,
         limit: BatchLimit,
         messages: Sender<Message>,
@@ -33,8 +38,8 @@ impl SourceThread {
         let waker = reader.waker();
         let ended = Arc::clone(&ending);
         let thread = thread::Builder::new()
-            .name(format!("source-{step}"))
-            .spawn(move || read_source(step, reader, limit, &asked, &messages, &ended))?;
+            .name(format!("source-{}", port.step))
+            .spawn(move || read_source((port, number), reader, limit, &asked, &messages, &ended))?;
         Ok(Self { requests, waker, ending, thread })
     }
 
@@ -54,7 +59,7 @@ impl SourceThread {
 }
 
 fn read_source(
-    step: usize,
+    (port, number): (Port, u64),
     mut reader: Reader,
     limit: BatchLimit,
     asked: &Receiver<()>,
@@ -69,18 +74,19 @@ fn read_source(
             }
             match reader.read(limit) {
                 Ok(Read::Batch(read)) => {
-                    let batch = Arc::new(read.batch);
-                    break Message::Read { step, batch, mark: read.mark, segments: read.segments };
+                    let (mark, segments) = (read.mark, read.segments);
+                    let fetched = Fetched { mark, segments, ..Fetched::new(read.batch) };
+                    break Message::Read { port, reader: number, fetched };
                 }
-                Ok(Read::End) => break Message::Ended { step },
+                Ok(Read::End) => break Message::Ended { port, reader: number },
                 Ok(Read::Idle) => {
-                    if !told_idle && messages.send(Message::Idle { step }).is_err() {
+                    if !told_idle && messages.send(Message::Idle { port, reader: number }).is_err() {
                         return;
                     }
                     told_idle = true;
                     reader.wait();
                 }
-                Err(error) => break Message::Broken { step, error: error.into() },
+                Err(error) => break Message::Broken { port, reader: number, error: error.into() },
             }
         };
         let last = !matches!(message, Message::Read { .. });
@@ -90,18 +96,26 @@ fn read_source(
     }
 }
 
-/// A request for jobs of a queue, from the index `from` on.
+/// A request for jobs that stand in the store.
 #[derive(Debug)]
-pub(super) struct QueueAsk {
-    pub(super) step: usize,
-    pub(super) queue: Address,
-    pub(super) from: u64,
+pub(super) struct StoreAsk {
+    pub(super) port: Port,
+    pub(super) reader: u64,
+    pub(super) what: Wanted,
+}
+
+#[derive(Debug)]
+pub(super) enum Wanted {
+    /// Jobs of a queue, from an index on.
+    Queue { queue: Address, from: u64 },
+    /// Jobs that a step shall run again, but for those that are on their way already.
+    Returned { step: Address, but: BTreeSet<DelayedKey> },
 }
 
 /// The thread that reads queues from the store.
 #[derive(Debug)]
 pub(super) struct QueueThread {
-    requests: Sender<QueueAsk>,
+    requests: Sender<StoreAsk>,
     ending: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -110,13 +124,25 @@ pub(super) struct QueueThread {
 const REOPEN_WAIT: Duration = Duration::from_millis(10);
 
 impl QueueThread {
-    pub(super) fn start(store: Store, limit: BatchLimit, messages: Sender<Message>) -> std::io::Result<Self> {
-        let (requests, asked) = crossbeam_channel::unbounded::<QueueAsk>();
+    pub(super) fn start(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        limit: BatchLimit,
+        messages: Sender<Message>,
+    ) -> std::io::Result<Self> {
+        let (requests, asked) = crossbeam_channel::unbounded::<StoreAsk>();
         let ending = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&ending);
         let thread = thread::Builder::new().name("queues".into()).spawn(move || {
             for ask in asked {
-                let Some(message) = read_queue(&store, limit, &ask, &ended) else { return };
+                let message = loop {
+                    match read_store(&store, limit, &ask, clock.now()) {
+                        Some(message) => break message,
+                        // The committer opens the store again as soon as there is room, or ends the run.
+                        None if ended.load(Ordering::Acquire) => return,
+                        None => thread::sleep(REOPEN_WAIT),
+                    }
+                };
                 if messages.send(message).is_err() {
                     return;
                 }
@@ -125,7 +151,7 @@ impl QueueThread {
         Ok(Self { requests, ending, thread })
     }
 
-    pub(super) fn ask(&self, ask: QueueAsk) {
+    pub(super) fn ask(&self, ask: StoreAsk) {
         // The thread lives until `end`.
         let _ = self.requests.send(ask);
     }
@@ -137,27 +163,45 @@ impl QueueThread {
     }
 }
 
-/// `None` where the run ended meanwhile.
-fn read_queue(store: &Store, limit: BatchLimit, ask: &QueueAsk, ending: &AtomicBool) -> Option<Message> {
-    let step = ask.step;
-    loop {
-        let error = match store.read(&ask.queue, ask.from, limit.jobs, limit.bytes) {
-            Ok(Some(batch)) => {
-                let batch = Arc::new(batch);
-                return Some(Message::Read { step, batch, mark: None, segments: Vec::new() });
+/// `None` where the store is closed just now.
+pub(super) fn read_store(
+    store: &Store,
+    limit: BatchLimit,
+    ask: &StoreAsk,
+    now: Timestamp,
+) -> Option<Message> {
+    let StoreAsk { port, reader, .. } = *ask;
+    let fetched = match &ask.what {
+        Wanted::Queue { queue, from } => {
+            store.read(queue, *from, limit.jobs, limit.bytes).and_then(|batch| {
+                let lost = || format!("queue `{queue}` has lost its jobs from index {from} on");
+                batch.map(Fetched::new).ok_or_else(|| ReadError::Damaged(lost()))
+            })
+        }
+        Wanted::Returned { step, but } => {
+            let due = store.due(step, now, None, limit.jobs + but.len(), limit.bytes);
+            match due.map(|due| returned(due.into_iter().filter(|(key, _)| !but.contains(key)))) {
+                Ok(Some(fetched)) => Ok(fetched),
+                Ok(None) => return Some(Message::Idle { port, reader }),
+                Err(error) => Err(error),
             }
-            Ok(None) => ReadError::Damaged(format!(
-                "queue `{}` has lost its jobs from index {} on",
-                ask.queue, ask.from
-            )),
-            // The committer opens the store again as soon as there is room, or ends the run.
-            Err(ReadError::Interrupted) if !ending.load(Ordering::Acquire) => {
-                thread::sleep(REOPEN_WAIT);
-                continue;
-            }
-            Err(ReadError::Interrupted) => return None,
-            Err(error) => error,
-        };
-        return Some(Message::Broken { step, error: error.into() });
+        }
+    };
+    match fetched {
+        Ok(fetched) => Some(Message::Read { port, reader, fetched }),
+        Err(ReadError::Interrupted) => None,
+        Err(error) => Some(Message::Broken { port, reader, error: error.into() }),
     }
+}
+
+/// `None` where there is none.
+fn returned(due: impl Iterator<Item = (DelayedKey, DelayedJob)>) -> Option<Fetched> {
+    let returned: Vec<Returned> = due.map(|(key, job)| Returned { key, job }).collect();
+    if returned.is_empty() {
+        return None;
+    }
+    let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
+    // They have no index in the order of which they came; what they are is with each of them.
+    let batch = Batch::json(1, payloads);
+    Some(Fetched { returned: Some(returned.into()), ..Fetched::new(batch) })
 }

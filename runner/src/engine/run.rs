@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 
+use super::crew::{Crew, Parts};
 use super::error::EngineError;
-use super::floor::{Floor, Parts};
 use super::message::Message;
 use super::report::{Options, Report};
+use super::request::{Asked, Granted, Request};
 use super::stats::Stats;
 use crate::config::Configuration;
 use crate::store::{Store, Writer};
@@ -26,6 +27,17 @@ impl Handle {
     pub fn stop(&self) {
         // A run that is over needs no stopping.
         let _ = self.0.send(Message::Stop);
+    }
+
+    /// Asks for a change, and waits until it is durable.
+    ///
+    /// # Errors
+    /// Why not, as a sentence.
+    pub fn ask(&self, request: Request) -> Result<Granted, String> {
+        let ending = || "the runner is just ending; ask again".to_owned();
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        self.0.send(Message::Asked(Asked { request, reply })).map_err(|_| ending())?;
+        answer.recv().map_err(|_| ending())?
     }
 }
 
@@ -58,8 +70,8 @@ impl Run {
     /// # Errors
     /// Where it cannot start, or the store fails. What was not committed is delivered next time.
     pub fn run(self) -> Result<Report, EngineError> {
-        let mut floor = Floor::start(self.0)?;
-        let outcome = floor.work();
-        floor.close(outcome)
+        let mut crew = Crew::start(self.0)?;
+        let outcome = crew.work();
+        crew.close(outcome)
     }
 }

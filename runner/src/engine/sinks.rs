@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Entry};
 use crate::config::{Configuration, SinkRef, Target};
 use crate::hands::sink::{Sink, SinkError};
 use crate::words::SinkPosition;
@@ -30,9 +30,9 @@ impl Sinks {
         Self { configuration, sinks, dirty: BTreeSet::new(), broken: BTreeMap::new() }
     }
 
-    /// Why `delivery` cannot be made, if one of its step's sinks is broken.
-    pub(super) fn refuses(&self, delivery: &Delivery) -> Option<&Arc<SinkError>> {
-        let outputs = &self.configuration.steps[delivery.step].outputs;
+    /// Why a step cannot deliver, if one of its sinks is broken.
+    pub(super) fn refuses(&self, step: usize) -> Option<&Arc<SinkError>> {
+        let outputs = &self.configuration.steps[step].outputs;
         outputs.iter().find_map(|output| match output.target {
             Target::Sink(SinkRef(sink)) => self.broken.get(&sink),
             Target::Queue(_) => None,
@@ -46,9 +46,9 @@ impl Sinks {
 
     /// Positions that have to be committed before `group` is written: they say that what stands
     /// behind them after a crash is ours.
-    pub(super) fn open(&mut self, group: &[Delivery]) -> Result<Positions, Trouble> {
+    pub(super) fn open(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
         let wanted: BTreeSet<usize> =
-            group.iter().flat_map(|delivery| self.parts(delivery)).map(|(sink, _)| sink).collect();
+            deliveries(group).flat_map(|delivery| self.parts(delivery)).map(|(sink, _)| sink).collect();
         let mut positions = Positions::new();
         for sink in wanted {
             let position = self.sinks[sink].needs_opening().map_err(|error| (sink, error))?;
@@ -59,8 +59,8 @@ impl Sinks {
 
     /// Writes what goes to sinks, and makes it durable. It can be seen outside from here on, and is
     /// taken back by [`Self::roll_back`] where the commit does not follow.
-    pub(super) fn write(&mut self, group: &[Delivery]) -> Result<Positions, Trouble> {
-        for delivery in group {
+    pub(super) fn write(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
+        for delivery in deliveries(group) {
             for (sink, output) in self.parts(delivery) {
                 self.dirty.insert(sink);
                 let payloads = &delivery.outputs[output].payloads;
@@ -108,4 +108,8 @@ impl Sinks {
         });
         parts.collect()
     }
+}
+
+fn deliveries(group: &[Entry]) -> impl Iterator<Item = &Delivery> {
+    group.iter().filter_map(Entry::as_delivery)
 }

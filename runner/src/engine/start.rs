@@ -1,42 +1,58 @@
 //! Where a run takes up: what the store knows, and the hands that are made ready for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{Chain, EngineError};
-use crate::config::{Configuration, Input, SinkRef, SourceKind, SourceRef, Target};
-use crate::decide::{Flow, FlowInput, Progress};
+use super::recover::{Verdict, verdicts};
+use crate::config::{Configuration, Input, Promise, SinkRef, SourceKind, SourceRef, Step, Take, Target};
+use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Port, Progress, Redo};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
-use crate::store::Store;
-use crate::words::{Mark, Segment};
+use crate::store::{Changes, Generation, SnapshotKey, Store};
+use crate::words::{Mark, Segment, Timestamp};
 
 /// Everything that a run starts from; lists follow the order of the configuration.
 pub(super) struct Started {
-    /// By step.
-    pub(super) progress: Vec<Progress>,
+    /// By step and input.
+    pub(super) progress: Vec<Vec<Progress>>,
+    /// By step: the numbers of the snapshots whose batches are delivered again.
+    pub(super) snapshots: Vec<BTreeSet<u64>>,
     /// The last index of each queue.
     pub(super) heads: Vec<u64>,
     pub(super) flows: Vec<Flow>,
-    /// By step: what reads its source, where it has one.
-    pub(super) readers: Vec<Option<Reader>>,
+    /// `None` for those that cannot be opened.
+    pub(super) sources: Vec<Option<Source>>,
+    /// What reads the sources, for each input that is one.
+    pub(super) readers: Vec<(Port, Reader)>,
     pub(super) sinks: Vec<Sink>,
     /// The last mark and the last segment of each source.
     pub(super) marks: BTreeMap<usize, Mark>,
     pub(super) segments: BTreeMap<usize, Segment>,
+    /// The number of this configuration among all that ran on the store.
+    pub(super) generation: u64,
+    /// To be committed before anything else.
+    pub(super) opening: Option<Changes>,
     /// Steps that cannot begin, and why: their source or one of their sinks cannot be opened. The
     /// others do not suffer for it.
     pub(super) halts: Vec<(usize, String)>,
 }
 
-pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Started, EngineError> {
+pub(super) fn start(
+    configuration: &Configuration,
+    store: &Store,
+    now: Timestamp,
+) -> Result<Started, EngineError> {
+    let mut changes = Changes { now, ..Changes::default() };
     let (mut marks, mut last_segments) = (BTreeMap::new(), BTreeMap::new());
-    let mut sources = Vec::with_capacity(configuration.sources.len());
+    let (mut sources, mut unopened) = (Vec::new(), BTreeMap::new());
     for (position, source) in configuration.sources.iter().enumerate() {
         let segments = store.segments(&source.address)?;
         last_segments.extend(segments.last().map(|last| (position, last.clone())));
         marks.extend(store.mark(&source.address, u64::MAX)?.map(|mark| (position, mark)));
         let SourceKind::File(file) = &source.kind;
-        sources.push(Source::open(&source.address, file, segments));
+        let opened = Source::open(&source.address, file, segments);
+        unopened.extend(opened.as_ref().err().map(|error| (position, Chain(error).to_string())));
+        sources.push(opened.ok());
     }
     let mut heads = Vec::with_capacity(configuration.queues.len());
     let mut firsts = BTreeMap::new();
@@ -46,26 +62,38 @@ pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Star
         firsts.insert(position, state.map_or(1, |state| state.first));
     }
     let (mut progress, mut flows, mut readers) = (Vec::new(), Vec::new(), Vec::new());
-    let mut halts = Vec::new();
+    let (mut snapshots, mut halts) = (Vec::new(), Vec::new());
     for (position, step) in configuration.steps.iter().enumerate() {
-        let mut done = store.progress(&step.address, &step.inputs[0].address)?.unwrap_or_default();
-        let (input, reader) = match step.inputs[0].input {
-            Input::Source(SourceRef(source)) => {
-                let next = done.watermark() + 1;
-                let mark = store.mark(&configuration.sources[source].address, next)?;
-                let opened = sources[source].as_ref();
-                halts.extend(opened.err().map(|error| (position, Chain(error).to_string())));
-                (FlowInput::Source, opened.ok().map(|source| source.reader(next, mark)))
-            }
-            Input::Queue(queue) => {
-                // A step that is new to a queue begins with the oldest job that is left.
-                done.skip_to(firsts.get(&queue.0).map_or(0, |first| first - 1));
-                (FlowInput::Queue(queue.0), None)
-            }
-        };
-        flows.push(Flow { input, next: done.watermark() + 1 });
-        progress.push(done);
-        readers.push(reader);
+        let (mut done_by_input, mut inputs) = (Vec::new(), Vec::new());
+        for (input, declared) in step.inputs.iter().enumerate() {
+            let mut done = store.progress(&step.address, &declared.address)?.unwrap_or_default();
+            let feed = match declared.input {
+                Input::Source(SourceRef(source)) => {
+                    let next = done.watermark() + 1;
+                    let mark = store.mark(&configuration.sources[source].address, next)?;
+                    match &sources[source] {
+                        Some(opened) => {
+                            readers.push((Port { step: position, input }, opened.reader(next, mark)));
+                        }
+                        None => halts.extend(unopened.get(&source).map(|why| (position, why.clone()))),
+                    }
+                    Feed::Source
+                }
+                Input::Queue(queue) => {
+                    // A step that is new to a queue begins with the oldest job that is left.
+                    done.skip_to(firsts.get(&queue.0).map_or(0, |first| first - 1));
+                    Feed::Queue(queue.0)
+                }
+            };
+            inputs.push(FlowInput { feed, next: done.watermark() + 1 });
+            done_by_input.push(done);
+        }
+        let redo = take_up(step, &done_by_input, store, &mut changes)?;
+        snapshots.push(redo.iter().map(|redo| redo.number).collect());
+        let gather = if step.take == Take::Join { Gather::Each } else { Gather::Any };
+        let returned = store.delayed_count(&step.address)? > 0;
+        flows.push(Flow { gather, inputs, returned, before: before(step, configuration), redo });
+        progress.push(done_by_input);
     }
     let mut sinks = Vec::with_capacity(configuration.sinks.len());
     for (position, sink) in configuration.sinks.iter().enumerate() {
@@ -80,7 +108,77 @@ pub(super) fn start(configuration: &Configuration, store: &Store) -> Result<Star
         }
     }
     warn_of_orphans(configuration, store)?;
-    Ok(Started { progress, heads, flows, readers, sinks, marks, segments: last_segments, halts })
+    let generation = generation(configuration, store, &mut changes)?;
+    let news = changes.generation.is_some() || !changes.settled.is_empty();
+    Ok(Started {
+        progress,
+        snapshots,
+        heads,
+        flows,
+        sources,
+        readers,
+        sinks,
+        marks,
+        segments: last_segments,
+        generation,
+        opening: news.then_some(changes),
+        halts,
+    })
+}
+
+/// What has to be durable before a batch of the step may run.
+fn before(step: &Step, configuration: &Configuration) -> Before {
+    match step.delivery {
+        Promise::AtMostOnce => Before::Progress,
+        Promise::ExactlyOnce if step.has_effects(configuration) => Before::Snapshot,
+        Promise::ExactlyOnce | Promise::AtLeastOnce => Before::Nothing,
+    }
+}
+
+/// The batches that the step had begun and are to be delivered again. What cannot be is said, and
+/// forgotten.
+fn take_up(
+    step: &Step,
+    progress: &[Progress],
+    store: &Store,
+    changes: &mut Changes,
+) -> Result<Vec<Redo>, EngineError> {
+    let snapshots = store.snapshots(&step.address)?;
+    let mut again = Vec::new();
+    for (snapshot, verdict) in snapshots.iter().zip(verdicts(step, progress, &snapshots)) {
+        match verdict {
+            Verdict::Again(redo) => {
+                again.push(redo);
+                continue;
+            }
+            Verdict::Delivered => {}
+            Verdict::Lost(why) => tracing::warn!(
+                step = %step.address,
+                jobs = snapshot.jobs,
+                "the run before was interrupted in an attempt of this step that may have been seen outside, \
+                 and the attempt cannot be completed as it was, since {why}; its progress is kept, and the jobs \
+                 that it has not accounted for are delivered as the step is now"
+            ),
+        }
+        changes.settled.push(SnapshotKey { step: step.address.clone(), number: snapshot.number });
+    }
+    Ok(again)
+}
+
+/// The number of the configuration: the last one, or the next where it has changed.
+fn generation(
+    configuration: &Configuration,
+    store: &Store,
+    changes: &mut Changes,
+) -> Result<u64, EngineError> {
+    let (last, fingerprint) = (store.generation()?, configuration.fingerprint());
+    let number = match last {
+        Some(last) if last.fingerprint == fingerprint => return Ok(last.number),
+        Some(last) => last.number + 1,
+        None => 1,
+    };
+    changes.generation = Some(Generation { number, fingerprint, time: changes.now });
+    Ok(number)
 }
 
 /// The steps that deliver into a sink.
@@ -92,11 +190,13 @@ fn feeders(configuration: &Configuration, sink: usize) -> impl Iterator<Item = u
         .map(|(step, _)| step)
 }
 
-/// Progress that no step claims: a step was renamed or taken away, or reads something else now.
+/// Progress, and jobs on their way, that no step claims: a step was renamed or taken away, or reads
+/// something else now.
 fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), EngineError> {
     for (step, input, progress) in store.all_progress()? {
-        let claims =
-            |claimant: &crate::config::Step| claimant.address == step && claimant.inputs[0].address == input;
+        let claims = |claimant: &Step| {
+            claimant.address == step && claimant.inputs.iter().any(|one| one.address == input)
+        };
         if !configuration.steps.iter().any(claims) {
             tracing::warn!(
                 step = %step,
@@ -104,6 +204,19 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
                 watermark = progress.watermark(),
                 "no step of the configuration claims this progress; it is kept (a step with another name \
                  begins with the oldest job)"
+            );
+        }
+    }
+    for snapshot in store.all_snapshots()? {
+        if !configuration.steps.iter().any(|step| step.address == snapshot.step) {
+            let inputs =
+                snapshot.inputs.iter().map(|input| format!("{} from {}", input.address, input.first));
+            tracing::warn!(
+                step = %snapshot.step,
+                jobs = snapshot.jobs,
+                "the step is not in the configuration, and an attempt of it that may have been seen outside was \
+                 interrupted ({}); what it was is kept, and is completed if the step comes back",
+                inputs.collect::<Vec<_>>().join(", ")
             );
         }
     }

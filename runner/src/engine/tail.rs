@@ -27,13 +27,13 @@ impl Tails {
     }
 
     /// Keeps jobs that were just committed. Old ones are forgotten where it gets too much.
-    pub(super) fn push(&self, queue: usize, first: u64, payloads: Payloads) {
+    pub(super) fn push(&self, queue: usize, batch: Batch) {
         let mut tail = self.lock(queue);
-        if tail.batches.back().is_some_and(|last| last.end() != first) {
+        if tail.batches.back().is_some_and(|last| last.end() != batch.first) {
             *tail = Tail::default();
         }
-        tail.bytes += payloads.byte_len();
-        tail.batches.push_back(Arc::new(Batch::json(first, payloads)));
+        tail.bytes += batch.payloads.byte_len();
+        tail.batches.push_back(Arc::new(batch));
         while tail.bytes > ROOM && tail.batches.len() > 1 {
             if let Some(old) = tail.batches.pop_front() {
                 tail.bytes -= old.payloads.byte_len();
@@ -53,17 +53,15 @@ impl Tails {
             return Some(Arc::clone(batch));
         }
         // Jobs that came one by one are run together.
-        let mut payloads = Payloads::new();
+        let mut joined = Batch::json(from, Payloads::new());
         for batch in tail.batches.range(at..) {
             let skip = usize::try_from(from.saturating_sub(batch.first)).unwrap_or(usize::MAX);
-            for payload in batch.payloads.iter().skip(skip) {
-                payloads.push(payload);
-            }
-            if payloads.len() >= jobs || payloads.byte_len() >= bytes {
+            joined.append(batch, skip);
+            if joined.len() >= jobs || joined.payloads.byte_len() >= bytes {
                 break;
             }
         }
-        Some(Arc::new(Batch::json(from, payloads)))
+        Some(Arc::new(joined))
     }
 
     /// Forgets what a reader with the lowest index `next` will not ask for again.
@@ -98,7 +96,7 @@ mod tests {
     fn jobs_that_came_one_by_one_are_read_together() {
         let tails = Tails::new(1);
         for (first, text) in (1..).zip(["1", "2", "3"]) {
-            tails.push(0, first, payloads(&[text]));
+            tails.push(0, Batch::json(first, payloads(&[text])));
         }
         let batch = tails.read(0, 2, 100, 100).unwrap();
         assert_eq!((batch.first, texts(&batch)), (2, vec!["2".into(), "3".into()]));
@@ -108,8 +106,8 @@ mod tests {
     #[test]
     fn a_gap_makes_it_start_again() {
         let tails = Tails::new(1);
-        tails.push(0, 1, payloads(&["1"]));
-        tails.push(0, 5, payloads(&["5"]));
+        tails.push(0, Batch::json(1, payloads(&["1"])));
+        tails.push(0, Batch::json(5, payloads(&["5"])));
         assert!(tails.read(0, 1, 9, 9).is_none());
         assert_eq!(texts(&tails.read(0, 5, 9, 9).unwrap()), ["5"]);
     }
@@ -119,7 +117,7 @@ mod tests {
         let tails = Tails::new(1);
         let big = "x".repeat(1 << 20);
         for first in 1..=20 {
-            tails.push(0, first, payloads(&[&big]));
+            tails.push(0, Batch::json(first, payloads(&[&big])));
         }
         assert!(tails.read(0, 16, 1, 1).is_none());
         assert_eq!(tails.read(0, 18, 1, 1).unwrap().first, 18);

@@ -6,20 +6,29 @@ use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, 
 
 use super::delivery::Made;
 use super::error_record::{self, Case};
-use crate::config::{self, Configuration, Processor, Target};
+use super::gather::{Gatherer, Item, Walk};
+use super::held::{Portion, Work};
+use crate::config::{self, Configuration, Processor, Promise, Take, Target};
 use crate::decide::Counters;
 use crate::hands::script::{CompileError, ScriptStep, ScriptStepSpec, json};
-use crate::words::{Address, Batch, Clock, Form, HashPrefix, Places, Timestamp};
+use crate::store::{Outcome, Store};
+use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
 
 /// A step made ready for one thread.
 #[derive(Debug)]
 pub(super) struct Worker {
     runner: Runner,
     address: Address,
-    input: Address,
+    gatherer: Gatherer,
     bindings: Vec<Binding>,
+    /// A failed job goes to the error queue.
     has_errors: bool,
-    prefix: HashPrefix,
+    /// A job that has failed is not run again, whatever comes of it.
+    only_once: bool,
+    keeps_records: bool,
+    /// Where it is asked which deliveries were made before, if the step must not make one twice.
+    made_before: Option<Store>,
+    generation: u64,
 }
 
 #[derive(Debug)]
@@ -44,6 +53,7 @@ pub(super) struct Ran {
     pub(super) outputs: Vec<Made>,
     /// Error records.
     pub(super) errors: Option<Made>,
+    pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
     pub(super) counters: Counters,
     pub(super) halt: Option<Stumble>,
 }
@@ -57,13 +67,34 @@ pub(super) struct Stumble {
     pub(super) file: Option<(Arc<std::path::Path>, u64)>,
 }
 
+/// What the jobs of a batch have come to so far.
+struct Yield {
+    outputs: Outputs,
+    /// By binding: where its jobs come from, and what they carry.
+    sides: Vec<Side>,
+    errors: Payloads,
+    error_side: Side,
+    carries: bool,
+}
+
+struct Side {
+    origins: Origins,
+    carried: Payloads,
+}
+
 impl Worker {
-    pub(super) fn new(configuration: &Configuration, step: &config::Step) -> Result<Self, CompileError> {
+    /// # Errors
+    /// A script that does not compile; `check` has found them all before.
+    pub(super) fn new(
+        configuration: &Configuration,
+        step: &config::Step,
+        generation: u64,
+        store: &Store,
+    ) -> Result<Self, CompileError> {
         let scripts: Vec<config::Script> =
             step.processors.iter().map(|Processor::Script(script)| script.clone()).collect();
         let filter = &step.filter;
-        let filters = !filter.types.is_empty() || !filter.topics.is_empty() || filter.when.is_some();
-        let runner = if scripts.is_empty() && !filters {
+        let runner = if scripts.is_empty() && filter.is_empty() {
             Runner::Pass
         } else {
             let file = shown(configuration, &step.file);
@@ -77,109 +108,211 @@ impl Worker {
                 config: &step.config,
                 file: &file,
                 unnamed_output: step.outputs.iter().all(|output| output.binding.is_empty()),
+                wrapped: step.take == Take::Alts,
             })?))
         };
-        let input = &step.inputs[0].address;
-        let (pipeline, name) = (step.address.pipeline.as_str(), step.address.name.as_str());
         Ok(Self {
             runner,
+            gatherer: Gatherer::new(configuration, step),
             bindings: step.outputs.iter().map(Binding::new).collect(),
             has_errors: step.errors.is_some(),
-            prefix: HashPrefix::new(pipeline, name, &input.to_string()),
+            only_once: step.delivery == Promise::AtMostOnce,
+            keeps_records: configuration.keeps_records(step).is_some(),
+            made_before: configuration.dedupes(step).then(|| store.clone()),
             address: step.address.clone(),
-            input: input.clone(),
+            generation,
         })
     }
 
-    /// Runs every job of `batch`, up to one that halts the step.
-    pub(super) fn run(&mut self, batch: &Batch, clock: &dyn Clock) -> Ran {
-        let now = clock.now();
-        match &self.runner {
-            Runner::Pass if batch.form == Form::Json && batch.faults.is_empty() => self.pass_all(batch),
-            _ => self.run_each(batch, now),
+    /// Runs every job of `work`, up to one that halts the step.
+    pub(super) fn run(&mut self, work: &Work, clock: &dyn Clock) -> Ran {
+        let carries = self.gatherer.carries(work);
+        match (&self.runner, &work.portions[..]) {
+            (Runner::Pass, [portion])
+                if portion.batch.form == Form::Json
+                    && portion.batch.faults.is_empty()
+                    && portion.jobs == portion.batch.len()
+                    && portion.returned.is_none()
+                    && !carries
+                    && !self.keeps_records =>
+            {
+                self.pass_all(portion)
+            }
+            _ => self.run_each(work, carries, clock.now()),
         }
     }
 
-    fn pass_all(&self, batch: &Batch) -> Ran {
-        let jobs = batch.len() as u64;
-        let outputs: Vec<Made> =
-            self.bindings.iter().map(|binding| binding.made(batch.payloads.clone())).collect();
+    fn pass_all(&self, portion: &Portion) -> Ran {
+        let jobs = portion.jobs as u64;
+        let mut origins = self.origins();
+        let mut row = vec![0; self.gatherer.inputs.len()];
+        for index in portion.batch.first..portion.batch.end() {
+            row[portion.input] = index;
+            origins.push(&row);
+        }
+        let made = |binding: &Binding| binding.made(portion.batch.payloads.clone(), &origins, None);
+        let outputs: Vec<Made> = self.bindings.iter().map(made).collect();
         let given = jobs * outputs.len() as u64;
         let counters = Counters { taken: jobs, given, ..Counters::default() };
-        Ran { taken: batch.len(), outputs, counters, ..Ran::default() }
+        Ran { taken: portion.jobs, outputs, counters, ..Ran::default() }
     }
 
-    fn run_each(&mut self, batch: &Batch, now: Timestamp) -> Ran {
-        let mut outputs = Outputs::new(self.bindings.iter().map(|binding| binding.name.as_str()));
+    fn run_each(&mut self, work: &Work, carries: bool, now: Timestamp) -> Ran {
         let mut ran = Ran::default();
+        let made_before = match self.made_before(work, carries) {
+            Ok(made_before) => made_before,
+            Err(failure) => {
+                ran.halt = Some(Stumble { index: 0, failure, file: None });
+                return ran;
+            }
+        };
+        let names = self.bindings.iter().map(|binding| binding.name.as_str());
+        let side = || Side { origins: self.origins(), carried: Payloads::new() };
+        let mut made = Yield {
+            outputs: Outputs::new(names),
+            sides: self.bindings.iter().map(|_| side()).collect(),
+            errors: Payloads::new(),
+            error_side: side(),
+            carries,
+        };
         let mut checkpoint = Checkpoint::default();
-        let mut errors = Payloads::new();
-        let mut given = 0;
-        for (position, payload) in batch.payloads.iter().enumerate() {
-            let index = batch.first + position as u64;
-            let hash = self.prefix.hash(index);
-            let job = Job { index, payload, attempt: 1, now_ms: now.0, hash: hash.0 };
-            outputs.mark(&mut checkpoint);
-            let attempt = match batch.fault(position) {
+        let (mut walk, take) = (Walk::new(work), self.gatherer.take);
+        while let Some(item) = self.gatherer.next(&mut walk, carries) {
+            if made_before.get(ran.taken).is_some_and(|before| *before) {
+                ran.counters.filtered += u64::from(!self.bindings.is_empty());
+                ran.taken += 1;
+                continue;
+            }
+            made.outputs.mark(&mut checkpoint);
+            let before = made.outputs.total();
+            let attempt = match item.fault {
                 Some(fault) => Err(Failure::new(FailureKind::Payload, fault)),
-                None => self.attempt(&job, batch.form, &mut outputs),
+                None => attempt(&mut self.runner, &item, now, &mut made.outputs),
             };
-            if let Err(failure) = attempt {
-                outputs.roll_back(&checkpoint);
-                let file = batch.places.as_ref().map(|places| place(places, position));
-                if !self.has_errors {
-                    ran.halt = Some(Stumble { index, failure, file });
+            let outcome = if let Err(failure) = attempt {
+                made.outputs.roll_back(&checkpoint);
+                if !self.has_errors && !self.only_once {
+                    ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
                     break;
                 }
                 ran.counters.failed += 1;
-                let path = file.as_ref().map(|(path, line)| (path.to_string_lossy(), *line));
-                let case = Case {
-                    now,
-                    step: &self.address,
-                    input: &self.input,
-                    index,
-                    attempt: 1,
-                    hash,
-                    file: path.as_ref().map(|(path, line)| (&**path, *line)),
-                    payload,
-                };
-                // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
-                if errors.push_with(|buffer| error_record::write(&case, &failure, buffer)).is_err() {
-                    ran.halt = Some(Stumble { index, failure, file });
-                    break;
+                if self.has_errors {
+                    let (step, generation) = (&self.address, self.generation);
+                    let case = Case { now, step, take, generation, item: &item };
+                    // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
+                    let written =
+                        made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer));
+                    if written.is_err() {
+                        ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
+                        break;
+                    }
+                    made.error_side.push(&item, carries);
+                } else {
+                    let (step, index) = (&self.address, item.index());
+                    tracing::warn!(%step, index, "the job failed and is dropped, as at-most-once says: {failure}");
                 }
+                Outcome::Error
             } else {
-                let total = outputs.total();
-                ran.counters.filtered += u64::from(total == given && outputs.bindings() > 0);
-                given = total;
+                made.note(&item);
+                let jobs = made.outputs.total() - before;
+                ran.counters.filtered += u64::from(jobs == 0 && !self.bindings.is_empty());
+                match u32::try_from(jobs) {
+                    Ok(0) => Outcome::Nothing,
+                    jobs => Outcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
+                }
+            };
+            if self.keeps_records {
+                ran.outcomes.push((item.hash, outcome));
             }
             ran.taken += 1;
         }
         ran.counters.taken = ran.taken as u64;
-        ran.counters.given = outputs.total() as u64;
-        let payloads = outputs.into_payloads().into_iter();
-        ran.outputs =
-            self.bindings.iter().zip(payloads).map(|(binding, payloads)| binding.made(payloads)).collect();
-        ran.errors = (!errors.is_empty()).then(|| Made::for_queue(errors));
+        ran.counters.given = made.outputs.total() as u64;
+        made.finish(&self.bindings, &mut ran);
         ran
     }
 
-    fn attempt(&mut self, job: &Job<'_>, form: Form, outputs: &mut Outputs) -> Result<(), Failure> {
-        match &mut self.runner {
-            Runner::Script(script) => script.process(job, outputs),
-            Runner::Pass => {
-                if form == Form::Unchecked {
-                    json::check(job.payload).map_err(|error| {
-                        Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}"))
-                    })?;
-                }
-                for position in 0..outputs.bindings() {
-                    if let Some(payloads) = outputs.get_mut(position) {
-                        payloads.push(job.payload);
-                    }
-                }
-                Ok(())
+    /// For each job whether its outputs stand already, where the step must not make them twice.
+    fn made_before(&mut self, work: &Work, carries: bool) -> Result<Vec<bool>, Failure> {
+        let Some(store) = &self.made_before else { return Ok(Vec::new()) };
+        let (mut walk, mut hashes) = (Walk::new(work), Vec::with_capacity(work.jobs));
+        while let Some(item) = self.gatherer.next(&mut walk, carries) {
+            hashes.push(item.hash);
+        }
+        let outcomes = store.deliveries(&hashes).map_err(|error| {
+            let message = format!("the store does not tell which deliveries were made before: {error}");
+            Failure::new(FailureKind::Failed, message)
+        })?;
+        Ok(outcomes.iter().map(|outcome| matches!(outcome, Some(Outcome::Output { .. }))).collect())
+    }
+
+    fn origins(&self) -> Origins {
+        let inputs = self.gatherer.inputs.iter().map(|input| input.name.clone()).collect();
+        Origins::new(self.address.clone(), inputs)
+    }
+}
+
+fn attempt(
+    runner: &mut Runner,
+    item: &Item<'_>,
+    now: Timestamp,
+    outputs: &mut Outputs,
+) -> Result<(), Failure> {
+    let job = Job {
+        index: item.index(),
+        payload: item.payload,
+        attempt: item.attempt,
+        now_ms: now.0,
+        hash: item.hash.0,
+    };
+    match runner {
+        Runner::Script(script) => script.process(&job, outputs),
+        Runner::Pass => {
+            if item.form == Form::Unchecked {
+                json::check(job.payload).map_err(|error| {
+                    Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}"))
+                })?;
             }
+            for position in 0..outputs.bindings() {
+                if let Some(payloads) = outputs.get_mut(position) {
+                    payloads.push(job.payload);
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+impl Yield {
+    /// Notes for all jobs that `item` came to where they come from.
+    fn note(&mut self, item: &Item<'_>) {
+        for (position, side) in self.sides.iter_mut().enumerate() {
+            let there = self.outputs.get(position).map_or(0, Payloads::len);
+            while side.origins.len() < there {
+                side.push(item, self.carries);
+            }
+        }
+    }
+
+    fn finish(self, bindings: &[Binding], ran: &mut Ran) {
+        let payloads = self.outputs.into_payloads();
+        let made = bindings.iter().zip(payloads).zip(self.sides);
+        ran.outputs = made
+            .map(|((binding, payloads), side)| {
+                binding.made(payloads, &side.origins, self.carries.then_some(side.carried))
+            })
+            .collect();
+        let side = self.error_side;
+        ran.errors = (!self.errors.is_empty())
+            .then(|| Made::for_queue(self.errors, &side.origins, self.carries.then_some(side.carried)));
+    }
+}
+
+impl Side {
+    fn push(&mut self, item: &Item<'_>, carries: bool) {
+        self.origins.push(item.indices);
+        if carries {
+            self.carried.push(item.carried.as_bytes());
         }
     }
 }
@@ -189,8 +322,8 @@ impl Binding {
         Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
     }
 
-    fn made(&self, payloads: Payloads) -> Made {
-        if self.to_queue { Made::for_queue(payloads) } else { Made::for_sink(payloads) }
+    fn made(&self, payloads: Payloads, origins: &Origins, carried: Option<Payloads>) -> Made {
+        if self.to_queue { Made::for_queue(payloads, origins, carried) } else { Made::for_sink(payloads) }
     }
 }
 
@@ -199,10 +332,6 @@ impl Ran {
     pub(super) fn byte_len(&self) -> usize {
         self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
     }
-}
-
-fn place(places: &Places, position: usize) -> (Arc<std::path::Path>, u64) {
-    (Arc::clone(&places.file), places.line(position))
 }
 
 /// A path as messages show it: from the configuration's folder on, where it lies in it.

@@ -8,19 +8,34 @@
 //! | meta | `format` | the version, u32; never sealed, never moved: every version must be able to read it |
 //! | meta | `created` | time i64 |
 //! | meta | `commit` | number u64, time i64 of the last commit |
+//! | meta | `delayed` | u64, the last sequence that a delayed job was given |
 //! | names | `pipeline/name` | u32, from 1 |
 //! | queues | queue | head u64, first u64, bytes u64 |
-//! | log | queue, first index | see [`super::block`] |
+//! | log | queue, first index | see [`super::value`] |
 //! | progress | step, input | JSON |
 //! | marks | source, index | segment u32, offset u64, line u64 |
 //! | segments | source, ordinal | JSON |
 //! | sinks | sink | JSON |
-//! | deliveries | hash | kind u8, jobs u32 |
+//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times |
+//! | expiries | keep until, commit, part u32 | the hashes of some deliveries, u128 each |
+//! | snapshots | step, number u64 | JSON |
+//! | delayed | step, due, sequence u64 | see [`super::delayed`] |
+//! | `delayed_counts` | step | how many delayed jobs it has, u64 |
+//! | generations | number u64 | fingerprint u64, time i64 |
 //!
 //! A record is *sealed*: XXH3-64 over it, seeded with its table and key, follows it. Numbers are
-//! little-endian. JSON is for records that are few, or that grow with the words they hold.
+//! little-endian. JSON is for records that are few, or that grow with the words they hold. A time in
+//! a key has its highest bit turned, so that keys are in order of time.
+//!
+//! Version 2 added the tables from `expiries` on, the number of the commit to each value of the log,
+//! the columns of a section, and the times of deliveries.
 
-use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata as _, TableDefinition, WriteTransaction};
+use std::collections::BTreeMap;
+
+use redb::{
+    Database, ReadTransaction, ReadableDatabase as _, ReadableTable, ReadableTableMetadata as _,
+    TableDefinition, WriteTransaction,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_64;
@@ -29,9 +44,12 @@ use super::error::Cause;
 use crate::words::{Address, DeliveryHash, Mark, Timestamp};
 
 /// The format that this code writes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
-type Bytes = &'static [u8];
+/// Where the version stands in `meta`.
+const FORMAT_KEY: &str = "format";
+
+pub(super) type Bytes = &'static [u8];
 pub(super) const META: TableDefinition<'_, &str, Bytes> = TableDefinition::new("meta");
 pub(super) const NAMES: TableDefinition<'_, &str, Bytes> = TableDefinition::new("names");
 pub(super) const QUEUES: TableDefinition<'_, u32, Bytes> = TableDefinition::new("queues");
@@ -41,6 +59,14 @@ pub(super) const MARKS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition
 pub(super) const SEGMENTS: TableDefinition<'_, (u32, u32), Bytes> = TableDefinition::new("segments");
 pub(super) const SINKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("sinks");
 pub(super) const DELIVERIES: TableDefinition<'_, u128, Bytes> = TableDefinition::new("deliveries");
+pub(super) const EXPIRIES: TableDefinition<'_, (u64, u64, u32), Bytes> = TableDefinition::new("expiries");
+pub(super) const SNAPSHOTS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("snapshots");
+pub(super) const DELAYED: TableDefinition<'_, (u32, u64, u64), Bytes> = TableDefinition::new("delayed");
+pub(super) const DELAYED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("delayed_counts");
+pub(super) const GENERATIONS: TableDefinition<'_, u64, Bytes> = TableDefinition::new("generations");
+
+/// Stands for the step in the progress of whoever deals with errors by hand; no name has this number.
+pub(super) const BY_HAND: u32 = 0;
 
 /// A record's table and key: what its checksum is seeded with.
 #[derive(Clone, Copy, Debug)]
@@ -54,17 +80,11 @@ pub(super) enum Place<'a> {
     Segment(u32, u32),
     Sink(u32),
     Delivery(DeliveryHash),
-}
-
-/// How a delivery ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// So many jobs stand on the outputs.
-    Output { jobs: u32 },
-    /// The job stands on the error queue.
-    Error,
-    /// It was consumed with no output.
-    Nothing,
+    Expiry(u64, u64, u32),
+    Snapshot(u32, u64),
+    Delayed(u32, u64, u64),
+    DelayedCount(u32),
+    Generation(u64),
 }
 
 /// What is known of a queue.
@@ -88,25 +108,32 @@ pub(super) struct CommitRecord {
 impl Place<'_> {
     pub(super) fn seed(self) -> u64 {
         let text = |text: &str| XxHash3_64::oneshot(text.as_bytes());
-        let (table, a, b) = match self {
-            Place::Meta(key) => (0_u8, text(key), 0),
-            Place::Name(name) => (1, text(name), 0),
-            Place::Queue(id) => (2, u64::from(id), 0),
-            Place::Log(id, first) => (3, u64::from(id), first),
-            Place::Progress(step, input) => (4, u64::from(step), u64::from(input)),
-            Place::Mark(id, index) => (5, u64::from(id), index),
-            Place::Segment(id, ordinal) => (6, u64::from(id), u64::from(ordinal)),
-            Place::Sink(id) => (7, u64::from(id), 0),
+        let (table, a, b, c) = match self {
+            Place::Meta(key) => (0_u8, text(key), 0, 0),
+            Place::Name(name) => (1, text(name), 0, 0),
+            Place::Queue(id) => (2, u64::from(id), 0, 0),
+            Place::Log(id, first) => (3, u64::from(id), first, 0),
+            Place::Progress(step, input) => (4, u64::from(step), u64::from(input), 0),
+            Place::Mark(id, index) => (5, u64::from(id), index, 0),
+            Place::Segment(id, ordinal) => (6, u64::from(id), u64::from(ordinal), 0),
+            Place::Sink(id) => (7, u64::from(id), 0, 0),
             Place::Delivery(DeliveryHash(hash)) => {
                 let [low, high] = halves(hash);
-                (8, low, high)
+                (8, low, high, 0)
             }
+            Place::Expiry(until, commit, part) => (9, until, commit, u64::from(part)),
+            Place::Snapshot(step, number) => (10, u64::from(step), number, 0),
+            Place::Delayed(step, due, sequence) => (11, u64::from(step), due, sequence),
+            Place::DelayedCount(step) => (12, u64::from(step), 0, 0),
+            Place::Generation(number) => (13, number, 0, 0),
         };
-        let mut key = [0; 17];
+        let mut key = [0; 25];
         key[0] = table;
         key[1..9].copy_from_slice(&a.to_le_bytes());
-        key[9..].copy_from_slice(&b.to_le_bytes());
-        XxHash3_64::oneshot(&key)
+        key[9..17].copy_from_slice(&b.to_le_bytes());
+        key[17..].copy_from_slice(&c.to_le_bytes());
+        // The tables of version 1 have keys of two parts.
+        XxHash3_64::oneshot(if table < 9 { &key[..17] } else { &key })
     }
 
     /// The record as it is stored.
@@ -139,7 +166,7 @@ impl Place<'_> {
             .map_err(|error| Cause::Damaged(format!("the record {self:?} is not what it should be: {error}")))
     }
 
-    fn unseal_exact<const N: usize>(self, stored: &[u8]) -> Result<[u8; N], Cause> {
+    pub(super) fn unseal_exact<const N: usize>(self, stored: &[u8]) -> Result<[u8; N], Cause> {
         self.unseal(stored)?
             .try_into()
             .map_err(|_| Cause::Damaged(format!("the record {self:?} has the wrong length")))
@@ -187,25 +214,6 @@ pub(super) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<Mark
     Ok(Mark { index, segment: u32_at(&bytes, 0), offset: u64_at(&bytes, 4), line: u64_at(&bytes, 12) })
 }
 
-pub(super) fn seal_outcome(hash: DeliveryHash, outcome: Outcome) -> Vec<u8> {
-    let (kind, jobs) = match outcome {
-        Outcome::Output { jobs } => (0, jobs),
-        Outcome::Error => (1, 0),
-        Outcome::Nothing => (2, 0),
-    };
-    Place::Delivery(hash).seal([&[kind][..], &jobs.to_le_bytes()].concat())
-}
-
-pub(super) fn unseal_outcome(hash: DeliveryHash, stored: &[u8]) -> Result<Outcome, Cause> {
-    let bytes: [u8; 5] = Place::Delivery(hash).unseal_exact(stored)?;
-    match bytes[0] {
-        0 => Ok(Outcome::Output { jobs: u32_at(&bytes, 1) }),
-        1 => Ok(Outcome::Error),
-        2 => Ok(Outcome::Nothing),
-        kind => Err(Cause::Damaged(format!("the delivery {hash} has an outcome of the unknown kind {kind}"))),
-    }
-}
-
 /// The number of `address`, if it was ever written.
 pub(super) fn find_id(
     names: &impl ReadableTable<&'static str, Bytes>,
@@ -230,6 +238,20 @@ pub(super) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, C
     Ok(id)
 }
 
+/// Names by their numbers.
+#[derive(Debug)]
+pub(super) struct Names(BTreeMap<u32, Address>);
+
+impl Names {
+    pub(super) fn read(table: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
+        Ok(Self(names(table)?.into_iter().collect()))
+    }
+
+    pub(super) fn get(&self, id: u32) -> Result<&Address, Cause> {
+        self.0.get(&id).ok_or_else(|| Cause::Damaged(format!("the name number {id} is missing")))
+    }
+}
+
 /// All names with their numbers.
 pub(super) fn names(names: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<(u32, Address)>, Cause> {
     let mut all = Vec::new();
@@ -252,12 +274,45 @@ pub(super) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), C
     txn.open_table(SEGMENTS)?;
     txn.open_table(SINKS)?;
     txn.open_table(DELIVERIES)?;
+    make_tables_of_version_2(txn)?;
     {
         let mut meta = txn.open_table(META)?;
-        meta.insert("format", &VERSION.to_le_bytes()[..])?;
+        meta.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
         meta.insert("created", &*Place::Meta("created").seal(now.0.to_le_bytes().to_vec()))?;
     }
     CommitRecord { number: 0, time: now }.write(txn)
+}
+
+fn make_tables_of_version_2(txn: &WriteTransaction) -> Result<(), Cause> {
+    txn.open_table(EXPIRIES)?;
+    txn.open_table(SNAPSHOTS)?;
+    txn.open_table(DELAYED)?;
+    txn.open_table(DELAYED_COUNTS)?;
+    txn.open_table(GENERATIONS)?;
+    Ok(())
+}
+
+/// Makes a store of an older version one of this version, in one transaction. Everything that is
+/// there is kept as it is: this version reads the values and records of the older ones.
+pub(super) fn migrate(database: &Database) -> Result<(), Cause> {
+    let found = version(&database.begin_read()?.open_table(META)?)?;
+    if found >= VERSION {
+        return Ok(());
+    }
+    let txn = database.begin_write()?;
+    // The only older version is 1.
+    make_tables_of_version_2(&txn)?;
+    txn.open_table(META)?.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
+    txn.commit()?;
+    Ok(())
+}
+
+fn version(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<u32, Cause> {
+    let stored = meta.get(FORMAT_KEY)?;
+    match stored.and_then(|stored| stored.value().try_into().ok()).map(u32::from_le_bytes) {
+        None | Some(0) => Err(Cause::Damaged("it has no version".into())),
+        Some(version) => Ok(version),
+    }
 }
 
 /// Makes sure that the store is of this version, and that every record which recovery starts from
@@ -267,11 +322,10 @@ pub(super) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), C
 /// checksums of their own, and opening must not take longer for a longer backlog.
 pub(super) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
     let meta = txn.open_table(META)?;
-    match meta.get("format")?.and_then(|stored| stored.value().try_into().ok()).map(u32::from_le_bytes) {
-        Some(VERSION) => {}
-        // Version 1 is the first. What migrates from it goes here when there is a second.
-        Some(newer) if newer > VERSION => return Err(Cause::Newer(newer)),
-        _ => return Err(Cause::Damaged("it has no version".into())),
+    match version(&meta)? {
+        VERSION => {}
+        newer if newer > VERSION => return Err(Cause::Newer(newer)),
+        older => return Err(Cause::Damaged(format!("it is still of version {older}"))),
     }
     let names_table = txn.open_table(NAMES)?;
     let found = names(&names_table)?.len() as u64;
@@ -289,6 +343,14 @@ pub(super) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
     })?;
     let sinks = txn.open_table(SINKS)?;
     count("sinks", &sinks, |id, stored| Place::Sink(id).unseal(stored).map(drop))?;
+    let snapshots = txn.open_table(SNAPSHOTS)?;
+    count("snapshots", &snapshots, |(step, number), stored| {
+        Place::Snapshot(step, number).unseal(stored).map(drop)
+    })?;
+    let generations = txn.open_table(GENERATIONS)?;
+    count("generations", &generations, |number, stored| Place::Generation(number).unseal(stored).map(drop))?;
+    let counts = txn.open_table(DELAYED_COUNTS)?;
+    count("delayed_counts", &counts, |step, stored| Place::DelayedCount(step).unseal(stored).map(drop))?;
     CommitRecord::read(&meta)
 }
 
@@ -318,16 +380,26 @@ fn unseal_id(name: &str, stored: &[u8]) -> Result<u32, Cause> {
     Place::Name(name).unseal_exact(stored).map(u32::from_le_bytes)
 }
 
+/// A time as it stands in a key: in order, also before 1970.
+pub(super) fn ordered(time: Timestamp) -> u64 {
+    time.0.cast_unsigned() ^ 1 << 63
+}
+
+/// The time that [`ordered`] made this number of.
+pub(super) fn from_ordered(key: u64) -> Timestamp {
+    Timestamp((key ^ 1 << 63).cast_signed())
+}
+
 fn halves(number: u128) -> [u64; 2] {
     let bytes = number.to_le_bytes();
     [u64_at(&bytes, 0), u64_at(&bytes, 8)]
 }
 
 /// The number at `at`; `bytes` is an array that is long enough.
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + 8].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
 }

@@ -84,10 +84,13 @@ impl Origin {
             open_database(&self.medium)
         })
         .map_err(|cause| cause.at(self.path.clone()))?;
-        let checked = guarded(|| match format::check(&database.begin_read()?)?.number {
-            found if found >= transaction => Ok(found),
-            found => {
-                Err(Cause::Damaged(format!("commit {transaction} was durable, and the last is {found}")))
+        let checked = guarded(|| {
+            format::migrate(&database)?;
+            match format::check(&database.begin_read()?)?.number {
+                found if found >= transaction => Ok(found),
+                found => {
+                    Err(Cause::Damaged(format!("commit {transaction} was durable, and the last is {found}")))
+                }
             }
         });
         match checked {

@@ -3,17 +3,18 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
-use tidegate_plugin::Payloads;
 
-use super::block::{Value, Wanted};
+use super::block::{Jobs, Wanted};
+use super::bytes::Wrong;
 use super::error::{Cause, ReadError};
 use super::format::{
-    self, CommitRecord, DELIVERIES, LOG, MARKS, META, NAMES, Outcome, PROGRESS, Place, QUEUES, QueueRecord,
+    self, BY_HAND, CommitRecord, LOG, MARKS, META, NAMES, Names, PROGRESS, Place, QUEUES, QueueRecord,
     SEGMENTS, SINKS,
 };
 use super::guard::{close, guarded};
+use super::value::Value;
 use crate::decide::Progress;
-use crate::words::{Address, Batch, DeliveryHash, Mark, Segment, SinkPosition};
+use crate::words::{Address, Batch, Mark, Origin, Segment, SinkPosition, Timestamp};
 
 /// Reads the store, from any thread. Cheap to clone.
 ///
@@ -40,6 +41,9 @@ pub struct QueueState {
     /// What the kept jobs take in the store.
     pub bytes: u64,
 }
+
+/// A batch, and for each of its jobs where it came from, where that is known.
+pub type DetailedBatch = (Batch, Vec<Option<Origin>>);
 
 impl QueueState {
     /// How many jobs are kept.
@@ -89,6 +93,29 @@ impl Store {
         jobs: usize,
         bytes: usize,
     ) -> Result<Option<Batch>, ReadError> {
+        self.read_into(queue, from, Wanted { jobs, bytes }, Jobs::default())
+            .map(|jobs| jobs.map(|jobs| batch(from, jobs).0))
+    }
+
+    /// As [`Self::read`], and for each job where it came from, where that is known.
+    pub fn read_details(
+        &self,
+        queue: &Address,
+        from: u64,
+        jobs: usize,
+        bytes: usize,
+    ) -> Result<Option<DetailedBatch>, ReadError> {
+        self.read_into(queue, from, Wanted { jobs, bytes }, Jobs::with_origins())
+            .map(|jobs| jobs.map(|jobs| batch(from, jobs)))
+    }
+
+    fn read_into(
+        &self,
+        queue: &Address,
+        from: u64,
+        wanted: Wanted,
+        jobs: Jobs,
+    ) -> Result<Option<Jobs>, ReadError> {
         self.view(|txn| {
             let Some((id, record)) = find_queue(txn, queue)? else { return Ok(None) };
             if from > record.head {
@@ -97,11 +124,16 @@ impl Store {
             if from < record.first {
                 return Err(Cause::Gone { queue: queue.clone(), index: from, first: record.first });
             }
-            let payloads = read_jobs(txn, id, from, Wanted { jobs, bytes }).map_err(|error| match error {
-                Cause::Damaged(what) => Cause::Damaged(format!("queue `{queue}`: {what}")),
-                other => other,
-            })?;
-            Ok(Some(Batch::json(from, payloads)))
+            read_jobs(txn, id, from, wanted, jobs).map(Some).map_err(|error| in_queue(queue, error))
+        })
+    }
+
+    /// The index of the first kept job of `queue` that was committed at `time` or later; `None` where
+    /// none was. Where the clock was set back meanwhile, a job that follows on one from before `time`.
+    pub fn index_at(&self, queue: &Address, time: Timestamp) -> Result<Option<u64>, ReadError> {
+        self.view(|txn| {
+            let Some((id, record)) = find_queue(txn, queue)? else { return Ok(None) };
+            index_at(txn, id, record, time).map_err(|error| in_queue(queue, error))
         })
     }
 
@@ -118,23 +150,28 @@ impl Store {
         })
     }
 
+    /// Which jobs of an error queue somebody has dealt with by hand; `None` where none ever was.
+    pub fn handled(&self, queue: &Address) -> Result<Option<Progress>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, queue)? else { return Ok(None) };
+            let stored = txn.open_table(PROGRESS)?.get((BY_HAND, id))?;
+            stored.map(|stored| Place::Progress(BY_HAND, id).unseal_json(stored.value())).transpose()
+        })
+    }
+
     /// Step, input, and how far the one is with the other; in order of their addresses.
     pub fn all_progress(&self) -> Result<Vec<(Address, Address, Progress)>, ReadError> {
         self.view(|txn| {
-            let names: std::collections::BTreeMap<_, _> =
-                format::names(&txn.open_table(NAMES)?)?.into_iter().collect();
-            let name = |id| {
-                names
-                    .get(&id)
-                    .cloned()
-                    .ok_or_else(|| Cause::Damaged(format!("the name number {id} is missing")))
-            };
+            let names = Names::read(&txn.open_table(NAMES)?)?;
             let mut all = Vec::new();
             for entry in txn.open_table(PROGRESS)?.iter()? {
                 let (key, stored) = entry?;
                 let (step, input) = key.value();
+                if step == BY_HAND {
+                    continue;
+                }
                 let progress = Place::Progress(step, input).unseal_json(stored.value())?;
-                all.push((name(step)?, name(input)?, progress));
+                all.push((names.get(step)?.clone(), names.get(input)?.clone(), progress));
             }
             all.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
             Ok(all)
@@ -171,14 +208,6 @@ impl Store {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, sink)? else { return Ok(None) };
             let stored = txn.open_table(SINKS)?.get(id)?;
             stored.map(|stored| Place::Sink(id).unseal_json(stored.value())).transpose()
-        })
-    }
-
-    /// How the delivery ended; `None` where it has not, or is no longer remembered.
-    pub fn delivery(&self, hash: DeliveryHash) -> Result<Option<Outcome>, ReadError> {
-        self.view(|txn| {
-            let stored = txn.open_table(DELIVERIES)?.get(hash.0)?;
-            stored.map(|stored| format::unseal_outcome(hash, stored.value())).transpose()
         })
     }
 
@@ -227,38 +256,91 @@ fn queue_state(address: Address, record: QueueRecord) -> QueueState {
     QueueState { address, first: record.first, head: record.head, bytes: record.bytes }
 }
 
-/// Reads from the value that holds `from` on, until there is enough or no more.
-fn read_jobs(txn: &ReadTransaction, queue: u32, from: u64, wanted: Wanted) -> Result<Payloads, Cause> {
-    let missing = |index| Cause::Damaged(format!("job {index} is missing"));
+fn batch(first: u64, jobs: Jobs) -> DetailedBatch {
+    let Jobs { payloads, carried, origins, stamps } = jobs;
+    let batch = Batch { stamps, carried, ..Batch::json(first, payloads) };
+    (batch, origins.unwrap_or_default())
+}
+
+fn in_queue(queue: &Address, error: Cause) -> Cause {
+    match error {
+        Cause::Damaged(what) => Cause::Damaged(format!("queue `{queue}`: {what}")),
+        other => other,
+    }
+}
+
+fn missing(index: u64) -> Cause {
+    Cause::Damaged(format!("job {index} is missing"))
+}
+
+fn unreadable(first: u64, what: Wrong) -> Cause {
+    Cause::Damaged(format!("the jobs from {first} on cannot be read: {what}"))
+}
+
+/// Reads from the value that holds `from` on, until there is enough or no more. `jobs` is empty.
+fn read_jobs(
+    txn: &ReadTransaction,
+    queue: u32,
+    from: u64,
+    wanted: Wanted,
+    mut jobs: Jobs,
+) -> Result<Jobs, Cause> {
     let log = txn.open_table(LOG)?;
     let start = match log.range((queue, 0)..=(queue, from))?.next_back() {
         Some(entry) => entry?.0.value().1,
         None => return Err(missing(from)),
     };
-    let mut payloads = Payloads::new();
     for entry in log.range((queue, start)..=(queue, u64::MAX))? {
         let (key, stored) = entry?;
         let (_, first) = key.value();
-        let next = from + payloads.len() as u64;
-        let wrong = |what| Cause::Damaged(format!("the jobs from {first} on cannot be read: {what}"));
-        let value = Value::parse(stored.value(), Place::Log(queue, first).seed()).map_err(wrong)?;
+        let next = from + jobs.payloads.len() as u64;
+        let value = Value::parse(stored.value(), Place::Log(queue, first).seed());
+        let value = value.map_err(|what| unreadable(first, what))?;
         // The first value may start before the first job that is asked for; the others follow each
         // other without gaps.
         let position = next.checked_sub(first).filter(|&position| position < value.jobs);
         let Some(position) = position else {
             // What came before the gap is good.
-            return if payloads.is_empty() { Err(missing(next)) } else { Ok(payloads) };
+            return if jobs.payloads.is_empty() { Err(missing(next)) } else { Ok(jobs) };
         };
-        match value.read(position, wanted, &mut payloads) {
+        match value.read(position, wanted, &mut jobs) {
             Ok(()) => {}
             // As above: the error is told to whoever asks for the damaged job itself.
             Err(_) if next > from => break,
-            Err(what) => return Err(wrong(what)),
+            Err(what) => return Err(unreadable(first, what)),
         }
-        let read_to_its_end = from + payloads.len() as u64 == first + value.jobs;
-        if !read_to_its_end || payloads.len() >= wanted.jobs || payloads.byte_len() >= wanted.bytes {
+        let read = &jobs.payloads;
+        let read_to_its_end = from + read.len() as u64 == first + value.jobs;
+        if !read_to_its_end || read.len() >= wanted.jobs || read.byte_len() >= wanted.bytes {
             break;
         }
     }
-    if payloads.is_empty() { Err(missing(from)) } else { Ok(payloads) }
+    if jobs.payloads.is_empty() { Err(missing(from)) } else { Ok(jobs) }
+}
+
+/// Halves what is kept until the value is found that is the first of its time or later.
+fn index_at(
+    txn: &ReadTransaction,
+    queue: u32,
+    record: QueueRecord,
+    time: Timestamp,
+) -> Result<Option<u64>, Cause> {
+    let log = txn.open_table(LOG)?;
+    // What is before `low` is from before `time`; what starts at `high` or behind is not.
+    let (mut low, mut high) = (record.first, record.head + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let entry = log.range((queue, low)..=(queue, middle))?.next_back().ok_or_else(|| missing(middle))?;
+        let (key, stored) = entry?;
+        let (_, first) = key.value();
+        let value = Value::parse(stored.value(), Place::Log(queue, first).seed());
+        let value = value.map_err(|what| unreadable(first, what))?;
+        let end = first.checked_add(value.jobs).filter(|&end| end > middle).ok_or_else(|| missing(middle))?;
+        if value.time < time {
+            low = end;
+        } else {
+            high = first;
+        }
+    }
+    Ok(Some(low).filter(|&index| index <= record.head))
 }

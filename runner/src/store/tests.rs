@@ -3,21 +3,26 @@
 use tidegate_plugin::Payloads;
 
 use super::testing::FaultyDisk;
-use super::{Append, Block, Changes, Store, Writer, open_disk};
+use super::{Append, Block, Changes, Details, Store, Writer, open_disk};
 use crate::words::{Address, Timestamp};
 
 mod crash;
 mod damage;
+mod delayed;
+mod delivered;
+mod details;
 mod folder;
 mod history;
+mod migrate;
 mod model;
+mod trim;
 
 fn address(text: &str) -> Address {
     Address::parse(text).unwrap()
 }
 
 fn block<'a>(jobs: impl IntoIterator<Item = &'a [u8]>) -> Block {
-    Block::encode(&jobs.into_iter().collect::<Payloads>())
+    Block::encode(&jobs.into_iter().collect::<Payloads>(), Details::default())
 }
 
 fn append<'a>(queue: &str, jobs: impl IntoIterator<Item = &'a str>) -> Append {

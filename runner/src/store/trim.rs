@@ -2,9 +2,9 @@
 
 use redb::{ReadableTable as _, WriteTransaction};
 
-use super::block::Value;
 use super::error::Cause;
 use super::format::{LOG, NAMES, Place, QUEUES, QueueRecord};
+use super::value::Value;
 use crate::words::{Address, Timestamp};
 
 /// Lets go of the oldest jobs of a queue. Values go whole: jobs that share one with a job which
@@ -14,8 +14,21 @@ pub struct Trim {
     pub queue: Address,
     /// The last index that may go.
     pub up_to: u64,
-    /// Only what was committed before this time may go.
-    pub older_than: Option<Timestamp>,
+    /// What makes a job go that may go.
+    pub when: TrimWhen,
+    /// While the queue takes more than this, in bytes, jobs that may go do so whatever `when` says.
+    pub max_bytes: Option<u64>,
+}
+
+/// What makes a job go, besides the size of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrimWhen {
+    /// That it may.
+    Always,
+    /// That it was committed before this time.
+    OlderThan(Timestamp),
+    /// Nothing: only the size of the queue counts.
+    Never,
 }
 
 /// What a trim took away.
@@ -76,20 +89,27 @@ fn going(
     for entry in log.range((queue, record.first)..=(queue, u64::MAX))? {
         let (key, stored) = entry?;
         let (_, first) = key.value();
+        let bytes = stored.value().len() as u64;
         if !going.take(candidate.take(), first, trim.up_to) {
             return Ok(going);
         }
-        if let Some(older_than) = trim.older_than {
-            let value = Value::parse(stored.value(), Place::Log(queue, first).seed());
-            // Nobody knows how old a damaged value is: it stays, and with it all that follow.
-            if value.is_err() || value.is_ok_and(|value| value.time >= older_than) {
-                return Ok(going);
-            }
+        let too_large = trim.max_bytes.is_some_and(|most| record.bytes.saturating_sub(going.bytes) > most);
+        if !too_large && !is_over(stored.value(), Place::Log(queue, first).seed(), trim.when) {
+            return Ok(going);
         }
-        candidate = Some((first, stored.value().len() as u64));
+        candidate = Some((first, bytes));
     }
     going.take(candidate, record.head + 1, trim.up_to);
     Ok(going)
+}
+
+/// Whether the time of a value is over. Nobody knows how old a damaged one is: it stays.
+fn is_over(stored: &[u8], place: u64, when: TrimWhen) -> bool {
+    match when {
+        TrimWhen::Always => true,
+        TrimWhen::OlderThan(time) => Value::parse(stored, place).is_ok_and(|value| value.time < time),
+        TrimWhen::Never => false,
+    }
 }
 
 impl Going {

@@ -3,12 +3,19 @@
 use std::collections::BTreeMap;
 
 use redb::{ReadTransaction, ReadableTable as _};
-use tidegate_plugin::Payloads;
 
-use super::block::{Value, Wanted};
+use super::block::{Jobs, Wanted};
+use super::delayed;
+use super::delivered;
 use super::error::{Cause, ReadError};
-use super::format::{self, DELIVERIES, LOG, MARKS, NAMES, Place, QUEUES, QueueRecord, SEGMENTS, SINKS};
+use super::format::{
+    self, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES, Place, QUEUES,
+    QueueRecord, SEGMENTS, SINKS, SNAPSHOTS,
+};
+use super::generation::Generation;
 use super::read::Store;
+use super::snapshot;
+use super::value::Value;
 use crate::words::{Address, DeliveryHash, Segment, SinkPosition};
 
 /// What the walk found.
@@ -50,6 +57,9 @@ pub fn verify(store: &Store) -> Result<Report, ReadError> {
                 }
             }
             report.records(txn)?;
+            report.deliveries(txn)?;
+            report.delayed(txn, &names)?;
+            report.snapshots(txn, &names)?;
             Ok(report.orphans(txn, &names)?).map(|()| heads)
         })
         .and_then(|heads| {
@@ -88,9 +98,9 @@ impl Report {
             if let Some(next) = next.filter(|&next| next != first) {
                 self.problems.push(format!("queue `{name}`: job {next} should follow, and job {first} does"));
             }
-            let mut payloads = Payloads::new();
+            let mut jobs = Jobs::with_origins();
             let value = Value::parse(stored.value(), Place::Log(id, first).seed());
-            next = match value.and_then(|value| value.read(0, ALL, &mut payloads).map(|()| value.jobs)) {
+            next = match value.and_then(|value| value.read(0, ALL, &mut jobs).map(|()| value.jobs)) {
                 Ok(jobs) => Some(first + jobs),
                 Err(what) => {
                     self.problems
@@ -99,7 +109,7 @@ impl Report {
                 }
             };
             self.values += 1;
-            self.jobs += payloads.len() as u64;
+            self.jobs += jobs.payloads.len() as u64;
             bytes += stored.value().len() as u64;
         }
         if let Some(next) = next.filter(|&next| next != record.head + 1) {
@@ -155,10 +165,90 @@ impl Report {
             let position = Place::Sink(id.value()).unseal_json::<SinkPosition>(stored.value());
             position.map_or_else(|cause| self.problem(cause), drop);
         }
-        for entry in txn.open_table(DELIVERIES)?.iter()? {
+        for entry in txn.open_table(GENERATIONS)?.iter()? {
+            let (number, stored) = entry?;
+            let generation = Generation::unseal(number.value(), stored.value());
+            generation.map_or_else(|cause| self.problem(cause), drop);
+        }
+        Ok(())
+    }
+
+    /// Each delivery that is not kept for ever must be known to those who forget.
+    fn deliveries(&mut self, txn: &ReadTransaction) -> Result<(), Cause> {
+        let deliveries = txn.open_table(DELIVERIES)?;
+        let (mut limited, mut known) = (0_u64, 0_u64);
+        for entry in deliveries.iter()? {
             let (hash, stored) = entry?;
-            let outcome = format::unseal_outcome(DeliveryHash(hash.value()), stored.value());
-            outcome.map_or_else(|cause| self.problem(cause), drop);
+            match delivered::Record::unseal(DeliveryHash(hash.value()), stored.value()) {
+                Ok(record) => limited += u64::from(record.keep_until < delivered::FOR_EVER),
+                Err(cause) => self.problem(cause),
+            }
+        }
+        for entry in txn.open_table(EXPIRIES)?.iter()? {
+            let (key, stored) = entry?;
+            let until = format::from_ordered(key.value().0);
+            let hashes = match delivered::unseal_expiry(key.value(), stored.value()) {
+                Ok(hashes) => hashes,
+                Err(cause) => {
+                    self.problem(cause);
+                    continue;
+                }
+            };
+            for hash in hashes {
+                let Some(stored) = deliveries.get(hash.0)? else { continue };
+                let record = delivered::Record::unseal(hash, stored.value());
+                known += u64::from(record.is_ok_and(|record| record.keep_until == until));
+            }
+        }
+        if known < limited {
+            self.problems.push(format!(
+                "{limited} deliveries are kept for a time, and only {known} of them would be forgotten after it"
+            ));
+        }
+        Ok(())
+    }
+
+    fn delayed(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
+        let last = delayed::last_sequence(&txn.open_table(META)?)?;
+        let counts = txn.open_table(DELAYED_COUNTS)?;
+        let mut found: BTreeMap<u32, u64> = BTreeMap::new();
+        for entry in counts.iter()? {
+            found.insert(entry?.0.value(), 0);
+        }
+        for entry in txn.open_table(DELAYED)?.iter()? {
+            let (key, stored) = entry?;
+            let (step, _, sequence) = key.value();
+            *found.entry(step).or_default() += 1;
+            if sequence > last {
+                self.problems.push(format!("the delayed job {sequence} is newer than the last one, {last}"));
+            }
+            delayed::unseal(key.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
+        }
+        for (step, jobs) in found {
+            let Some(name) = names.get(&step) else {
+                self.problems.push(format!("there are delayed jobs of an unknown step number {step}"));
+                continue;
+            };
+            match delayed::count(&counts, step) {
+                Ok(count) if count == jobs => {}
+                Ok(count) => self
+                    .problems
+                    .push(format!("step `{name}` should have {count} delayed jobs, and has {jobs}")),
+                Err(cause) => self.problem(cause),
+            }
+        }
+        Ok(())
+    }
+
+    fn snapshots(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
+        for entry in txn.open_table(SNAPSHOTS)?.iter()? {
+            let (key, stored) = entry?;
+            let (step, number) = key.value();
+            match names.get(&step) {
+                Some(name) => snapshot::unseal((step, number), name, stored.value())
+                    .map_or_else(|cause| self.problem(cause), drop),
+                None => self.problems.push(format!("there are snapshots of an unknown step number {step}")),
+            }
         }
         Ok(())
     }

@@ -5,19 +5,23 @@ use std::sync::Arc;
 
 use redb::{Database, ReadableTable as _, WriteTransaction};
 
-use super::block::{self, Block, Section, VALUE_RAW_BYTES_MAX};
+use super::block::{Block, Section, VALUE_RAW_BYTES_MAX};
+use super::delayed::{self, Delayed, DelayedKey};
+use super::delivered::{self, Delivered};
 use super::error::{Cause, CommitError, OpenError};
 use super::format::{
-    self, CommitRecord, DELIVERIES, LOG, MARKS, Outcome, PROGRESS, Place, QUEUES, QueueRecord, SEGMENTS,
-    SINKS,
+    self, BY_HAND, CommitRecord, LOG, MARKS, PROGRESS, Place, QUEUES, QueueRecord, SEGMENTS, SINKS,
 };
+use super::generation::{self, Generation};
 use super::guard::guarded;
 use super::lock::Lock;
 use super::open::{Opened, Origin};
 use super::read::Shared;
+use super::snapshot::{self, Snapshot, SnapshotKey};
 use super::trim::{Trim, Trimmed, trim};
+use super::value;
 use crate::decide::Progress;
-use crate::words::{Address, DeliveryHash, Mark, Segment, SinkPosition, Timestamp};
+use crate::words::{Address, Mark, Segment, SinkPosition, Timestamp};
 
 /// From this size on, in bytes, each commit also records which pages of the file are free.
 ///
@@ -52,10 +56,20 @@ pub struct Changes {
     pub appends: Vec<Append>,
     /// Step, input, and how far the one is with the other.
     pub progress: Vec<(Address, Address, Progress)>,
+    /// Error queue, and which of its jobs somebody has dealt with by hand.
+    pub handled: Vec<(Address, Progress)>,
     pub sinks: Vec<(Address, SinkPosition)>,
     pub marks: Vec<(Address, Mark)>,
     pub segments: Vec<(Address, Segment)>,
-    pub deliveries: Vec<(DeliveryHash, Outcome)>,
+    pub deliveries: Vec<Delivered>,
+    /// Snapshots that are not needed any more.
+    pub settled: Vec<SnapshotKey>,
+    pub snapshots: Vec<Snapshot>,
+    /// Delayed jobs that need not wait any more.
+    pub undelayed: Vec<DelayedKey>,
+    pub delayed: Vec<Delayed>,
+    /// The generation that begins.
+    pub generation: Option<Generation>,
     /// Carried out after the appends.
     pub trims: Vec<Trim>,
 }
@@ -73,6 +87,8 @@ pub struct Committed {
     pub transaction: u64,
     /// One for each of [`Changes::appends`], in their order.
     pub appended: Vec<Appended>,
+    /// What each of [`Changes::delayed`] is called, in their order.
+    pub delayed: Vec<DelayedKey>,
     /// Of the queues that lost something.
     pub trimmed: Vec<Trimmed>,
 }
@@ -166,25 +182,30 @@ fn commit(
 ) -> Result<Committed, Cause> {
     let mut txn = database.begin_write()?;
     txn.set_quick_repair(quick_repair);
-    let appended = append(&txn, &changes.appends, changes.now)?;
+    let record = CommitRecord { number, time: changes.now };
+    let appended = append(&txn, &changes.appends, record)?;
     write_records(&txn, changes)?;
+    snapshot::write(&txn, &changes.settled, &changes.snapshots)?;
+    let delayed = delayed::write(&txn, &changes.undelayed, &changes.delayed)?;
+    delivered::write(&txn, &changes.deliveries, record)?;
+    generation::write(&txn, changes.generation)?;
     let mut trimmed = Vec::new();
     for wanted in &changes.trims {
         trimmed.extend(trim(&txn, wanted)?);
     }
-    CommitRecord { number, time: changes.now }.write(&txn)?;
+    record.write(&txn)?;
     txn.commit()?;
-    Ok(Committed { transaction: number, appended, trimmed })
+    Ok(Committed { transaction: number, appended, delayed, trimmed })
 }
 
-fn append(txn: &WriteTransaction, appends: &[Append], now: Timestamp) -> Result<Vec<Appended>, Cause> {
+fn append(txn: &WriteTransaction, appends: &[Append], commit: CommitRecord) -> Result<Vec<Appended>, Cause> {
     let mut by_queue: BTreeMap<&Address, Vec<&Section>> = BTreeMap::new();
     for Append { queue, block } in appends {
         by_queue.entry(queue).or_default().extend(block.sections());
     }
     let mut next = BTreeMap::new();
     for (queue, sections) in by_queue {
-        next.insert(queue, append_to(txn, queue, &sections, now)?);
+        next.insert(queue, append_to(txn, queue, &sections, commit)?);
     }
     let mut appended = Vec::with_capacity(appends.len());
     for Append { queue, block } in appends {
@@ -200,7 +221,7 @@ fn append_to(
     txn: &WriteTransaction,
     queue: &Address,
     sections: &[&Section],
-    now: Timestamp,
+    commit: CommitRecord,
 ) -> Result<u64, Cause> {
     let id = format::intern(txn, queue)?;
     let mut queues = txn.open_table(QUEUES)?;
@@ -210,12 +231,13 @@ fn append_to(
     };
     let start = record.head + 1;
     let mut log = txn.open_table(LOG)?;
-    for value in values(sections) {
+    for sections in values(sections) {
         let first = record.head + 1;
-        let (header, len) = block::value_header(value, now, Place::Log(id, first).seed());
+        let (header, len) =
+            value::value_header(sections, commit.time, commit.number, Place::Log(id, first).seed());
         let mut room = log.insert_reserve((id, first), len)?;
-        block::write_value(&header, value, room.as_mut());
-        record.head += value.iter().map(|section| section.jobs() as u64).sum::<u64>();
+        value::write_value(&header, sections, room.as_mut());
+        record.head += sections.iter().map(|section| section.jobs() as u64).sum::<u64>();
         record.bytes += len as u64;
     }
     queues.insert(id, &*record.seal(id))?;
@@ -242,6 +264,10 @@ fn write_records(txn: &WriteTransaction, changes: &Changes) -> Result<(), Cause>
         let key = (format::intern(txn, step)?, format::intern(txn, input)?);
         txn.open_table(PROGRESS)?.insert(key, &*Place::Progress(key.0, key.1).seal_json(progress)?)?;
     }
+    for (queue, handled) in &changes.handled {
+        let key = (BY_HAND, format::intern(txn, queue)?);
+        txn.open_table(PROGRESS)?.insert(key, &*Place::Progress(key.0, key.1).seal_json(handled)?)?;
+    }
     for (sink, position) in &changes.sinks {
         let id = format::intern(txn, sink)?;
         txn.open_table(SINKS)?.insert(id, &*Place::Sink(id).seal_json(position)?)?;
@@ -253,12 +279,6 @@ fn write_records(txn: &WriteTransaction, changes: &Changes) -> Result<(), Cause>
     for (source, segment) in &changes.segments {
         let key = (format::intern(txn, source)?, segment.ordinal);
         txn.open_table(SEGMENTS)?.insert(key, &*Place::Segment(key.0, key.1).seal_json(segment)?)?;
-    }
-    if !changes.deliveries.is_empty() {
-        let mut deliveries = txn.open_table(DELIVERIES)?;
-        for &(hash, outcome) in &changes.deliveries {
-            deliveries.insert(hash.0, &*format::seal_outcome(hash, outcome))?;
-        }
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! The delivery hash: what a delivery is called, on every attempt, restart and code change.
 //!
 //! Definition, version 1, frozen: XXH3-128 with seed 0 over
-//! `"tidegate/1"`, then pipeline and step, then for each input in the order of their binding names
-//! the binding's name and the indices it gave. A text is written as its length in bytes (u32,
-//! little-endian) and its bytes; indices as their count (u32) and each index (u64), little-endian.
-//! A step with `from` has one input, and its binding name is the address it reads from.
+//! `"tidegate/1"`, then pipeline and step, then for each input that gave something, in the order of
+//! their binding names, the binding's name and the indices it gave. A text is written as its length
+//! in bytes (u32, little-endian) and its bytes; indices as their count (u32) and each index (u64),
+//! little-endian. A step with `from` has one input, and its binding name is the address it reads
+//! from. An input that gave nothing (`alts`) is left out, so that adding an alternative changes no
+//! hash. Names are in order of their bytes.
 
 use std::fmt;
 
@@ -24,14 +26,8 @@ pub struct HashPrefix {
 impl HashPrefix {
     #[must_use]
     pub fn new(pipeline: &str, step: &str, input: &str) -> Self {
-        let mut bytes = b"tidegate/1".to_vec();
-        for text in [pipeline, step, input] {
-            // Names are at most 128 bytes, addresses 257.
-            bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
-            bytes.extend_from_slice(text.as_bytes());
-        }
-        bytes.extend_from_slice(&1_u32.to_le_bytes());
-        bytes.extend_from_slice(&[0; 8]);
+        let mut bytes = start(pipeline, step);
+        put_input(&mut bytes, input, &[0]);
         Self { bytes }
     }
 
@@ -42,6 +38,48 @@ impl HashPrefix {
         self.bytes[room..].copy_from_slice(&index.to_le_bytes());
         DeliveryHash(XxHash3_128::oneshot(&self.bytes))
     }
+}
+
+/// The hash of a delivery over any number of inputs: what each of them is called, and the indices it
+/// gave. In any order, since they are brought into that of their names.
+#[must_use]
+pub fn delivery_hash<'a>(
+    pipeline: &str,
+    step: &str,
+    inputs: impl IntoIterator<Item = (&'a str, &'a [u64])>,
+) -> DeliveryHash {
+    let mut inputs: Vec<_> = inputs.into_iter().filter(|(_, indices)| !indices.is_empty()).collect();
+    inputs.sort_by_key(|&(name, _)| name);
+    let mut bytes = start(pipeline, step);
+    for (name, indices) in inputs {
+        put_input(&mut bytes, name, indices);
+    }
+    DeliveryHash(XxHash3_128::oneshot(&bytes))
+}
+
+fn start(pipeline: &str, step: &str) -> Vec<u8> {
+    let mut bytes = b"tidegate/1".to_vec();
+    put_text(&mut bytes, pipeline);
+    put_text(&mut bytes, step);
+    bytes
+}
+
+fn put_input(bytes: &mut Vec<u8>, name: &str, indices: &[u64]) {
+    put_text(bytes, name);
+    put_len(bytes, indices.len());
+    for index in indices {
+        bytes.extend_from_slice(&index.to_le_bytes());
+    }
+}
+
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    put_len(bytes, text.len());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+fn put_len(bytes: &mut Vec<u8>, len: usize) {
+    // Names are at most 128 bytes, addresses 257, and a batch of jobs is bounded.
+    bytes.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
 }
 
 impl fmt::Display for DeliveryHash {
@@ -65,6 +103,54 @@ mod tests {
         let mut prefix = HashPrefix::new("quakes", "classify", "quakes/events");
         insta::assert_snapshot!(prefix.hash(1), @"ab355fd9cbfef97ac8a018b260cd20f8");
         insta::assert_snapshot!(prefix.hash(u64::MAX), @"45bc6bfb0f3d3c227ae7fd4a2cdde9dc");
+    }
+
+    /// As the definition says, in the simplest way.
+    fn by_hand(pieces: &[&[u8]]) -> DeliveryHash {
+        DeliveryHash(XxHash3_128::oneshot(&pieces.concat()))
+    }
+
+    #[test]
+    fn the_definition_is_frozen_for_several_inputs() {
+        let one = delivery_hash("quakes", "classify", [("quakes/events", &[1][..])]);
+        insta::assert_snapshot!(one, @"ab355fd9cbfef97ac8a018b260cd20f8");
+        let two = delivery_hash("shop", "match", [("order", &[3][..]), ("payment", &[5])]);
+        insta::assert_snapshot!(two, @"aa04485cdf3a591fa2c128bbe844874a");
+        let three = delivery_hash("shop", "match", [("a", &[1][..]), ("b", &[2]), ("c", &[u64::MAX])]);
+        insta::assert_snapshot!(three, @"cda241a42b49f071e2ff8dc46efc341d");
+        let alternative = delivery_hash("crawl", "newest", [("new", &[][..]), ("old", &[4])]);
+        insta::assert_snapshot!(alternative, @"43d03936e76c56503167b887f13de87f");
+        let batch = delivery_hash("shop", "pack", [("shop/parcels", &[7, 8, 9][..])]);
+        insta::assert_snapshot!(batch, @"623a73912ba37bd95c85ca2fa12c14f3");
+    }
+
+    #[test]
+    fn the_definition_is_what_the_text_says() {
+        let (four, five, seven) = (&[4, 0, 0, 0][..], &[5, 0, 0, 0][..], &[7, 0, 0, 0][..]);
+        let (once, index) = (&[1, 0, 0, 0][..], |index: u64| index.to_le_bytes());
+        let expected = by_hand(&[
+            b"tidegate/1",
+            four,
+            b"shop",
+            five,
+            b"match",
+            five,
+            b"order",
+            once,
+            &index(3),
+            seven,
+            b"payment",
+            once,
+            &index(5),
+        ]);
+        assert_eq!(delivery_hash("shop", "match", [("payment", &[5][..]), ("order", &[3])]), expected);
+    }
+
+    #[test]
+    fn an_alternative_that_gave_nothing_changes_no_hash() {
+        let before = delivery_hash("crawl", "newest", [("old", &[4][..])]);
+        let after = delivery_hash("crawl", "newest", [("new", &[][..]), ("old", &[4])]);
+        assert_eq!(before, after);
     }
 
     #[test]

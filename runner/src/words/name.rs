@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// The name of a pipeline, source, queue, step or sink: ASCII letters, digits, `_` and `-`,
 /// starting with a letter or digit, at most 128 bytes. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +64,20 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.pipeline, self.name)
+    }
+}
+
+impl Serialize for Address {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let wrong = || D::Error::custom(format!("`{}` is no `pipeline/name`", text.escape_debug()));
+        Self::parse(&text).ok_or_else(wrong)
     }
 }
 

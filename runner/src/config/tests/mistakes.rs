@@ -98,10 +98,43 @@ mod values {
         a_double_star_in_a_pattern_stands_alone: "a.toml" = source!("type = \"file\"\npath = \"in/a**.csv\"\nformat = \"csv\"");
         a_source_says_what_it_reads: "a.toml" = "[source.events]\n\n[step.price]\nfrom = \"events\"\n";
         a_retention_is_a_word_or_a_duration: "a.toml" = concat!(step!("to = \"x\""), "[queue.x]\nretain = \"ever\"\n[queue.y]\nretain = \"7\"\n");
+        a_size_and_a_span_are_more_than_nothing: "a.toml" = concat!(step!("to = \"x\""), "[queue.x]\nmax_size = \"0KiB\"\ndedupe = \"0s\"\n[queue.y]\nmax_size = 1024\ndedupe = \"forever\"\n");
+        provenance_is_made_of_known_words: "a.toml" = concat!(step!("to = \"x\""), "[queue.x]\nmeta = [\"index\", \"tiem\", \"index\"]\n[queue.y]\nmeta = \"tx\"\n[queue.z]\nmeta = []\n");
         a_sink_has_a_type: "a.toml" = sink!("path = \"out\"");
         a_file_sink_has_a_path: "a.toml" = sink!("type = \"file\"\non_mismatch = \"overwrite\"");
         a_null_sink_has_no_path: "a.toml" = sink!("type = \"null\"\npath = \"out\"");
         a_path_is_not_empty: "a.toml" = sink!("type = \"file\"\npath = \"\"");
+    }
+}
+
+/// Steps with several inputs, and what a delivery promises.
+mod inputs {
+    use super::*;
+
+    mistakes! {
+        a_step_takes_its_jobs_in_one_way: "a.toml" = concat!(
+            step!("join = { a = \"events\", b = \"x\" }"),
+            "[step.two]\nalts = { a = \"x\", b = \"y\" }\nfrom = \"x\"\njoin = { a = \"x\", b = \"y\" }\n");
+        several_inputs_have_bindings: "a.toml" = "[step.list]\njoin = [\"a\", \"b\"]\n[step.text]\nalts = \"a\"\n";
+        several_inputs_are_two_or_more: "a.toml" = "[step.one]\njoin = { a = \"other/x\" }\n[step.none]\nalts = {}\n", "other.toml" = GOOD;
+        one_input_with_a_secret_name_is_not_shown: "a.toml" = "[step.one]\nalts = { a = \"${SECRET_NAME}\" }\n";
+        an_input_has_a_name_and_a_binding: "a.toml" = "[step.match]\njoin = { \"an order\" = \"a\", b = 7, c = \"a b\" }\n";
+        a_step_takes_each_input_once: "a.toml" = concat!(
+            step!("to = \"x\""),
+            "[step.pair]\njoin = { left = \"x\", right = \"a/x\" }\n\n",
+            "[step.either]\nalts = { z = \"events\", a = \"events\" }\n");
+        an_input_that_is_taken_twice_may_be_secret: "a.toml" = "[step.pair]\njoin = { left = \"${SECRET_NAME}\", right = \"${SECRET_NAME}\" }\n";
+        a_sink_is_no_input_of_a_join: "a.toml" = concat!(sink!("type = \"null\""), "[step.match]\njoin = { a = \"events\", b = \"report\" }\n");
+        an_input_of_a_join_that_nothing_fills_gets_the_nearest_one: "a.toml" = concat!(
+            step!("to = \"priced\""), "[step.match]\njoin = { order = \"prised\", event = \"events\" }\n");
+        a_cycle_through_a_join_is_a_cycle: "a.toml" = concat!(
+            step!("to = \"priced\""), "[step.match]\njoin = { order = \"priced\", last = \"matched\" }\nto = \"matched\"\n");
+        a_joined_job_has_no_type_of_its_own: "a.toml" = concat!(
+            step!("to = \"x\""), "[step.match]\njoin = { order = \"x\", y = \"events\" }\ntypes = [\"refund\"]\ntopics = [\"eu\"]\n",
+            "[step.hyphen]\njoin = { an-order = \"x\", y = \"events\" }\ntypes = [\"refund\"]\n");
+        a_delivery_is_one_of_three: "a.toml" = concat!("[pipeline]\ndelivery = \"once\"\n\n", step!("delivery = \"at-most-onec\""));
+        a_sink_without_from_delivers_as_the_step_does: "a.toml" = concat!(step!("to = \"out\""), "[sink.out]\ntype = \"null\"\ndelivery = \"at-most-once\"\n");
+        a_crash_limit_is_one_or_more: "a.toml" = concat!(step!("crash_limit = 0"), "[step.b]\nfrom = \"events\"\ncrash_limit = 4294967296\n");
     }
 }
 
@@ -114,8 +147,7 @@ mod later {
         shared_tables_of_a_later_version_are_not_supported_yet: "tidegate.toml" = "[runner]\nlisten = \"127.0.0.1:8484\"\n[gate.gas]\nevery = \"5s\"\n", "a.toml" = GOOD;
         sources_of_a_later_version_are_not_supported_yet: "a.toml" = source!("type = \"http\"\nkey = \"id\"");
         sinks_of_a_later_version_are_not_supported_yet: "a.toml" = sink!("type = \"http\"\nurl = \"x\"");
-        a_join_is_not_supported_yet: "a.toml" = "[step.match]\njoin = { order = \"a\", payment = \"b\" }\n";
-        another_delivery_is_not_supported_yet: "a.toml" = step!("delivery = \"at-most-once\"");
+        queuers_and_gates_are_not_supported_yet: "a.toml" = step!("queuer = \"per-pool\"\ngate = \"gas\"");
         plugins_and_builtins_are_not_supported_yet: "a.toml" = step!("run = [\"plugin:rates/convert\", \"builtin:http\"]");
         tests_are_not_supported_yet: "a.toml" = concat!(step!(""), "[[test]]\nname = \"a\"\n");
     }

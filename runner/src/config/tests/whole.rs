@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use super::super::{
-    Configuration, Diagnostic, Input, LoadOptions, Place, Position, Processor, Severity, Target, load,
+    Configuration, Diagnostic, Input, LoadOptions, Place, Position, Processor, Severity, Take, Target, load,
 };
 use super::{Folder, options};
 
 /// Every key there is.
-pub(super) const EVERY_KEY: [(&str, &str); 6] = [
+pub(super) const EVERY_KEY: [(&str, &str); 7] = [
     (
         "tidegate.toml",
         r#"
@@ -27,7 +27,7 @@ format = "json"
 [pipeline]
 name = "shop"
 errors = "failed"
-delivery = "exactly-once"
+delivery = "at-least-once"
 
 [source.events]
 type = "file"
@@ -40,6 +40,9 @@ delimiter = ";"
 
 [queue.priced]
 retain = "7d"
+max_size = "1GiB"
+meta = ["tx", "index", "time"]
+dedupe = "1d"
 allow_cycle = true
 
 [step.price]
@@ -52,6 +55,7 @@ topics = ["shop"]
 timeout = "5s"
 limits = { operations = 1000000, memory = "16MiB", depth = 16 }
 delivery = "exactly-once"
+crash_limit = 5
 errors = "unpriced"
 config = { currency = "EUR", at = 2024-05-06T07:08:09Z, rates = [1, 2.5, { x = true }], token = "${file:token}" }
 
@@ -70,6 +74,7 @@ on_mismatch = "append"
 from = ["priced", "other/done"]
 type = "stdout"
 format = "ndjson"
+delivery = "at-most-once"
 "#,
     ),
     (
@@ -85,6 +90,32 @@ type = "null"
 
 [sink.dead]
 from = "shop/failed"
+type = "null"
+"#,
+    ),
+    (
+        "pairs.toml",
+        r#"
+[source.payments]
+type = "file"
+path = "data/payments.ndjson"
+format = "ndjson"
+
+[queue.matched]
+meta = ["index"]
+
+[step.match]
+join = { payment = "payments", order = "shop/priced" }
+when = "job.order.id == job.payment.order"
+to = "matched"
+
+[step.newest]
+alts = { new-one = "matched", "0ld" = "other/done" }
+types = ["order"]
+topics = ["shop"]
+to = "pages"
+
+[sink.pages]
 type = "null"
 "#,
     ),
@@ -113,12 +144,12 @@ fn every_key_arrives() {
 #[test]
 fn references_lead_to_what_they_name() {
     let configuration = loaded(&Folder::of(&EVERY_KEY));
-    for step in &configuration.steps {
-        let input = match step.inputs[0].input {
+    for input in configuration.steps.iter().flat_map(|step| &step.inputs) {
+        let address = match input.input {
             Input::Source(source) => &configuration.sources[source.0].address,
             Input::Queue(queue) => &configuration.queues[queue.0].address,
         };
-        assert_eq!(input, &step.inputs[0].address);
+        assert_eq!(address, &input.address);
     }
     let price = configuration.steps.iter().find(|step| step.address.to_string() == "shop/price").unwrap();
     let targets: Vec<_> = price
@@ -134,6 +165,59 @@ fn references_lead_to_what_they_name() {
     let Processor::Script(script) = &price.processors[1];
     let folder_text = EVERY_KEY[1].1;
     assert_eq!(&folder_text[script.named_at.clone()], "\"lib/price.rhai\"");
+}
+
+#[test]
+fn inputs_come_in_order_of_binding() {
+    let configuration = loaded(&Folder::of(&EVERY_KEY));
+    let inputs = |name: &str| {
+        let step = configuration.steps.iter().find(|step| step.address.name.as_str() == name).unwrap();
+        let bindings: Vec<_> = step.inputs.iter().map(|input| input.binding.as_str()).collect();
+        (step.take, bindings)
+    };
+    assert_eq!(inputs("match"), (Take::Join, vec!["order", "payment"]));
+    assert_eq!(inputs("newest"), (Take::Alts, vec!["0ld", "new-one"]));
+    assert_eq!(inputs("price"), (Take::From, vec![""]));
+}
+
+#[test]
+fn a_joining_step_stands_behind_all_that_feed_it() {
+    let text = r#"
+[source.in]
+type = "file"
+path = "in"
+format = "lines"
+[step.a-match]
+join = { first = "left", second = "right" }
+[step.b-left]
+from = "in"
+to = "left"
+[step.c-right]
+from = "left"
+to = "right"
+"#;
+    let configuration = loaded(&Folder::of(&[("a.toml", text)]));
+    assert_eq!(steps(&configuration), ["a/b-left", "a/c-right", "a/a-match"]);
+}
+
+#[test]
+fn a_step_promises_what_it_says_or_its_pipeline_says() {
+    let configuration = loaded(&Folder::of(&EVERY_KEY));
+    let promises: Vec<_> =
+        configuration.steps.iter().map(|step| format!("{} {:?}", step.address, step.delivery)).collect();
+    insta::assert_snapshot!(promises.join("\n"));
+}
+
+#[test]
+fn only_what_cannot_be_taken_back_is_an_effect() {
+    let configuration = loaded(&Folder::of(&EVERY_KEY));
+    let with_effects: Vec<_> = configuration
+        .steps
+        .iter()
+        .filter(|step| step.has_effects(&configuration))
+        .map(|step| step.address.to_string())
+        .collect();
+    assert_eq!(with_effects, ["shop/report-other-done", "shop/report-priced"]);
 }
 
 #[test]
@@ -198,7 +282,7 @@ fn hidden_files_and_folders_are_no_pipelines() {
     let folder = Folder::of(&EVERY_KEY);
     folder.write(".#orders.toml", b"?");
     folder.write("folder.toml/x.toml", b"?");
-    assert_eq!(loaded(&folder).pipelines.len(), 2);
+    assert_eq!(loaded(&folder).pipelines.len(), 3);
 }
 
 #[test]
@@ -211,7 +295,7 @@ fn a_floor_above_reports_into_scripts() {
     diagnostics.push(diagnostic.clone());
     diagnostics.push(
         diagnostic.related(
-            Place { file: folder.configs().join("orders.toml").into(), span: 347..363 },
+            Place { file: folder.configs().join("orders.toml").into(), span: 418..434 },
             "named here",
         ),
     );

@@ -1,16 +1,22 @@
 //! Histories: what happens on the left, what the dispatcher wants done on the right.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use proptest::prelude::*;
 
 use super::*;
 
 const ROOM: Room = Room { slots: 2, batches: 4, bytes: 1000 };
 
-/// Plays events and keeps the commands as words: `read s@1`, `run 0`, `commit s 1+3`, `drop 2`.
+/// Plays events and keeps the commands as words: `read 0@1`, `run 0#0`, `commit 0@1+3`, `drop #2`; how
+/// a batch is made up is told where it has several parts: `#1 = a1+2 b1+2`.
 struct Play {
     dispatcher: Dispatcher,
     commands: Vec<Command>,
-    batches: u64,
+    /// By read: the index of its first job.
+    reads: Vec<u64>,
+    /// By batch: input, first job, and how many, in order.
+    batches: BTreeMap<BatchId, Vec<(usize, u64, usize)>>,
 }
 
 impl Play {
@@ -20,7 +26,7 @@ impl Play {
 
     fn with(flows: &[Flow], heads: &[u64], room: Room, until_idle: bool) -> Self {
         let dispatcher = Dispatcher::new(flows.to_vec(), heads.to_vec(), room, until_idle);
-        Self { dispatcher, commands: Vec::new(), batches: 0 }
+        Self { dispatcher, commands: Vec::new(), reads: Vec::new(), batches: BTreeMap::new() }
     }
 
     fn start(&mut self) -> String {
@@ -34,9 +40,13 @@ impl Play {
     }
 
     fn read(&mut self, step: usize, first: u64, jobs: usize) -> String {
-        let batch = BatchId(self.batches);
-        self.batches += 1;
-        self.on(Event::Read { step, batch, first, jobs, bytes: 10 })
+        self.read_from(step, 0, first, jobs)
+    }
+
+    fn read_from(&mut self, step: usize, input: usize, first: u64, jobs: usize) -> String {
+        let read = ReadId(self.reads.len() as u64);
+        self.reads.push(first);
+        self.on(Event::Read { port: Port { step, input }, read, first, jobs, bytes: 10 })
     }
 
     fn ran(&mut self, step: usize, batch: u64, taken: usize) -> String {
@@ -51,44 +61,87 @@ impl Play {
         self.on(Event::Committed { step, batch: BatchId(batch) })
     }
 
+    fn begun(&mut self, step: usize, batch: u64) -> String {
+        self.on(Event::Begun { step, batch: BatchId(batch) })
+    }
+
     fn words(&mut self) -> String {
-        let words: Vec<String> = self
-            .commands
-            .drain(..)
-            .map(|command| match command {
-                Command::Read { step, from } => format!("read {step}@{from}"),
+        let commands: Vec<Command> = self.commands.drain(..).collect();
+        for command in &commands {
+            if let Command::Part { batch, port, read, skip, jobs } = *command {
+                let first = self.reads[usize::try_from(read.0).unwrap()] + skip as u64;
+                self.batches.entry(batch).or_default().push((port.input, first, jobs));
+            }
+        }
+        let mut told = BTreeSet::new();
+        let words = commands.into_iter().filter_map(|command| {
+            Some(match command {
+                Command::Read { port: Port { step, input: 0 }, from } => format!("read {step}@{from}"),
+                Command::Read { port: Port { step, input }, from } => format!("read {step}.{input}@{from}"),
+                Command::Part { batch, .. } => {
+                    let parts = &self.batches[&batch];
+                    if parts.len() == 1 && parts[0].0 == 0 || !told.insert(batch) {
+                        return None;
+                    }
+                    let name = |input: usize| char::from(b'a' + u8::try_from(input).unwrap());
+                    let part = |&(input, first, jobs): &(usize, u64, usize)| {
+                        format!("{}{first}+{jobs}", name(input))
+                    };
+                    format!("#{} = {}", batch.0, parts.iter().map(part).collect::<Vec<_>>().join(" "))
+                }
+                Command::Forget { .. } => return None,
+                Command::Begin { step, batch, .. } => format!("begin {step}#{}", batch.0),
                 Command::Run { step, batch } => format!("run {step}#{}", batch.0),
-                Command::Commit { step, first, taken, .. } => format!("commit {step}@{first}+{taken}"),
+                Command::Commit { step, batch, taken } => {
+                    format!("commit {step}@{}+{taken}", self.batches[&batch][0].1)
+                }
                 Command::Drop { batch } => format!("drop #{}", batch.0),
+                Command::Rewind { step } => format!("rewind {step}"),
                 Command::Finish(end) => format!("{end:?}"),
             })
-            .collect();
-        words.join(", ")
+        });
+        words.collect::<Vec<_>>().join(", ")
     }
 }
 
-const SOURCE: Flow = Flow { input: FlowInput::Source, next: 1 };
-const QUEUE: Flow = Flow { input: FlowInput::Queue(0), next: 1 };
+fn flow(gather: Gather, feeds: &[Feed]) -> Flow {
+    let inputs = feeds.iter().map(|&feed| FlowInput { feed, next: 1 }).collect();
+    Flow { gather, inputs, returned: false, before: Before::Nothing, redo: Vec::new() }
+}
+
+fn source() -> Flow {
+    flow(Gather::Any, &[Feed::Source])
+}
+
+fn queue() -> Flow {
+    flow(Gather::Any, &[Feed::Queue(0)])
+}
+
+fn join() -> Flow {
+    flow(Gather::Each, &[Feed::Queue(0), Feed::Queue(1)])
+}
+
+const PORT: Port = Port { step: 0, input: 0 };
 
 #[test]
 fn a_bounded_source_is_read_run_committed_and_done() {
-    let mut play = Play::new(&[SOURCE], &[]);
+    let mut play = Play::new(&[source()], &[]);
     assert_eq!(play.start(), "read 0@1");
     assert_eq!(play.read(0, 1, 3), "read 0@4, run 0#0");
-    assert_eq!(play.on(Event::Ended { step: 0 }), "");
+    assert_eq!(play.on(Event::Ended { port: PORT }), "");
     assert_eq!(play.ran(0, 0, 3), "commit 0@1+3");
     assert_eq!(play.committed(0, 0), "Drained");
 }
 
 #[test]
 fn nothing_to_do_is_done_at_once() {
-    let mut play = Play::new(&[QUEUE], &[0]);
+    let mut play = Play::new(&[queue()], &[0]);
     assert_eq!(play.start(), "Drained");
 }
 
 #[test]
 fn batches_run_in_any_order_and_are_committed_in_theirs() {
-    let mut play = Play::new(&[SOURCE], &[]);
+    let mut play = Play::new(&[source()], &[]);
     play.start();
     play.read(0, 1, 2);
     assert_eq!(play.read(0, 3, 2), "read 0@5, run 0#1");
@@ -98,7 +151,7 @@ fn batches_run_in_any_order_and_are_committed_in_theirs() {
 
 #[test]
 fn no_more_is_read_than_there_is_room_for() {
-    let mut play = Play::with(&[SOURCE], &[], Room { slots: 1, batches: 2, bytes: 1000 }, false);
+    let mut play = Play::with(&[source()], &[], Room { slots: 1, batches: 2, bytes: 1000 }, false);
     play.start();
     assert_eq!(play.read(0, 1, 1), "read 0@2, run 0#0");
     assert_eq!(play.read(0, 2, 1), "");
@@ -108,7 +161,7 @@ fn no_more_is_read_than_there_is_room_for() {
 
 #[test]
 fn outputs_count_against_the_room_until_they_are_committed() {
-    let mut play = Play::with(&[SOURCE], &[], Room { slots: 4, batches: 9, bytes: 100 }, false);
+    let mut play = Play::with(&[source()], &[], Room { slots: 4, batches: 9, bytes: 100 }, false);
     play.start();
     play.read(0, 1, 1);
     play.read(0, 2, 1);
@@ -119,7 +172,7 @@ fn outputs_count_against_the_room_until_they_are_committed() {
 
 #[test]
 fn a_queue_is_read_when_it_grows_and_downstream_goes_first() {
-    let mut play = Play::with(&[SOURCE, QUEUE], &[0], Room { slots: 1, batches: 4, bytes: 1000 }, false);
+    let mut play = Play::with(&[source(), queue()], &[0], Room { slots: 1, batches: 4, bytes: 1000 }, false);
     assert_eq!(play.start(), "read 0@1");
     assert_eq!(play.read(0, 1, 2), "read 0@3, run 0#0");
     assert_eq!(play.read(0, 3, 2), "read 0@5");
@@ -134,7 +187,7 @@ fn a_queue_is_read_when_it_grows_and_downstream_goes_first() {
 
 #[test]
 fn a_job_that_halts_its_step_lets_what_stands_before_it_through_and_nothing_behind_it() {
-    let mut play = Play::new(&[SOURCE], &[]);
+    let mut play = Play::new(&[source()], &[]);
     play.start();
     play.read(0, 1, 2);
     play.read(0, 3, 2);
@@ -148,7 +201,7 @@ fn a_job_that_halts_its_step_lets_what_stands_before_it_through_and_nothing_behi
 
 #[test]
 fn a_halted_step_waits_for_its_running_batches_before_the_run_ends() {
-    let mut play = Play::new(&[SOURCE], &[]);
+    let mut play = Play::new(&[source()], &[]);
     play.start();
     play.read(0, 1, 1);
     play.read(0, 2, 1);
@@ -159,11 +212,11 @@ fn a_halted_step_waits_for_its_running_batches_before_the_run_ends() {
 
 #[test]
 fn other_steps_go_on_beside_a_halted_one() {
-    let mut play = Play::new(&[SOURCE, SOURCE], &[]);
+    let mut play = Play::new(&[source(), source()], &[]);
     play.start();
     play.read(0, 1, 1);
     play.read(1, 1, 1);
-    play.on(Event::Ended { step: 1 });
+    play.on(Event::Ended { port: Port { step: 1, input: 0 } });
     play.halts(0, 0, 0);
     assert_eq!(play.committed(0, 0), "");
     assert_eq!(play.ran(1, 1, 1), "commit 1@1+1");
@@ -172,7 +225,7 @@ fn other_steps_go_on_beside_a_halted_one() {
 
 #[test]
 fn a_delivery_that_is_refused_halts_the_step_at_once() {
-    let mut play = Play::new(&[SOURCE], &[]);
+    let mut play = Play::new(&[source()], &[]);
     play.start();
     play.read(0, 1, 1);
     play.read(0, 2, 1);
@@ -183,43 +236,163 @@ fn a_delivery_that_is_refused_halts_the_step_at_once() {
 
 #[test]
 fn a_step_that_cannot_begin_does_not_keep_the_others_from_their_work() {
-    let mut play = Play::new(&[SOURCE, SOURCE], &[]);
+    let mut play = Play::new(&[source(), source()], &[]);
     play.dispatcher.exclude(0);
     assert_eq!(play.start(), "read 1@1");
-    assert_eq!(play.on(Event::Ended { step: 1 }), "Halted");
+    assert_eq!(play.on(Event::Ended { port: Port { step: 1, input: 0 } }), "Halted");
 }
 
 #[test]
 fn what_a_broken_source_has_given_is_worked_off() {
-    let mut play = Play::new(&[SOURCE], &[]);
+    let mut play = Play::new(&[source()], &[]);
     play.start();
     play.read(0, 1, 1);
-    assert_eq!(play.on(Event::Broken { step: 0 }), "");
+    assert_eq!(play.on(Event::Broken { port: PORT }), "");
     assert_eq!(play.ran(0, 0, 1), "commit 0@1+1");
     assert_eq!(play.committed(0, 0), "Halted");
 }
 
 #[test]
 fn stopping_finishes_what_runs_and_starts_nothing() {
-    let mut play = Play::with(&[SOURCE], &[], Room { slots: 1, batches: 4, bytes: 1000 }, false);
+    let mut play = Play::with(&[source()], &[], Room { slots: 1, batches: 4, bytes: 1000 }, false);
     play.start();
     play.read(0, 1, 1);
     play.read(0, 2, 1);
     assert_eq!(play.on(Event::Stop), "drop #1");
-    assert_eq!(play.read(0, 3, 1), "drop #2");
+    assert_eq!(play.read(0, 3, 1), "");
     assert_eq!(play.ran(0, 0, 1), "commit 0@1+1");
     assert_eq!(play.committed(0, 0), "Stopped");
 }
 
 #[test]
 fn a_followed_source_ends_only_when_asked_to_end_idle() {
-    let mut play = Play::new(&[SOURCE], &[]);
+    let mut play = Play::new(&[source()], &[]);
     play.start();
-    assert_eq!(play.on(Event::Idle { step: 0 }), "");
+    assert_eq!(play.on(Event::Idle { port: PORT }), "");
     assert_eq!(play.read(0, 1, 1), "read 0@2, run 0#0");
-    let mut play = Play::with(&[SOURCE], &[], ROOM, true);
+    let mut play = Play::with(&[source()], &[], ROOM, true);
     play.start();
-    assert_eq!(play.on(Event::Idle { step: 0 }), "Drained");
+    assert_eq!(play.on(Event::Idle { port: PORT }), "Drained");
+}
+
+#[test]
+fn a_join_takes_as_many_of_each_and_leaves_the_rest() {
+    let mut play = Play::new(&[join()], &[5, 3]);
+    assert_eq!(play.start(), "read 0@1, read 0.1@1");
+    assert_eq!(play.read_from(0, 0, 1, 5), "");
+    assert_eq!(play.read_from(0, 1, 1, 2), "#0 = a1+2 b1+2, read 0.1@3, run 0#0");
+    assert_eq!(play.read_from(0, 1, 3, 1), "#1 = a3+1 b3+1, run 0#1");
+    assert_eq!(play.ran(0, 0, 2), "commit 0@1+2");
+    assert_eq!(play.ran(0, 1, 1), "commit 0@3+1");
+    play.committed(0, 0);
+    // Jobs 4 and 5 of the first wait for partners that nobody makes any more.
+    assert_eq!(play.committed(0, 1), "Drained");
+}
+
+#[test]
+fn a_join_that_waits_for_one_input_does_not_read_the_other_without_bound() {
+    let mut play = Play::new(&[source(), join()], &[9, 0]);
+    assert_eq!(play.start(), "read 0@1, read 1@1");
+    assert_eq!(play.read_from(1, 0, 1, 1), "read 1@2");
+    assert_eq!(play.read_from(1, 0, 2, 1), "");
+    assert_eq!(play.on(Event::Grew { queue: 1, head: 1 }), "read 1.1@1");
+    assert_eq!(play.read_from(1, 1, 1, 1), "#0 = a1+1 b1+1, read 1@3, run 1#0");
+}
+
+#[test]
+fn a_starving_input_is_read_though_the_others_have_filled_the_room() {
+    let room = Room { slots: 2, batches: 2, bytes: 15 };
+    let mut play = Play::with(&[source(), join()], &[9, 0], room, false);
+    play.start();
+    play.read_from(1, 0, 1, 2);
+    play.read_from(1, 0, 3, 2);
+    assert_eq!(play.on(Event::Grew { queue: 1, head: 1 }), "read 1.1@1");
+}
+
+#[test]
+fn alternatives_are_taken_as_they_come() {
+    let mut play = Play::new(&[flow(Gather::Any, &[Feed::Queue(0), Feed::Queue(1)])], &[2, 1]);
+    assert_eq!(play.start(), "read 0@1, read 0.1@1");
+    assert_eq!(play.read_from(0, 1, 1, 1), "#0 = b1+1, run 0#0");
+    assert_eq!(play.read_from(0, 0, 1, 2), "run 0#1");
+    assert_eq!(play.ran(0, 1, 2), "");
+    assert_eq!(play.ran(0, 0, 1), "commit 0@1+1, commit 0@1+2");
+    play.committed(0, 0);
+    assert_eq!(play.committed(0, 1), "Drained");
+}
+
+#[test]
+fn what_can_be_seen_outside_runs_only_when_its_snapshot_is_durable() {
+    let mut play = Play::new(&[Flow { before: Before::Snapshot, ..source() }], &[]);
+    play.start();
+    assert_eq!(play.read(0, 1, 2), "begin 0#0, read 0@3");
+    assert_eq!(play.begun(0, 0), "run 0#0");
+    assert_eq!(play.ran(0, 0, 2), "commit 0@1+2");
+}
+
+#[test]
+fn what_is_begun_is_seen_through_when_the_run_is_stopped() {
+    let mut play = Play::new(&[Flow { before: Before::Progress, ..source() }], &[]);
+    play.start();
+    play.read(0, 1, 2);
+    play.read(0, 3, 2);
+    play.read(0, 5, 2);
+    assert_eq!(play.on(Event::Stop), "drop #2");
+    assert_eq!(play.begun(0, 0), "run 0#0");
+    assert_eq!(play.begun(0, 1), "run 0#1");
+    play.ran(0, 0, 2);
+    play.ran(0, 1, 2);
+    play.committed(0, 0);
+    assert_eq!(play.committed(0, 1), "Stopped");
+}
+
+#[test]
+fn a_batch_that_was_begun_is_formed_again_just_as_it_was() {
+    let redo = vec![Redo { number: 4, inputs: vec![(1, 1)], jobs: 3 }];
+    let alts = flow(Gather::Any, &[Feed::Queue(0), Feed::Queue(1)]);
+    let mut play = Play::new(&[Flow { before: Before::Snapshot, redo, ..alts }], &[2, 5]);
+    assert_eq!(play.start(), "read 0@1, read 0.1@1");
+    assert_eq!(play.read_from(0, 0, 1, 2), "");
+    assert_eq!(play.read_from(0, 1, 1, 2), "read 0.1@3");
+    // It runs at once, since its snapshot is there; what follows has to be begun first.
+    assert_eq!(play.read_from(0, 1, 3, 2), "#4 = b1+2 b3+1, #6 = b4+1, begin 0#5, read 0.1@5, run 0#4");
+}
+
+#[test]
+fn a_batch_whose_jobs_are_gone_is_not_formed_again() {
+    let redo = vec![Redo { number: 0, inputs: vec![(0, 1)], jobs: 3 }];
+    let mut play = Play::new(&[Flow { before: Before::Snapshot, redo, ..source() }], &[]);
+    play.start();
+    assert_eq!(play.read(0, 1, 2), "read 0@3");
+    assert_eq!(play.on(Event::Ended { port: PORT }), "begin 0#1");
+}
+
+#[test]
+fn jobs_that_come_again_are_a_batch_of_their_own() {
+    let mut play = Play::new(&[Flow { returned: true, ..join() }], &[0, 0]);
+    assert_eq!(play.start(), "read 0.2@0");
+    assert_eq!(play.read_from(0, 2, 7, 2), "#0 = c7+2, read 0.2@9, run 0#0");
+    // More come while it is looked for them.
+    play.on(Event::Returned { step: 0 });
+    assert_eq!(play.on(Event::Idle { port: Port { step: 0, input: 2 } }), "read 0.2@9");
+    assert_eq!(play.on(Event::Idle { port: Port { step: 0, input: 2 } }), "");
+    assert_eq!(play.ran(0, 0, 2), "commit 0@7+2");
+    assert_eq!(play.on(Event::Returned { step: 0 }), "read 0.2@9");
+    play.on(Event::Idle { port: Port { step: 0, input: 2 } });
+    assert_eq!(play.committed(0, 0), "Drained");
+}
+
+#[test]
+fn progress_is_put_back_when_nothing_is_on_its_way() {
+    let mut play = Play::new(&[queue()], &[9]);
+    play.start();
+    assert_eq!(play.read(0, 1, 5), "read 0@6, run 0#0");
+    assert_eq!(play.on(Event::Rewind { step: 0 }), "");
+    assert_eq!(play.read(0, 6, 4), "");
+    assert_eq!(play.ran(0, 0, 5), "commit 0@1+5");
+    assert_eq!(play.committed(0, 0), "rewind 0");
+    play.dispatcher.rewound(0, &[3], &mut play.commands);
+    assert_eq!(play.words(), "read 0@3");
 }
 
 proptest! {
@@ -231,34 +404,41 @@ proptest! {
         choices in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
         halt_at in prop::option::of(1_u64..30),
     ) {
-        let mut dispatcher = Dispatcher::new(vec![SOURCE], vec![], Room { slots: 3, batches: 5, bytes: 100 }, false);
+        let mut dispatcher = Dispatcher::new(vec![source()], vec![], Room { slots: 3, batches: 5, bytes: 100 }, false);
         let mut commands = Vec::new();
         dispatcher.start(&mut commands);
         let (mut possible, mut committed, mut finished): (Vec<Event>, Vec<u64>, Option<End>) = Default::default();
-        let (mut spans, mut sizes, mut choices) = (Vec::new(), sizes.into_iter(), choices.into_iter());
+        let (mut reads, mut spans) = (Vec::new(), BTreeMap::new());
+        let (mut sizes, mut choices) = (sizes.into_iter(), choices.into_iter());
         let total: u64 = sizes.clone().map(|size| size as u64).sum();
         loop {
             for command in commands.drain(..) {
                 match command {
                     Command::Read { from, .. } => match sizes.next() {
                         Some(jobs) => {
-                            let batch = BatchId(spans.len() as u64);
-                            spans.push((from, jobs));
-                            possible.push(Event::Read { step: 0, batch, first: from, jobs, bytes: 9 });
+                            let read = ReadId(reads.len() as u64);
+                            reads.push(from);
+                            possible.push(Event::Read { port: PORT, read, first: from, jobs, bytes: 9 });
                         }
-                        None => possible.push(Event::Ended { step: 0 }),
+                        None => possible.push(Event::Ended { port: PORT }),
                     },
+                    Command::Part { batch, read, skip, jobs, .. } => {
+                        let first: u64 = reads[usize::try_from(read.0).unwrap()];
+                        spans.insert(batch, (first + skip as u64, jobs));
+                    }
                     Command::Run { batch, .. } => {
-                        let (first, jobs): (u64, usize) = spans[usize::try_from(batch.0).unwrap()];
+                        let (first, jobs) = spans[&batch];
                         let halt = halt_at.filter(|at| (first..first + jobs as u64).contains(at));
                         let taken = halt.map_or(jobs, |at| usize::try_from(at - first).unwrap());
                         possible.push(Event::Ran { step: 0, batch, taken, halts: halt.is_some(), bytes: 9 });
                     }
-                    Command::Commit { batch, first, taken, .. } => {
+                    Command::Commit { batch, taken, .. } => {
+                        let (first, _) = spans[&batch];
                         committed.extend(first..first + taken as u64);
                         possible.push(Event::Committed { step: 0, batch });
                     }
-                    Command::Drop { .. } => {}
+                    Command::Begin { .. } | Command::Rewind { .. } => unreachable!(),
+                    Command::Drop { .. } | Command::Forget { .. } => {}
                     Command::Finish(end) => finished = Some(end),
                 }
             }

@@ -54,10 +54,14 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         EvalAltResult::ErrorTerminated(token, _) => token.clone().try_cast::<Ended>(),
         _ => None,
     };
-    if let Some(Ended::Rejected { why, at, file: source }) = ended {
+    if let Some(Ended::Rejected { why, context, at, file: source }) = ended {
         let place = place(at, source.unwrap_or(file));
-        return Failure { kind: FailureKind::Rejected, message: why, place };
+        return Failure { kind: FailureKind::Rejected, message: why, context, place };
     }
+    let context = match innermost {
+        EvalAltResult::ErrorRuntime(thrown, _) => functions::context(thrown),
+        _ => None,
+    };
     let (kind, mut message) = match limit(innermost, circumstances) {
         Some(message) => (FailureKind::Limit, message),
         None => (FailureKind::Failed, failed(innermost, circumstances)),
@@ -72,7 +76,7 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         Some(name) => drop(write!(message, ", in function `{name}`")),
         None => {}
     }
-    Failure { kind, message, place: place(position, file) }
+    Failure { kind, message, context, place: place(position, file) }
 }
 
 /// `position` in `file`, where it is one.

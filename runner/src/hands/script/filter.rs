@@ -10,6 +10,8 @@ pub(super) struct Filter {
     engine: Engine,
     types: Vec<String>,
     topics: Vec<String>,
+    /// Jobs come as a map of the one alternative that gave something.
+    wrapped: bool,
     when: Option<AST>,
     scope: Scope<'static>,
 }
@@ -19,6 +21,7 @@ impl Filter {
     pub(super) fn compile(
         engine: impl FnOnce() -> Engine,
         filter: &StepFilter,
+        wrapped: bool,
     ) -> Result<Option<Self>, CompileError> {
         let StepFilter { types, topics, when } = filter;
         if types.is_empty() && topics.is_empty() && when.is_none() {
@@ -26,18 +29,19 @@ impl Filter {
         }
         let engine = engine();
         let when = when.as_ref().map(|(text, _)| compile_expression(&engine, text)).transpose()?;
-        Ok(Some(Self { engine, types: types.clone(), topics: topics.clone(), when, scope: Scope::new() }))
+        let (types, topics) = (types.clone(), topics.clone());
+        Ok(Some(Self { engine, types, topics, wrapped, when, scope: Scope::new() }))
     }
 
     /// Whether `job` passes. It is handed back, since Rhai takes it for the while.
     pub(super) fn passes(&mut self, job: Dynamic) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
-        if !self.types.is_empty() && !has_one_of(&job, "type", &self.types) {
+        let has = |field, wanted: &[String]| {
+            if self.wrapped { inner_has(&job, field, wanted) } else { has_one_of(&job, field, wanted) }
+        };
+        if !self.types.is_empty() && !has("type", &self.types) {
             return Ok(None);
         }
-        if !self.topics.is_empty()
-            && !has_one_of(&job, "topics", &self.topics)
-            && !has_one_of(&job, "topic", &self.topics)
-        {
+        if !self.topics.is_empty() && !has("topics", &self.topics) && !has("topic", &self.topics) {
             return Ok(None);
         }
         let Some(when) = &self.when else { return Ok(Some(job)) };
@@ -46,6 +50,11 @@ impl Filter {
         let holds = self.engine.eval_ast_with_scope::<bool>(&mut self.scope, when)?;
         Ok(if holds { self.scope.remove("job") } else { None })
     }
+}
+
+/// As [`has_one_of`], of the one job in a map.
+fn inner_has(wrapped: &Dynamic, field: &str, wanted: &[String]) -> bool {
+    wrapped.as_map_ref().is_ok_and(|map| map.values().any(|job| has_one_of(job, field, wanted)))
 }
 
 /// Whether `field` of the job is one of `wanted`, or is a list that holds one.

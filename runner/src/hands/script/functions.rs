@@ -14,6 +14,8 @@ use crate::config::Limits;
 pub(super) enum Ended {
     Rejected {
         why: String,
+        /// What the author says about the circumstances, as JSON.
+        context: Option<Box<str>>,
         /// Where `reject` was called; Rhai forgets it on the way out.
         at: Position,
         file: Option<String>,
@@ -31,8 +33,15 @@ pub(super) fn register(engine: &mut Engine, context: &Context, emitted: &Emitted
 
 fn register_control(engine: &mut Engine, emitted: &Emitted, limits: &Limits) {
     engine
-        .register_fn("reject", |call: NativeCallContext<'_>, why: Dynamic| reject(&call, text(&why)))
-        .register_fn("reject", |call: NativeCallContext<'_>| reject(&call, "without a reason".to_owned()));
+        .register_fn("reject", |call: NativeCallContext<'_>, why: Dynamic, context: Dynamic| {
+            reject(&call, text(&why), as_json(&context))
+        })
+        .register_fn("reject", |call: NativeCallContext<'_>, why: Dynamic| {
+            reject(&call, text(&why), context(&why))
+        })
+        .register_fn("reject", |call: NativeCallContext<'_>| {
+            reject(&call, "without a reason".to_owned(), None)
+        });
     let emitted = Rc::clone(emitted);
     // Each takes some memory before it is written, however small it is.
     let most = usize::try_from(limits.memory / 64).unwrap_or(usize::MAX).max(1);
@@ -53,9 +62,13 @@ fn register_control(engine: &mut Engine, emitted: &Emitted, limits: &Limits) {
     );
 }
 
-fn reject(call: &NativeCallContext<'_>, why: String) -> Result<Dynamic, Box<EvalAltResult>> {
+fn reject(
+    call: &NativeCallContext<'_>,
+    why: String,
+    context: Option<Box<str>>,
+) -> Result<Dynamic, Box<EvalAltResult>> {
     let (at, file) = (call.call_position(), call.call_source().map(str::to_owned));
-    let ended = Dynamic::from(Ended::Rejected { why, at, file });
+    let ended = Dynamic::from(Ended::Rejected { why, context, at, file });
     Err(EvalAltResult::ErrorTerminated(ended, at).into())
 }
 
@@ -77,6 +90,21 @@ pub(super) fn text(value: &Dynamic) -> String {
         }
     }
     value.to_string()
+}
+
+/// What was thrown or given as a reason says beside its `message`, as JSON.
+pub(super) fn context(value: &Dynamic) -> Option<Box<str>> {
+    let map = value.as_map_ref().ok()?;
+    let mut rest = map.get("message")?.is_string().then(|| map.clone())?;
+    rest.remove("message");
+    if rest.is_empty() { None } else { as_json(&Dynamic::from_map(rest)) }
+}
+
+fn as_json(value: &Dynamic) -> Option<Box<str>> {
+    let mut text = Vec::new();
+    // A context that is no JSON is better left out than in the way of the failure itself.
+    json::write(value, &mut text).ok()?;
+    String::from_utf8(text).ok().map(String::into_boxed_str)
 }
 
 fn register_log(engine: &mut Engine, context: &Context) {

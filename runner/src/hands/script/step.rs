@@ -32,6 +32,8 @@ pub struct ScriptStepSpec<'a> {
     pub config: &'a serde_json::Value,
     /// The file that holds the step, for messages about `when`.
     pub file: &'a str,
+    /// Jobs come as a map of the one alternative that gave something.
+    pub wrapped: bool,
     /// The step's one output has no name (`to = "name"`), or it has none at all.
     pub unnamed_output: bool,
 }
@@ -49,6 +51,7 @@ pub struct ScriptStep {
     /// How many bytes the job that runs now may still hand on.
     room: Cell<u64>,
     file: String,
+    wrapped: bool,
     unnamed_output: bool,
 }
 
@@ -85,7 +88,7 @@ impl ScriptStep {
             let (path, text) = (script.path.clone(), script.text.clone());
             scripts.push(Loaded { engine, compiled, path, text, scope: Scope::new() });
         }
-        let filter = Filter::compile(|| compile::engine(spec.limits, &deadline), spec.filter)?;
+        let filter = Filter::compile(|| compile::engine(spec.limits, &deadline), spec.filter, spec.wrapped)?;
         Ok(Self {
             scripts,
             filter,
@@ -96,6 +99,7 @@ impl ScriptStep {
             limits: *spec.limits,
             room: Cell::new(0),
             file: spec.file.to_owned(),
+            wrapped: spec.wrapped,
             unnamed_output: spec.unnamed_output,
         })
     }
@@ -227,7 +231,7 @@ impl Step for ScriptStep {
                 }
             }
             if self.scripts.is_empty() {
-                pass_on(job.payload, outputs);
+                pass_on(if self.wrapped { inner(job.payload) } else { job.payload }, outputs);
                 return Ok(());
             }
         }
@@ -265,6 +269,12 @@ fn in_when(mut failure: Failure) -> Failure {
     };
     failure.message.insert_str(0, &at);
     failure
+}
+
+/// The one job in a map of which the runner has written all but that job.
+fn inner(wrapped: &[u8]) -> &[u8] {
+    let from = memchr::memchr(b':', wrapped).map_or(0, |colon| colon + 1);
+    wrapped.get(from..wrapped.len().saturating_sub(1)).unwrap_or(wrapped)
 }
 
 /// Hands the payload on as it is, to every output.

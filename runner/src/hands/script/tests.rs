@@ -104,6 +104,7 @@ impl Draft {
             timeout: self.timeout,
             config: &self.config,
             file: "shop.toml",
+            wrapped: false,
             unnamed_output: self.outputs.iter().all(|binding| binding.is_empty()),
         })
     }
@@ -144,9 +145,10 @@ fn job(index: u64, payload: &str) -> Job<'_> {
 }
 
 fn told(failure: &Failure) -> String {
-    let Failure { kind, message, place } = failure;
+    let Failure { kind, message, context, place } = failure;
     let place = place.as_ref().map_or_else(String::new, |place| format!("\n  at {place}"));
-    format!("{}: {message}{place}", kind.as_str())
+    let context = context.as_ref().map_or_else(String::new, |context| format!("\n  with {context}"));
+    format!("{}: {message}{place}{context}", kind.as_str())
 }
 
 /// A payload a line, after the name of its binding; `nothing` where there is none.

@@ -79,6 +79,8 @@ impl Draft {
             form: codec.form(),
             places: Some(Places { file, runs: self.runs }),
             faults: self.faults,
+            stamps: Vec::new(),
+            carried: None,
         })
     }
 

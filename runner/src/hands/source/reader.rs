@@ -23,6 +23,7 @@ const MARK_BYTES: u64 = 256 << 10;
 
 /// What a reader found.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every read finds a batch")]
 pub enum Read {
     Batch(SourceBatch),
     /// There is no more for this run.

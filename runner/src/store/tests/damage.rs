@@ -1,6 +1,6 @@
 //! Files that are damaged in random places: what is read from them is right, or is refused.
 
-use super::history::{COMMITS, commit, run};
+use super::history::{COMMITS, commit, delayed, generation, run, snapshot};
 use super::*;
 use crate::store::{Outcome, verify};
 use crate::words::DeliveryHash;
@@ -80,7 +80,28 @@ fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
         }
         let _ = store.mark(&step, number * 10);
     }
+    assert_details_are_right(store);
     let _ = (store.queues(), store.all_progress(), store.segments(&step), verify(store));
+}
+
+/// As [`assert_nothing_is_wrong`], for what the history keeps of a commit by its number.
+fn assert_details_are_right(store: &Store) {
+    let step = address("a/step");
+    for found in store.snapshots(&step).unwrap_or_default() {
+        assert_eq!(found, snapshot(found.number));
+    }
+    for (key, job) in store.due(&step, Timestamp(i64::MAX), None, 100, 1 << 20).unwrap_or_default() {
+        assert_eq!(job, delayed(key.sequence).job);
+    }
+    if let Ok(Some(found)) = store.generation() {
+        assert_eq!(found, generation(found.number));
+    }
+    let _ = (store.all_snapshots(), store.generations(), store.next_due(&step), store.delayed_count(&step));
+    if let Ok(Some((batch, origins))) = store.read_details(&address("a/out"), 1, 50, 1 << 20) {
+        for (index, origin) in (batch.first..).zip(origins) {
+            assert_eq!(origin.unwrap().inputs, [("a/in".to_owned(), index)]);
+        }
+    }
 }
 
 #[test]

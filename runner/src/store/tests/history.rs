@@ -5,8 +5,11 @@ use std::sync::LazyLock;
 
 use super::*;
 use crate::decide::Progress;
-use crate::store::{Outcome, Trim, verify};
-use crate::words::{DeliveryHash, Mark, Segment, SinkPosition};
+use crate::store::{
+    Delayed, DelayedJob, DelayedKey, Delivered, Generation, JobForm, Outcome, Snapshot, SnapshotInput, Trim,
+    TrimWhen, verify,
+};
+use crate::words::{DeliveryHash, Mark, Origins, Segment, SinkPosition};
 
 pub(super) const COMMITS: u64 = 40;
 
@@ -49,16 +52,74 @@ fn changes(number: u64) -> Changes {
         now: Timestamp(i64::from(number32)),
         appends: vec![
             Append { queue: address("a/in"), block: block([&first.0[..]]) },
-            append("a/out", [&*format!("{number}")]),
+            out(number),
             Append { queue: address("a/in"), block: block(first.1.iter().map(|job| &job[..])) },
         ],
         progress: vec![(step.clone(), address("a/in"), progress)],
+        handled: Vec::new(),
         sinks: vec![(step.clone(), position(number))],
         marks: vec![(step.clone(), mark(number))],
-        segments: vec![(step, segment(number32))],
-        deliveries: vec![(DeliveryHash(number.into()), Outcome::Output { jobs: number32 })],
-        trims: vec![Trim { queue: address("a/in"), up_to: head_in(number / 2), older_than: None }],
+        segments: vec![(step.clone(), segment(number32))],
+        deliveries: vec![delivered(number)],
+        settled: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
+        snapshots: vec![snapshot(number)],
+        undelayed: vec![DelayedKey { step, due: delayed(number / 2).due, sequence: number / 2 }],
+        delayed: vec![delayed(number)],
+        generation: Some(generation(number)),
+        trims: vec![Trim {
+            queue: address("a/in"),
+            up_to: head_in(number / 2),
+            when: TrimWhen::Always,
+            max_bytes: None,
+        }],
     }
+}
+
+/// The job of `a/out`, made of the job of `a/in` with the same index.
+fn out(number: u64) -> Append {
+    let mut origins = Origins::new(address("a/step"), vec!["a/in".into()]);
+    origins.push(&[number]);
+    let carried = carried(number);
+    let carried: Payloads = [carried.as_bytes()].into_iter().collect();
+    let details = Details { origins: Some(&origins), carried: Some(&carried) };
+    let payload = number.to_string();
+    let payloads: Payloads = [payload.as_bytes()].into_iter().collect();
+    Append { queue: address("a/out"), block: Block::encode(&payloads, details) }
+}
+
+fn carried(number: u64) -> String {
+    format!(r#"{{"a/in":{{"index":{number}}}}}"#)
+}
+
+/// Kept until the third commit after it.
+fn delivered(number: u64) -> Delivered {
+    let now = i64::try_from(number).unwrap();
+    let outcome = Outcome::Output { jobs: u32::try_from(number).unwrap() };
+    Delivered { hash: DeliveryHash(number.into()), outcome, keep_until: Timestamp(now + 3) }
+}
+
+pub(super) fn snapshot(number: u64) -> Snapshot {
+    let input = SnapshotInput { name: "in".into(), address: address("a/in"), first: number, jobs: 2 };
+    Snapshot { step: address("a/step"), number, inputs: vec![input], jobs: 2, time: Timestamp(7) }
+}
+
+/// The one with the sequence `number`: later ones are due earlier.
+pub(super) fn delayed(number: u64) -> Delayed {
+    let job = DelayedJob {
+        inputs: vec![("a/in".into(), number)],
+        attempt: u32::try_from(number).unwrap(),
+        first_attempt: Some(Timestamp(-1)),
+        last_error: Some("busy".into()),
+        from_error: number.is_multiple_of(3).then(|| (address("a/failed"), number)),
+        form: JobForm::Text,
+        payload: format!("delayed {number}").into_bytes(),
+        carried: number.is_multiple_of(2).then(|| carried(number)),
+    };
+    Delayed { step: address("a/step"), due: Timestamp(-i64::try_from(number).unwrap()), job }
+}
+
+pub(super) fn generation(number: u64) -> Generation {
+    Generation { number, fingerprint: number * 7, time: Timestamp(5) }
 }
 
 fn position(number: u64) -> SinkPosition {
@@ -90,6 +151,7 @@ pub(super) fn assert_is_after(store: &Store, commits: u64) {
     assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
     let step = address("a/step");
     assert_eq!(store.delivery(DeliveryHash(u128::from(commits) + 1)).unwrap(), None);
+    assert_details_are_after(store, commits);
     if commits == 0 {
         assert_eq!(store.queues().unwrap(), []);
         assert_eq!(store.segments(&step).unwrap(), []);
@@ -106,8 +168,41 @@ pub(super) fn assert_is_after(store: &Store, commits: u64) {
     assert_eq!(store.mark(&step, u64::MAX).unwrap(), Some(mark(commits)));
     let segments: Vec<_> = (1..=u32::try_from(commits).unwrap()).map(segment).collect();
     assert_eq!(store.segments(&step).unwrap(), segments);
-    let outcome = Outcome::Output { jobs: u32::try_from(commits).unwrap() };
-    assert_eq!(store.delivery(DeliveryHash(commits.into())).unwrap(), Some(outcome));
+    assert_eq!(store.index_at(&address("a/out"), Timestamp(i64::from(u32::MAX))).unwrap(), None);
+    for index in 1..=commits {
+        let time = Timestamp(i64::try_from(index).unwrap());
+        assert_eq!(store.index_at(&address("a/out"), time).unwrap(), Some(index));
+    }
+}
+
+fn assert_details_are_after(store: &Store, commits: u64) {
+    let step = address("a/step");
+    let numbers: Vec<_> = (1..=commits).collect();
+    let hashes: Vec<_> = numbers.iter().map(|&number| DeliveryHash(number.into())).collect();
+    let kept = numbers.iter().map(|number| (number + 3 > commits).then(|| delivered(*number).outcome));
+    assert_eq!(store.deliveries(&hashes).unwrap(), kept.collect::<Vec<_>>());
+    let open: Vec<_> = numbers.iter().rev().take(2).rev().map(|&number| snapshot(number)).collect();
+    assert_eq!(store.snapshots(&step).unwrap(), open);
+    assert_eq!(store.all_snapshots().unwrap(), open);
+    let waiting: Vec<_> = numbers.iter().rev().filter(|&&number| number > commits / 2).copied().collect();
+    let due = store.due(&step, Timestamp(0), None, usize::MAX, usize::MAX).unwrap();
+    assert!(due.iter().map(|(key, _)| key.sequence).eq(waiting.iter().copied()));
+    assert!(due.iter().all(|(key, job)| *job == delayed(key.sequence).job));
+    assert_eq!(store.delayed_count(&step).unwrap(), waiting.len() as u64);
+    assert_eq!(store.next_due(&step).unwrap(), waiting.first().map(|&number| delayed(number).due));
+    assert_eq!(store.generation().unwrap(), numbers.last().map(|&number| generation(number)));
+    let mut next = 1;
+    while let Some((batch, origins)) = store.read_details(&address("a/out"), next, 9, 9_999).unwrap() {
+        for (position, origin) in origins.iter().enumerate() {
+            assert_eq!(origin.as_ref().unwrap().inputs, [("a/in".to_owned(), next)]);
+            let text = batch.carried.as_ref().unwrap().get(position);
+            assert_eq!(text, Some(carried(next).as_bytes()));
+            let stamp = batch.stamp(position).unwrap();
+            assert_eq!((stamp.time.0.cast_unsigned(), stamp.transaction), (next, next));
+            next += 1;
+        }
+    }
+    assert_eq!(next, commits + 1);
 }
 
 /// Makes the first `commits` commits, until one fails; answers with the number of the last one that

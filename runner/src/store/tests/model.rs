@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::decide::Progress;
-use crate::store::{ReadError, Trim, verify};
+use crate::store::{ReadError, Trim, TrimWhen, verify};
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -53,7 +53,8 @@ fn changes(operation: &Operation, now: i64, progress: &BTreeMap<usize, Progress>
     let trims = trim.map(|(number, up_to, by_time)| Trim {
         queue: queue(number),
         up_to,
-        older_than: by_time.then_some(Timestamp(now - 3)),
+        when: if by_time { TrimWhen::OlderThan(Timestamp(now - 3)) } else { TrimWhen::Always },
+        max_bytes: None,
     });
     let append = |(number, jobs): &(usize, Vec<Vec<u8>>)| Append {
         queue: queue(*number),
@@ -143,7 +144,7 @@ fn a_trim_takes_whole_values_and_heads_survive_it() {
         writer.commit(&appends([append("a/q", jobs.iter().copied())])).unwrap();
     }
     let mut trim = |up_to| {
-        let trims = vec![Trim { queue: address("a/q"), up_to, older_than: None }];
+        let trims = vec![Trim { queue: address("a/q"), up_to, when: TrimWhen::Always, max_bytes: None }];
         let trimmed = writer.commit(&Changes { trims, ..Changes::default() }).unwrap().trimmed;
         trimmed.first().map(|trimmed| (trimmed.first, trimmed.jobs))
     };

@@ -1,0 +1,228 @@
+//! Changes that somebody asks for from outside, as changes of the store. The same for a store that is
+//! at rest and for one that a run has open.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tidegate_plugin::Payloads;
+
+use super::error::Chain;
+use super::request::{Granted, Request};
+use crate::config::{Configuration, Input, QueueRef, Retain};
+use crate::decide::Progress;
+use crate::hands::script::json;
+use crate::store::{
+    Append, Block, Changes, Delayed, DelayedJob, Details, JobForm, ReadError, Store, Trim, TrimWhen,
+};
+use crate::words::{Address, Timestamp};
+
+/// What a request comes to.
+#[derive(Debug)]
+pub struct Amendment {
+    pub changes: Changes,
+    /// What is appended, by queue.
+    pub(super) appended: Vec<(QueueRef, Payloads)>,
+    /// Steps that have jobs to run again.
+    pub(super) returned: Vec<usize>,
+    pub granted: Granted,
+}
+
+/// # Errors
+/// Why it cannot be done, as a sentence. Nothing is changed then.
+pub fn amend(
+    store: &Store,
+    configuration: &Configuration,
+    request: &Request,
+    now: Timestamp,
+) -> Result<Amendment, String> {
+    let changes = Changes { now, ..Changes::default() };
+    match request {
+        Request::Push { queue, jobs } => push(configuration, queue, jobs, changes),
+        Request::Retry { queue, errors } => retry(store, configuration, queue, errors, changes),
+        Request::Drop { queue, errors } => take_off(store, configuration, queue, errors, changes),
+        Request::Replay { step, from } => replay(store, configuration, step, from, changes),
+    }
+}
+
+fn push(
+    configuration: &Configuration,
+    queue: &Address,
+    jobs: &[String],
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let position = configuration.queues.iter().position(|declared| declared.address == *queue);
+    let Some(position) = position else { return Err(format!("the configuration has no queue `{queue}`")) };
+    let mut payloads = Payloads::new();
+    for (at, job) in jobs.iter().enumerate() {
+        json::check(job.as_bytes()).map_err(|error| format!("job {} is no JSON: {error}", at + 1))?;
+        payloads.push(job.as_bytes());
+    }
+    let block = Block::encode(&payloads, Details::default());
+    changes.appends.push(Append { queue: queue.clone(), block });
+    let granted = Granted::Pushed { jobs: payloads.len() as u64 };
+    Ok(Amendment { changes, appended: vec![(QueueRef(position), payloads)], returned: Vec::new(), granted })
+}
+
+/// What is needed of an error record to run its job again.
+#[derive(Deserialize)]
+struct Failed<'a> {
+    pipeline: String,
+    step: String,
+    input: String,
+    index: u64,
+    #[serde(default)]
+    inputs: Option<BTreeMap<String, Given>>,
+    attempt: u32,
+    message: String,
+    #[serde(borrow, default)]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    job: Option<&'a RawValue>,
+    #[serde(default)]
+    job_text: Option<String>,
+    #[serde(default)]
+    job_bytes: Option<Vec<u8>>,
+}
+
+#[derive(Deserialize)]
+struct Given {
+    index: u64,
+}
+
+fn retry(
+    store: &Store,
+    configuration: &Configuration,
+    queue: &Address,
+    errors: &[u64],
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let mut returned = Vec::new();
+    let mut handled = handled(store, queue)?;
+    for &index in errors {
+        let record = error_at(store, queue, &handled, index)?;
+        let wrong = |why: String| format!("{queue}/{index} is no error that can be run again: {why}");
+        let failed: Failed<'_> = serde_json::from_slice(&record)
+            .map_err(|error| wrong(format!("it is not as it should be, {error}")))?;
+        let name = format!("{}/{}", failed.pipeline, failed.step);
+        let step = configuration.steps.iter().position(|step| step.address.to_string() == name);
+        let Some(step) = step else {
+            return Err(wrong(format!("its step `{name}` is not in the configuration")));
+        };
+        let declared = &configuration.steps[step];
+        let (form, payload) = match (failed.job, failed.job_text, failed.job_bytes) {
+            (Some(job), ..) => (JobForm::Json, job.get().as_bytes().to_vec()),
+            (None, Some(text), _) => (JobForm::Text, text.into_bytes()),
+            (None, None, Some(bytes)) => (JobForm::Bytes, bytes),
+            (None, None, None) => return Err(wrong("its job is missing".to_owned())),
+        };
+        let inputs = match failed.inputs {
+            Some(inputs) => inputs.into_iter().map(|(binding, given)| (binding, given.index)).collect(),
+            None => vec![(failed.input, failed.index)],
+        };
+        let known = |name: &String| declared.inputs.iter().any(|input| input.hash_name() == *name);
+        if let Some((lost, _)) = inputs.iter().find(|(name, _)| !known(name)) {
+            return Err(wrong(format!("its step `{name}` does not read `{lost}` any more")));
+        }
+        changes.delayed.push(Delayed {
+            step: declared.address.clone(),
+            // Now, whatever the clock says later.
+            due: Timestamp(0),
+            job: DelayedJob {
+                inputs,
+                attempt: failed.attempt.saturating_add(1),
+                first_attempt: None,
+                last_error: Some(failed.message),
+                from_error: Some((queue.clone(), index)),
+                form,
+                payload,
+                carried: failed.meta.map(|meta| meta.get().to_owned()),
+            },
+        });
+        handled.finish(index, index);
+        returned.push(step);
+    }
+    returned.sort_unstable();
+    returned.dedup();
+    dealt_with(configuration, queue, handled, &mut changes);
+    let granted = Granted::Retried { jobs: errors.len() as u64 };
+    Ok(Amendment { changes, appended: Vec::new(), returned, granted })
+}
+
+fn take_off(
+    store: &Store,
+    configuration: &Configuration,
+    queue: &Address,
+    errors: &[u64],
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let mut handled = handled(store, queue)?;
+    for &index in errors {
+        error_at(store, queue, &handled, index)?;
+        handled.finish(index, index);
+    }
+    dealt_with(configuration, queue, handled, &mut changes);
+    let granted = Granted::Dropped { jobs: errors.len() as u64 };
+    Ok(Amendment { changes, appended: Vec::new(), returned: Vec::new(), granted })
+}
+
+/// Only for a store at rest: a run has to let go of what is on its way first.
+fn replay(
+    store: &Store,
+    configuration: &Configuration,
+    step: &Address,
+    from: &[(Address, u64)],
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let declared = configuration.steps.iter().find(|declared| declared.address == *step);
+    let Some(declared) = declared else { return Err(format!("the configuration has no step `{step}`")) };
+    let mut now_at = Vec::new();
+    for input in &declared.inputs {
+        let progress = store.progress(step, &input.address).map_err(|error| said(&error))?;
+        let mut progress = progress.unwrap_or_default();
+        if let Some((_, next)) = from.iter().find(|(address, _)| *address == input.address) {
+            progress.rewind(next.saturating_sub(1));
+            changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
+        }
+        now_at.push((input.address.clone(), progress.watermark() + 1));
+    }
+    for snapshot in store.snapshots(step).map_err(|error| said(&error))? {
+        let (step, number) = (step.clone(), snapshot.number);
+        changes.settled.push(crate::store::SnapshotKey { step, number });
+    }
+    let granted = Granted::Replayed { from: now_at };
+    Ok(Amendment { changes, appended: Vec::new(), returned: Vec::new(), granted })
+}
+
+/// Takes note of which errors were dealt with. Where no step reads them, they need not be kept.
+fn dealt_with(configuration: &Configuration, queue: &Address, handled: Progress, changes: &mut Changes) {
+    let position = configuration.queues.iter().position(|declared| declared.address == *queue);
+    if let Some(position) = position
+        && configuration.queues[position].retain == Retain::Consumed
+        && configuration.readers(Input::Queue(QueueRef(position))).next().is_none()
+        && handled.watermark() > 0
+    {
+        let (up_to, when) = (handled.watermark(), TrimWhen::Always);
+        changes.trims.push(Trim { queue: queue.clone(), up_to, when, max_bytes: None });
+    }
+    changes.handled.push((queue.clone(), handled));
+}
+
+/// Which errors of a queue were dealt with.
+fn handled(store: &Store, queue: &Address) -> Result<Progress, String> {
+    store.handled(queue).map(Option::unwrap_or_default).map_err(|error| said(&error))
+}
+
+/// The error record at `index`, if nobody has dealt with it yet.
+fn error_at(store: &Store, queue: &Address, handled: &Progress, index: u64) -> Result<Vec<u8>, String> {
+    if handled.has(index) {
+        return Err(format!("{queue}/{index} was retried or dropped already"));
+    }
+    let batch = store.read(queue, index, 1, usize::MAX).map_err(|error| said(&error))?;
+    let payload = batch.as_ref().and_then(|batch| batch.payloads.get(0));
+    payload.map(<[u8]>::to_vec).ok_or_else(|| format!("there is no error {queue}/{index}"))
+}
+
+fn said(error: &ReadError) -> String {
+    Chain(error).to_string()
+}

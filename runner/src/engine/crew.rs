@@ -1,0 +1,254 @@
+//! The threads of a run: carries out what the floor says, and brings it what they tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use super::committer::Committer;
+use super::delivery::Order;
+use super::error::EngineError;
+use super::floor::{Action, Floor, Plan, Task};
+use super::ledger::Ledger;
+use super::message::Message;
+use super::readers::{QueueThread, SourceThread};
+use super::report::{Options, Report};
+use super::sinks::Sinks;
+use super::start::{self, Started};
+use super::stats::Stats;
+use super::tail::Tails;
+use super::workers;
+use crate::config::{Configuration, Input, SourceRef};
+use crate::decide::{End, Port};
+use crate::hands::source::Source;
+use crate::store::{Store, Writer};
+use crate::words::Clock;
+
+/// What a run is made of before its threads start.
+pub(super) struct Parts {
+    pub(super) configuration: Arc<Configuration>,
+    pub(super) store: Store,
+    pub(super) writer: Writer,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) options: Options,
+    pub(super) stats: Arc<Stats>,
+    pub(super) messages: (Sender<Message>, Receiver<Message>),
+}
+
+/// The floor, and the threads that it has to do with.
+pub(super) struct Crew {
+    configuration: Arc<Configuration>,
+    store: Store,
+    options: Options,
+    floor: Floor,
+    messages: (Sender<Message>, Receiver<Message>),
+    tasks: Sender<Task>,
+    orders: Sender<Order>,
+    queues: QueueThread,
+    /// By source of the configuration; `None` where it cannot be opened.
+    sources: Vec<Option<Source>>,
+    readers: BTreeMap<Port, SourceThread>,
+    /// Closed by a stop: room on a full disk is not waited for any more.
+    stop_committer: Option<Sender<()>>,
+    committer: JoinHandle<Option<Writer>>,
+    workers: Vec<JoinHandle<()>>,
+    /// When a stop gives up waiting.
+    deadline: Option<Instant>,
+}
+
+impl Crew {
+    /// Opens what the run needs and starts its threads.
+    pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
+        let Parts { configuration, store, writer, clock, options, stats, messages } = parts;
+        let started = start::start(&configuration, &store, clock.now())?;
+        let Started {
+            progress,
+            snapshots,
+            heads,
+            flows,
+            sources,
+            readers,
+            sinks,
+            marks,
+            segments,
+            generation,
+            opening,
+            halts,
+        } = started;
+        let workers = match options.workers {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        };
+        let tails = Arc::new(Tails::new(configuration.queues.len()));
+        let floor = Floor::new(Plan {
+            configuration: Arc::clone(&configuration),
+            flows,
+            heads: heads.clone(),
+            tails: Arc::clone(&tails),
+            workers,
+            batch: options.batch,
+            until_idle: options.until_idle,
+        })
+        .without(halts);
+        let (tasks, for_workers) = crossbeam_channel::unbounded();
+        let (orders, for_committer) = crossbeam_channel::unbounded();
+        let (stop_committer, stop) = crossbeam_channel::bounded(0);
+        let configured = Arc::clone(&configuration);
+        let ledger = Ledger { configuration: configured, progress, snapshots, heads, marks, segments };
+        let committer = Committer {
+            writer,
+            store: store.clone(),
+            opening,
+            ledger,
+            sinks: Sinks::new(Arc::clone(&configuration), sinks),
+            broken_steps: BTreeSet::new(),
+            tails,
+            stats,
+            clock: Arc::clone(&clock),
+            coming: Arc::clone(&floor.coming),
+            retry_after: options.retry_after,
+            messages: messages.0.clone(),
+            stop,
+        };
+        let committer = start_committer(committer, for_committer, messages.0.clone())?;
+        let shop = workers::Shop {
+            configuration: Arc::clone(&configuration),
+            store: store.clone(),
+            clock: Arc::clone(&clock),
+            generation,
+        };
+        let workers = workers::start(workers, &Arc::new(shop), &for_workers, &messages.0)?;
+        let queues = QueueThread::start(store.clone(), clock, options.batch, messages.0.clone())?;
+        let mut crew = Self {
+            configuration,
+            store,
+            options,
+            floor,
+            messages,
+            tasks,
+            orders,
+            queues,
+            sources,
+            readers: BTreeMap::new(),
+            stop_committer: Some(stop_committer),
+            committer,
+            workers,
+            deadline: None,
+        };
+        for (port, reader) in readers {
+            let thread = SourceThread::start((port, 0), reader, options.batch, crew.messages.0.clone())?;
+            crew.readers.insert(port, thread);
+        }
+        Ok(crew)
+    }
+
+    /// Handles messages until the floor says that it is over. `None`: the time for shutting down is
+    /// over.
+    pub(super) fn work(&mut self) -> Result<Option<End>, EngineError> {
+        let mut actions = Vec::new();
+        self.floor.start(&mut actions);
+        loop {
+            for action in std::mem::take(&mut actions) {
+                if let Action::Finish(end) = action {
+                    return Ok(Some(end));
+                }
+                self.carry_out(action)?;
+            }
+            let message = match self.deadline {
+                None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(deadline) => self.messages.1.recv_deadline(deadline),
+            };
+            match message {
+                Ok(message) => {
+                    if matches!(message, Message::Stop) {
+                        self.stop_committer = None;
+                        self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
+                    }
+                    self.floor.take_in(message, &mut actions)?;
+                }
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
+            }
+        }
+    }
+
+    /// Threads live until their channels are closed; a committer that has failed has said so, and the
+    /// run is about to end.
+    fn carry_out(&mut self, action: Action) -> Result<(), EngineError> {
+        match action {
+            Action::ReadSource(port) => {
+                if let Some(reader) = self.readers.get(&port) {
+                    reader.ask();
+                }
+            }
+            Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
+            Action::ReadStore(ask) => self.queues.ask(ask),
+            Action::Run(task) => _ = self.tasks.send(task),
+            Action::Commit(order) => _ = self.orders.send(order),
+            // Ends the loop where it comes up.
+            Action::Finish(_) => {}
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, port: Port, number: u64, next: u64) -> Result<(), EngineError> {
+        if let Some(old) = self.readers.remove(&port) {
+            old.end();
+        }
+        let Input::Source(SourceRef(source)) = self.configuration.steps[port.step].inputs[port.input].input
+        else {
+            return Ok(());
+        };
+        let Some(opened) = &self.sources[source] else { return Ok(()) };
+        let mark = self.store.mark(&self.configuration.sources[source].address, next)?;
+        let (batch, messages) = (self.options.batch, self.messages.0.clone());
+        let reader = SourceThread::start((port, number), opened.reader(next, mark), batch, messages)?;
+        self.readers.insert(port, reader);
+        Ok(())
+    }
+
+    /// Ends the threads, and then the store.
+    pub(super) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
+        let Self {
+            floor, tasks, orders, queues, readers, stop_committer, committer, workers, messages, ..
+        } = self;
+        drop((tasks, stop_committer, orders));
+        for source in readers.into_values() {
+            source.end();
+        }
+        queues.end();
+        let writer = committer.join().map_err(|_| EngineError::Died);
+        let end = outcome?;
+        // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
+        if end.is_some() {
+            for worker in workers {
+                let _ = worker.join();
+            }
+        }
+        if writer?.is_none() {
+            let reason = messages.1.try_iter().find_map(|message| match message {
+                Message::CommitterFailed(error) => Some(error),
+                _ => None,
+            });
+            return Err(reason.unwrap_or(EngineError::Died));
+        }
+        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned: end.is_none() })
+    }
+}
+
+fn start_committer(
+    committer: Committer,
+    orders: Receiver<Order>,
+    messages: Sender<Message>,
+) -> std::io::Result<JoinHandle<Option<Writer>>> {
+    thread::Builder::new().name("committer".into()).spawn(move || match committer.run(&orders) {
+        Ok(writer) => Some(writer),
+        Err(error) => {
+            // A run that is over finds it when it closes.
+            let _ = messages.send(Message::CommitterFailed(error));
+            None
+        }
+    })
+}

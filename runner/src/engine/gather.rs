@@ -1,0 +1,257 @@
+//! From the jobs of a batch, input by input, to what an attempt is given: one payload and its origin.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::held::{Portion, Returned, Work};
+use super::provenance;
+use crate::config::{Configuration, Input, Meta, Step, Take};
+use crate::store::JobForm;
+use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, delivery_hash};
+
+/// How a step sees its inputs.
+#[derive(Debug)]
+pub(super) struct Gatherer {
+    pipeline: String,
+    step: String,
+    pub(super) take: Take,
+    pub(super) inputs: Vec<Seen>,
+    /// For `from`: what is the same in all its hashes.
+    prefix: HashPrefix,
+    /// Jobs of alternatives come as a map with their binding.
+    wraps: bool,
+    /// The payload of a join, or of an alternative, in the making.
+    payload: Vec<u8>,
+    carries: bool,
+}
+
+/// An input as its step sees it.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// As it enters the delivery hash: the binding, or for `from` the address.
+    pub(super) name: String,
+    pub(super) address: Address,
+    meta: Meta,
+}
+
+/// One job for one attempt.
+#[derive(Clone, Debug)]
+pub(super) struct Item<'a> {
+    pub(super) payload: &'a [u8],
+    pub(super) form: Form,
+    /// What the source could not make sense of.
+    pub(super) fault: Option<&'a str>,
+    /// By input, the index that it gave; 0 where it gave nothing.
+    pub(super) indices: &'a [u64],
+    row: &'a [Place<'a>],
+    inputs: &'a [Seen],
+    pub(super) hash: DeliveryHash,
+    pub(super) attempt: u32,
+    /// Its provenance as JSON; empty where it carries none.
+    pub(super) carried: String,
+}
+
+/// Walks over the jobs of a batch.
+#[derive(Debug)]
+pub(super) struct Walk<'w> {
+    /// By input that takes part: its portions, and where in them the walk is.
+    inputs: Vec<(usize, &'w [Portion], usize)>,
+    row: Vec<Place<'w>>,
+    indices: Vec<u64>,
+}
+
+/// Where one job of a row stands.
+#[derive(Clone, Copy, Debug)]
+struct Place<'w> {
+    input: usize,
+    batch: &'w Batch,
+    position: usize,
+    returned: Option<&'w Returned>,
+}
+
+impl Gatherer {
+    pub(super) fn new(configuration: &Configuration, step: &Step) -> Self {
+        let (pipeline, name) = (step.address.pipeline.to_string(), step.address.name.to_string());
+        let inputs: Vec<Seen> = step
+            .inputs
+            .iter()
+            .map(|input| Seen {
+                name: input.hash_name(),
+                address: input.address.clone(),
+                meta: match input.input {
+                    Input::Queue(queue) => configuration.queues[queue.0].meta,
+                    Input::Source(_) => Meta::default(),
+                },
+            })
+            .collect();
+        let first = inputs.first().map_or("", |input| &input.name);
+        Self {
+            prefix: HashPrefix::new(&pipeline, &name, first),
+            wraps: step.take == Take::Alts && (!step.processors.is_empty() || !step.filter.is_empty()),
+            carries: inputs.iter().any(|input| !input.meta.is_empty()),
+            pipeline,
+            step: name,
+            take: step.take,
+            inputs,
+            payload: Vec::new(),
+        }
+    }
+
+    /// Whether the jobs of `work` carry anything.
+    pub(super) fn carries(&self, work: &Work) -> bool {
+        self.carries
+            || work.portions.iter().any(|portion| {
+                portion.batch.carried.is_some()
+                    || portion.returned.iter().flat_map(|all| all.iter()).any(|one| one.job.carried.is_some())
+            })
+    }
+
+    /// The next job of the walk.
+    pub(super) fn next<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
+        walk.advance(self.inputs.len())?;
+        let carried = if carries { self.carried(&walk.row) } else { String::new() };
+        let fault = walk.row.iter().find_map(|place| place.batch.fault(place.position));
+        let form = if walk.row.iter().all(|place| place.batch.form == Form::Json) {
+            Form::Json
+        } else {
+            Form::Unchecked
+        };
+        if let [Place { returned: Some(returned), batch, position, .. }] = walk.row[..] {
+            for (name, index) in &returned.job.inputs {
+                if let Some(input) = self.inputs.iter().position(|input| input.name == *name) {
+                    walk.indices[input] = *index;
+                }
+            }
+            let inputs = returned.job.inputs.iter();
+            let hash = delivery_hash(
+                &self.pipeline,
+                &self.step,
+                inputs.map(|(name, index)| (name.as_str(), std::slice::from_ref(index))),
+            );
+            return Some(Item {
+                payload: payload(batch, position),
+                form: if returned.job.form == JobForm::Json { form } else { Form::Unchecked },
+                fault,
+                indices: &walk.indices,
+                row: &walk.row,
+                inputs: &self.inputs,
+                hash,
+                attempt: returned.job.attempt,
+                carried,
+            });
+        }
+        for place in &walk.row {
+            walk.indices[place.input] = place.index();
+        }
+        let hash = match (self.take, &walk.row[..]) {
+            (Take::From, [place]) => self.prefix.hash(place.index()),
+            _ => {
+                let gave = |(input, index): (&'a Seen, &'a u64)| {
+                    (*index > 0).then_some((input.name.as_str(), std::slice::from_ref(index)))
+                };
+                let (inputs, indices) = (&self.inputs, &walk.indices);
+                delivery_hash(&self.pipeline, &self.step, inputs.iter().zip(indices).filter_map(gave))
+            }
+        };
+        let whole = match (self.take, &walk.row[..]) {
+            (Take::From, [place]) => payload(place.batch, place.position),
+            (Take::Alts, [place]) if !self.wraps => payload(place.batch, place.position),
+            _ => {
+                self.payload.clear();
+                for (at, place) in walk.row.iter().enumerate() {
+                    self.payload.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
+                    // Names of bindings need no escapes.
+                    self.payload.extend_from_slice(self.inputs[place.input].name.as_bytes());
+                    self.payload.extend_from_slice(b"\":");
+                    self.payload.extend_from_slice(payload(place.batch, place.position));
+                }
+                self.payload.push(b'}');
+                &self.payload
+            }
+        };
+        Some(Item {
+            payload: whole,
+            form,
+            fault,
+            indices: &walk.indices,
+            row: &walk.row,
+            inputs: &self.inputs,
+            hash,
+            attempt: 1,
+            carried,
+        })
+    }
+
+    fn carried(&self, row: &[Place<'_>]) -> String {
+        let mut merged = provenance::Merged::default();
+        for place in row {
+            if let Some(returned) = place.returned {
+                merged.add(returned.job.carried.as_deref().unwrap_or_default());
+                continue;
+            }
+            let carried = place.batch.carried.as_ref().and_then(|carried| carried.get(place.position));
+            merged.add(carried.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default());
+            let seen = &self.inputs[place.input];
+            merged.stamp(&seen.address, seen.meta, place.index(), place.batch.stamp(place.position));
+        }
+        merged.into_text()
+    }
+}
+
+impl<'w> Walk<'w> {
+    pub(super) fn new(work: &'w Work) -> Self {
+        let inputs = work.portions.chunk_by(|one, other| one.input == other.input);
+        let inputs = inputs.filter_map(|portions| Some((portions.first()?.input, portions, 0)));
+        Self { inputs: inputs.collect(), row: Vec::new(), indices: Vec::new() }
+    }
+
+    fn advance(&mut self, inputs: usize) -> Option<()> {
+        self.row.clear();
+        self.indices.clear();
+        self.indices.resize(inputs, 0);
+        for (input, portions, at) in &mut self.inputs {
+            while *at >= portions.first()?.jobs {
+                *portions = &portions[1..];
+                *at = 0;
+            }
+            let portion = portions.first()?;
+            let position = portion.skip + *at;
+            *at += 1;
+            let returned = portion.returned.as_ref().and_then(|all| all.get(position));
+            self.row.push(Place { input: *input, batch: &portion.batch, position, returned });
+        }
+        (!self.row.is_empty()).then_some(())
+    }
+}
+
+impl Item<'_> {
+    /// Where it stood in a file.
+    pub(super) fn file(&self) -> Option<(Arc<Path>, u64)> {
+        self.row.iter().find_map(|place| {
+            let places = place.batch.places.as_ref()?;
+            Some((Arc::clone(&places.file), places.line(place.position)))
+        })
+    }
+
+    /// The inputs that gave something, each with the index.
+    pub(super) fn given(&self) -> impl Iterator<Item = (&Seen, u64)> {
+        let given = self.inputs.iter().zip(self.indices);
+        given.filter(|&(_, &index)| index > 0).map(|(seen, &index)| (seen, index))
+    }
+
+    /// The index of the first input that gave something.
+    pub(super) fn index(&self) -> u64 {
+        self.given().next().map_or(0, |(_, index)| index)
+    }
+}
+
+impl Place<'_> {
+    fn index(&self) -> u64 {
+        self.batch.first + self.position as u64
+    }
+}
+
+fn payload(batch: &Batch, position: usize) -> &[u8] {
+    // The walk ends where the batch does.
+    batch.payloads.get(position).unwrap_or_default()
+}

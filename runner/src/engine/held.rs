@@ -1,0 +1,103 @@
+//! What was read and what was made of it, between reading and committing.
+
+use std::sync::Arc;
+
+use super::delivery::{Jobs, Span};
+use super::work::Ran;
+use crate::store::{DelayedJob, DelayedKey};
+use crate::words::{Batch, Mark, Segment};
+
+/// What one read brought.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub(super) batch: Arc<Batch>,
+    pub(super) mark: Option<Mark>,
+    pub(super) segments: Vec<Segment>,
+    /// Where the jobs came again: what is known of each beside its payload.
+    pub(super) returned: Option<Arc<[Returned]>>,
+}
+
+/// A job that comes again.
+#[derive(Debug)]
+pub(super) struct Returned {
+    pub(super) key: DelayedKey,
+    pub(super) job: DelayedJob,
+}
+
+/// The jobs of a batch, for a worker.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Work {
+    pub(super) jobs: usize,
+    /// Those of one input follow each other.
+    pub(super) portions: Vec<Portion>,
+}
+
+/// Jobs of one read that belong to a batch.
+#[derive(Clone, Debug)]
+pub(super) struct Portion {
+    pub(super) input: usize,
+    pub(super) batch: Arc<Batch>,
+    pub(super) skip: usize,
+    pub(super) jobs: usize,
+    pub(super) returned: Option<Arc<[Returned]>>,
+}
+
+/// A batch between being formed and being committed.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) work: Work,
+    pub(super) places: Vec<(usize, Option<Mark>, Vec<Segment>)>,
+    /// It is on its way to the committer, and nothing that it waits for is.
+    pub(super) coming: bool,
+    pub(super) ran: Option<Box<Ran>>,
+}
+
+impl Fetched {
+    pub(super) fn new(batch: Batch) -> Self {
+        Self { batch: Arc::new(batch), mark: None, segments: Vec::new(), returned: None }
+    }
+}
+
+impl Work {
+    /// The first `taken` of its jobs, for the store.
+    pub(super) fn first(&self, taken: usize) -> Jobs {
+        let mut jobs = Jobs::default();
+        let mut left = Vec::new();
+        for portion in &self.portions {
+            if left.last().is_none_or(|&(input, _)| input != portion.input) {
+                left.push((portion.input, taken));
+            }
+            let Some((_, left)) = left.last_mut() else { continue };
+            let count = portion.jobs.min(*left);
+            *left -= count;
+            if count == 0 {
+                continue;
+            }
+            match &portion.returned {
+                Some(returned) => {
+                    let keys = returned[portion.skip..portion.skip + count].iter();
+                    jobs.returned.extend(keys.map(|returned| returned.key.clone()));
+                }
+                None => jobs.spans.push(Span {
+                    input: portion.input,
+                    first: portion.batch.first + portion.skip as u64,
+                    jobs: count as u64,
+                }),
+            }
+        }
+        jobs
+    }
+
+    /// Bytes of its jobs, as they were read.
+    pub(super) fn byte_len(&self) -> usize {
+        let bytes = |portion: &Portion| {
+            let all = portion.batch.payloads.byte_len();
+            if portion.jobs == portion.batch.len() {
+                return all;
+            }
+            let lengths = portion.batch.payloads.lengths();
+            lengths.skip(portion.skip).take(portion.jobs).sum()
+        };
+        self.portions.iter().map(bytes).sum()
+    }
+}

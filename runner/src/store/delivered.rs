@@ -1,0 +1,185 @@
+//! Delivery records: how deliveries ended, by their hash, and until when that is remembered.
+//!
+//! Beside the records, the hashes stand in order of when they may be forgotten, so that each commit
+//! forgets some without looking for them.
+
+use redb::{ReadableTable as _, WriteTransaction};
+
+use super::error::{Cause, ReadError};
+use super::format::{CommitRecord, DELIVERIES, EXPIRIES, Place, from_ordered, ordered, u32_at, u64_at};
+use super::read::Store;
+use crate::words::{DeliveryHash, Timestamp};
+
+/// How many deliveries a commit forgets at most, besides twice as many as it records.
+const FORGET_MAX: usize = 1024;
+/// How many hashes stand together.
+const PART_HASHES_MAX: usize = 1024;
+
+/// How a delivery ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// So many jobs stand on the outputs.
+    Output { jobs: u32 },
+    /// The job stands on the error queue.
+    Error,
+    /// It was consumed with no output.
+    Nothing,
+}
+
+/// A delivery to remember.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    pub hash: DeliveryHash,
+    pub outcome: Outcome,
+    /// It may be forgotten from then on; `i64::MAX`: never.
+    pub keep_until: Timestamp,
+}
+
+/// What is stored of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) outcome: Outcome,
+    /// Of the commit. 0 where a store of version 1 did not keep it.
+    pub(super) time: Timestamp,
+    pub(super) keep_until: Timestamp,
+}
+
+pub(super) const FOR_EVER: Timestamp = Timestamp(i64::MAX);
+
+impl Store {
+    /// How the delivery ended; `None` where it has not, or is no longer remembered.
+    pub fn delivery(&self, hash: DeliveryHash) -> Result<Option<Outcome>, ReadError> {
+        Ok(self.deliveries(&[hash])?.pop().flatten())
+    }
+
+    /// How each of the deliveries ended, all seen at one moment.
+    pub fn deliveries(&self, hashes: &[DeliveryHash]) -> Result<Vec<Option<Outcome>>, ReadError> {
+        self.view(|txn| {
+            let table = txn.open_table(DELIVERIES)?;
+            let find = |&hash: &DeliveryHash| {
+                let stored = table.get(hash.0)?;
+                stored.map(|stored| Ok(Record::unseal(hash, stored.value())?.outcome)).transpose()
+            };
+            hashes.iter().map(find).collect()
+        })
+    }
+}
+
+/// Forgets some deliveries whose time is over, and records those of this commit.
+pub(super) fn write(
+    txn: &WriteTransaction,
+    deliveries: &[Delivered],
+    commit: CommitRecord,
+) -> Result<(), Cause> {
+    // More than come in, so that an old pile gets smaller.
+    forget(txn, commit.time, FORGET_MAX + 2 * deliveries.len())?;
+    if deliveries.is_empty() {
+        return Ok(());
+    }
+    let mut sorted: Vec<_> = deliveries.iter().collect();
+    // Of one hash the last record stands.
+    sorted.sort_by_key(|delivered| delivered.hash);
+    let mut table = txn.open_table(DELIVERIES)?;
+    let mut expiring = Vec::new();
+    for &&Delivered { hash, outcome, keep_until } in &sorted {
+        let record = Record { outcome, time: commit.time, keep_until };
+        table.insert(hash.0, &*record.seal(hash))?;
+        if keep_until < FOR_EVER {
+            expiring.push((keep_until, hash));
+        }
+    }
+    expiring.sort_unstable();
+    expiring.dedup();
+    let mut expiries = txn.open_table(EXPIRIES)?;
+    for group in expiring.chunk_by(|one, other| one.0 == other.0) {
+        for (part, hashes) in (0..).zip(group.chunks(PART_HASHES_MAX)) {
+            let key = (ordered(group[0].0), commit.number, part);
+            let record = hashes.iter().flat_map(|(_, hash)| hash.0.to_le_bytes()).collect();
+            expiries.insert(key, &*Place::Expiry(key.0, key.1, key.2).seal(record))?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets about `most` deliveries that need not be kept any more.
+fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Cause> {
+    let mut expiries = txn.open_table(EXPIRIES)?;
+    let mut over = Vec::new();
+    let mut hashes = Vec::new();
+    for entry in expiries.range(..=(ordered(now), u64::MAX, u32::MAX))? {
+        let (key, stored) = entry?;
+        over.push(key.value());
+        hashes.extend(unseal_expiry(key.value(), stored.value())?);
+        if hashes.len() >= most {
+            break;
+        }
+    }
+    if over.is_empty() {
+        return Ok(());
+    }
+    for key in over {
+        expiries.remove(key)?;
+    }
+    let mut table = txn.open_table(DELIVERIES)?;
+    hashes.sort_unstable();
+    for hash in hashes {
+        let record = table.get(hash.0)?.map(|stored| Record::unseal(hash, stored.value())).transpose()?;
+        // One that was recorded again since then has a later time, and stands there as well.
+        if record.is_some_and(|record| record.keep_until <= now) {
+            table.remove(hash.0)?;
+        }
+    }
+    Ok(())
+}
+
+impl Record {
+    pub(super) fn seal(self, hash: DeliveryHash) -> Vec<u8> {
+        let (kind, jobs) = match self.outcome {
+            Outcome::Output { jobs } => (0, jobs),
+            Outcome::Error => (1, 0),
+            Outcome::Nothing => (2, 0),
+        };
+        let times = [self.time.0.to_le_bytes(), self.keep_until.0.to_le_bytes()].concat();
+        Place::Delivery(hash).seal([&[kind][..], &u32::to_le_bytes(jobs), &times].concat())
+    }
+
+    pub(super) fn unseal(hash: DeliveryHash, stored: &[u8]) -> Result<Self, Cause> {
+        let place = Place::Delivery(hash);
+        let mut bytes = [0; 21];
+        let record = place.unseal(stored)?;
+        let (time, keep_until) = match record.len() {
+            // As version 1 wrote it.
+            5 => (Timestamp(0), FOR_EVER),
+            _ => {
+                bytes = place.unseal_exact(stored)?;
+                let time = |at| Timestamp(u64_at(&bytes, at).cast_signed());
+                (time(5), time(13))
+            }
+        };
+        bytes[..5].copy_from_slice(&record[..5]);
+        let outcome = match bytes[0] {
+            0 => Outcome::Output { jobs: u32_at(&bytes, 1) },
+            1 => Outcome::Error,
+            2 => Outcome::Nothing,
+            kind => {
+                let what = format!("the delivery {hash} has an outcome of the unknown kind {kind}");
+                return Err(Cause::Damaged(what));
+            }
+        };
+        Ok(Self { outcome, time, keep_until })
+    }
+}
+
+/// The hashes of deliveries that may be forgotten from the same time on.
+pub(super) fn unseal_expiry(
+    (until, commit, part): (u64, u64, u32),
+    stored: &[u8],
+) -> Result<impl Iterator<Item = DeliveryHash>, Cause> {
+    let record = Place::Expiry(until, commit, part).unseal(stored)?;
+    let (hashes, rest) = record.as_chunks();
+    if !rest.is_empty() {
+        let until = from_ordered(until).0;
+        return Err(Cause::Damaged(format!("the hashes to be forgotten at {until} are cut short")));
+    }
+    Ok(hashes.iter().map(|&hash| DeliveryHash(u128::from_le_bytes(hash))))
+}

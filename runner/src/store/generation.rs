@@ -1,0 +1,57 @@
+//! Generations: which configurations the store was run with.
+
+use redb::{ReadableTable as _, WriteTransaction};
+
+use super::error::{Cause, ReadError};
+use super::format::{GENERATIONS, Place, u64_at};
+use super::read::Store;
+use crate::words::Timestamp;
+
+/// A configuration that was run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Generation {
+    pub number: u64,
+    /// Tells configurations apart, with their scripts and plugins.
+    pub fingerprint: u64,
+    /// When it began.
+    pub time: Timestamp,
+}
+
+impl Store {
+    /// The last generation; `None` where there was none yet.
+    pub fn generation(&self) -> Result<Option<Generation>, ReadError> {
+        self.view(|txn| {
+            let table = txn.open_table(GENERATIONS)?;
+            let last = table.last()?;
+            last.map(|(number, stored)| Generation::unseal(number.value(), stored.value())).transpose()
+        })
+    }
+
+    /// All generations, in order of number.
+    pub fn generations(&self) -> Result<Vec<Generation>, ReadError> {
+        self.view(|txn| {
+            let mut generations = Vec::new();
+            for entry in txn.open_table(GENERATIONS)?.iter()? {
+                let (number, stored) = entry?;
+                generations.push(Generation::unseal(number.value(), stored.value())?);
+            }
+            Ok(generations)
+        })
+    }
+}
+
+pub(super) fn write(txn: &WriteTransaction, generation: Option<Generation>) -> Result<(), Cause> {
+    if let Some(Generation { number, fingerprint, time }) = generation {
+        let record = [fingerprint.to_le_bytes(), time.0.to_le_bytes()].concat();
+        txn.open_table(GENERATIONS)?.insert(number, &*Place::Generation(number).seal(record))?;
+    }
+    Ok(())
+}
+
+impl Generation {
+    pub(super) fn unseal(number: u64, stored: &[u8]) -> Result<Self, Cause> {
+        let bytes: [u8; 16] = Place::Generation(number).unseal_exact(stored)?;
+        let time = Timestamp(u64_at(&bytes, 8).cast_signed());
+        Ok(Self { number, fingerprint: u64_at(&bytes, 0), time })
+    }
+}

@@ -1,0 +1,138 @@
+//! Snapshots: the inputs that a step took for attempts whose effects can be seen outside, durable
+//! before the first of them.
+
+use redb::{ReadableTable as _, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+use super::error::{Cause, ReadError};
+use super::format::{self, NAMES, Names, Place, SNAPSHOTS};
+use super::read::Store;
+use crate::words::{Address, Timestamp};
+
+/// What a step is about to work on. It is kept until everything in it is settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub step: Address,
+    /// With the step, what it is called.
+    pub number: u64,
+    pub inputs: Vec<SnapshotInput>,
+    /// How many attempts it is for.
+    pub jobs: u64,
+    pub time: Timestamp,
+}
+
+/// The jobs of one input, without gaps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInput {
+    /// As it enters the delivery hash; see [`crate::words::Origins::inputs`].
+    pub name: String,
+    pub address: Address,
+    /// The index of the first job.
+    pub first: u64,
+    pub jobs: u64,
+}
+
+/// What a snapshot is called.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotKey {
+    pub step: Address,
+    pub number: u64,
+}
+
+impl Snapshot {
+    #[must_use]
+    pub fn key(&self) -> SnapshotKey {
+        SnapshotKey { step: self.step.clone(), number: self.number }
+    }
+}
+
+impl Store {
+    /// The snapshots of `step` that are not settled, in order of number.
+    pub fn snapshots(&self, step: &Address) -> Result<Vec<Snapshot>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(Vec::new()) };
+            let mut snapshots = Vec::new();
+            for entry in txn.open_table(SNAPSHOTS)?.range((id, 0)..=(id, u64::MAX))? {
+                let (key, stored) = entry?;
+                snapshots.push(unseal(key.value(), step, stored.value())?);
+            }
+            Ok(snapshots)
+        })
+    }
+
+    /// All snapshots that are not settled, in order of step and number.
+    pub fn all_snapshots(&self) -> Result<Vec<Snapshot>, ReadError> {
+        self.view(|txn| {
+            let names = Names::read(&txn.open_table(NAMES)?)?;
+            let mut snapshots = Vec::new();
+            for entry in txn.open_table(SNAPSHOTS)?.iter()? {
+                let (key, stored) = entry?;
+                let key = key.value();
+                snapshots.push(unseal(key, names.get(key.0)?, stored.value())?);
+            }
+            snapshots.sort_by_cached_key(Snapshot::key);
+            Ok(snapshots)
+        })
+    }
+}
+
+/// First what is settled goes, then what is new comes.
+pub(super) fn write(
+    txn: &WriteTransaction,
+    settled: &[SnapshotKey],
+    snapshots: &[Snapshot],
+) -> Result<(), Cause> {
+    if settled.is_empty() && snapshots.is_empty() {
+        return Ok(());
+    }
+    let mut table = txn.open_table(SNAPSHOTS)?;
+    for SnapshotKey { step, number } in settled {
+        table.remove((format::intern(txn, step)?, *number))?;
+    }
+    for snapshot in snapshots {
+        let key = (format::intern(txn, &snapshot.step)?, snapshot.number);
+        table.insert(key, &*Place::Snapshot(key.0, key.1).seal_json(&Record::from(snapshot))?)?;
+    }
+    Ok(())
+}
+
+/// A snapshot as JSON: what is not in its key.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    inputs: Vec<InputRecord>,
+    jobs: u64,
+    time: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct InputRecord {
+    name: String,
+    address: String,
+    first: u64,
+    jobs: u64,
+}
+
+impl From<&Snapshot> for Record {
+    fn from(snapshot: &Snapshot) -> Self {
+        let input = |input: &SnapshotInput| InputRecord {
+            name: input.name.clone(),
+            address: input.address.to_string(),
+            first: input.first,
+            jobs: input.jobs,
+        };
+        let inputs = snapshot.inputs.iter().map(input).collect();
+        Self { inputs, jobs: snapshot.jobs, time: snapshot.time.0 }
+    }
+}
+
+/// The snapshot of `step` with this key.
+pub(super) fn unseal((id, number): (u32, u64), step: &Address, stored: &[u8]) -> Result<Snapshot, Cause> {
+    let record: Record = Place::Snapshot(id, number).unseal_json(stored)?;
+    let input = |input: InputRecord| {
+        let address = Address::parse(&input.address)
+            .ok_or_else(|| Cause::Damaged(format!("a snapshot of `{step}` reads `{}`", input.address)))?;
+        Ok(SnapshotInput { name: input.name, address, first: input.first, jobs: input.jobs })
+    };
+    let inputs = record.inputs.into_iter().map(input).collect::<Result<_, Cause>>()?;
+    Ok(Snapshot { step: step.clone(), number, inputs, jobs: record.jobs, time: Timestamp(record.time) })
+}

@@ -1,0 +1,144 @@
+//! Delayed jobs: their order, their names, and how much a question brings.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::store::{Delayed, DelayedJob, DelayedKey, JobForm, verify};
+
+fn job(payload: &[u8]) -> DelayedJob {
+    DelayedJob {
+        inputs: vec![("a/in".into(), 3), ("other".into(), u64::MAX)],
+        attempt: 2,
+        first_attempt: None,
+        last_error: None,
+        from_error: None,
+        form: JobForm::Bytes,
+        payload: payload.to_vec(),
+        carried: None,
+    }
+}
+
+fn delay(step: &str, due: i64, payload: &str) -> Delayed {
+    Delayed { step: address(step), due: Timestamp(due), job: job(payload.as_bytes()) }
+}
+
+fn delays(delayed: Vec<Delayed>) -> Changes {
+    Changes { delayed, ..Changes::default() }
+}
+
+fn texts(found: &[(DelayedKey, DelayedJob)]) -> Vec<&str> {
+    found.iter().map(|(_, job)| std::str::from_utf8(&job.payload).unwrap()).collect()
+}
+
+#[test]
+fn they_come_in_order_of_due_time_and_then_of_arrival() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let jobs = [(5, "five"), (-7, "before 1970"), (5, "five again"), (i64::MAX, "never"), (0, "zero")];
+    let mut jobs: Vec<_> = jobs.into_iter().map(|(due, text)| delay("a/step", due, text)).collect();
+    jobs.push(delay("a/other", 1, "of another step"));
+    let committed = writer.commit(&delays(jobs)).unwrap();
+    assert_eq!(committed.delayed.iter().map(|key| key.sequence).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+    let step = address("a/step");
+    let due = |now, after: Option<&DelayedKey>, jobs, bytes| {
+        store.due(&step, Timestamp(now), after, jobs, bytes).unwrap()
+    };
+    let all = due(i64::MAX, None, 99, 999);
+    assert_eq!(texts(&all), ["before 1970", "zero", "five", "five again", "never"]);
+    assert_eq!(texts(&due(4, None, 99, 999)), ["before 1970", "zero"]);
+    assert_eq!(texts(&due(i64::MIN, None, 99, 999)), [""; 0]);
+    assert_eq!(texts(&due(5, None, 2, 999)), ["before 1970", "zero"]);
+    assert_eq!(texts(&due(5, None, 99, 15)), ["before 1970", "zero"]);
+    assert_eq!(texts(&due(5, None, 0, 0)), ["before 1970"]);
+    assert_eq!(texts(&due(5, Some(&all[2].0), 99, 999)), ["five again"]);
+    assert_eq!(texts(&due(4, Some(&all[2].0), 99, 999)), [""; 0]);
+    assert_eq!(store.next_due(&step).unwrap(), Some(Timestamp(-7)));
+    assert_eq!(store.next_due(&address("a/none")).unwrap(), None);
+    assert_eq!(store.delayed_count(&step).unwrap(), 5);
+}
+
+#[test]
+fn a_sequence_is_never_given_twice() {
+    let disk = FaultyDisk::new();
+    let (_, mut writer) = open_on(&disk);
+    let committed = writer.commit(&delays(vec![delay("a/step", 1, "1"), delay("a/step", 2, "2")])).unwrap();
+    let undelayed = Changes { undelayed: committed.delayed, ..Changes::default() };
+    writer.commit(&undelayed).unwrap();
+    drop(writer);
+    let (store, mut writer) = open_on(&disk);
+    assert_eq!(store.delayed_count(&address("a/step")).unwrap(), 0);
+    let committed = writer.commit(&delays(vec![delay("a/step", 1, "3")])).unwrap();
+    assert_eq!(committed.delayed[0].sequence, 3);
+    // Twice away is once away.
+    writer.commit(&undelayed).unwrap();
+    assert_eq!(store.delayed_count(&address("a/step")).unwrap(), 1);
+}
+
+fn any_job() -> impl Strategy<Value = DelayedJob> {
+    let form = prop_oneof![Just(JobForm::Json), Just(JobForm::Text), Just(JobForm::Bytes)];
+    let text = || prop::option::of(".{0,20}");
+    let origin = (
+        prop::collection::vec(("[a-z/]{0,9}", any::<u64>()), 0..3),
+        any::<u32>(),
+        prop::option::of(any::<i64>().prop_map(Timestamp)),
+        prop::option::of(any::<u64>().prop_map(|index| (address("a/failed"), index))),
+    );
+    (origin, text(), text(), form, prop::collection::vec(any::<u8>(), 0..40)).prop_map(
+        |((inputs, attempt, first_attempt, from_error), last_error, carried, form, payload)| DelayedJob {
+            inputs,
+            attempt,
+            first_attempt,
+            last_error,
+            from_error,
+            form,
+            payload,
+            carried,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn what_waits_is_what_was_delayed_and_not_taken_back(
+        commits in prop::collection::vec((prop::collection::vec((0_usize..2, -5_i64..5, any_job()), 0..6), prop::collection::vec(any::<prop::sample::Index>(), 0..4)), 1..12),
+    ) {
+        let steps = ["a/one", "b/two"].map(address);
+        let (store, mut writer) = open_on(&FaultyDisk::new());
+        let mut model: BTreeMap<DelayedKey, DelayedJob> = BTreeMap::new();
+        for (new, gone) in commits {
+            let waiting: Vec<_> = model.keys().cloned().collect();
+            let undelayed: Vec<_> =
+                gone.iter().filter(|_| !waiting.is_empty()).map(|at| at.get(&waiting).clone()).collect();
+            let delayed: Vec<_> = new
+                .into_iter()
+                .map(|(step, due, job)| Delayed { step: steps[step].clone(), due: Timestamp(due), job })
+                .collect();
+            for key in &undelayed {
+                model.remove(key);
+            }
+            let committed =
+                writer.commit(&Changes { undelayed, delayed: delayed.clone(), ..Changes::default() }).unwrap();
+            model.extend(committed.delayed.into_iter().zip(delayed.into_iter().map(|delayed| delayed.job)));
+            for step in &steps {
+                let expected: Vec<_> = model.iter().filter(|(key, _)| key.step == *step).collect();
+                let mut found: Vec<(DelayedKey, DelayedJob)> = Vec::new();
+                loop {
+                    let after = found.last().map(|(key, _)| key.clone());
+                    let more = store.due(step, Timestamp(9), after.as_ref(), 3, 50).unwrap();
+                    if more.is_empty() {
+                        break;
+                    }
+                    found.extend(more);
+                }
+                prop_assert!(found.iter().map(|(key, job)| (key, job)).eq(expected.iter().copied()));
+                prop_assert_eq!(store.delayed_count(step).unwrap(), expected.len() as u64);
+                let first = expected.first().map(|(key, _)| key.due);
+                prop_assert_eq!(store.next_due(step).unwrap(), first);
+            }
+            prop_assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+        }
+    }
+}
