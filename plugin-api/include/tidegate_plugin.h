@@ -105,6 +105,10 @@ typedef struct TidegateAnswer {
    */
   void (*place)(void *target, struct TidegateBytes file, uint32_t line, uint32_t column);
   /*
+   What stands beside the reason on an error queue: the circumstances, as JSON.
+   */
+  void (*context)(void *target, struct TidegateBytes json);
+  /*
    For `TIDEGATE_RETRY_IN`.
    */
   void (*delay)(void *target, uint64_t delay_ms);

@@ -200,6 +200,8 @@ pub struct TidegateAnswer {
     pub say: Option<unsafe extern "C" fn(target: *mut c_void, text: TidegateBytes)>,
     /// Where in the plugin's code it happened, from line 1; `column` may be 0.
     pub place: Option<unsafe extern "C" fn(target: *mut c_void, file: TidegateBytes, line: u32, column: u32)>,
+    /// What stands beside the reason on an error queue: the circumstances, as JSON.
+    pub context: Option<unsafe extern "C" fn(target: *mut c_void, json: TidegateBytes)>,
     /// For `TIDEGATE_RETRY_IN`.
     pub delay: Option<unsafe extern "C" fn(target: *mut c_void, delay_ms: u64)>,
 }
@@ -237,9 +239,10 @@ const _: () = {
     assert!(offset_of!(TidegateJob, index) == 24);
     assert!(offset_of!(TidegateJob, now_ms) == 48);
     assert!(offset_of!(TidegateJob, attempt) == 56);
-    assert!(size_of::<TidegateAnswer>() == 48);
+    assert!(size_of::<TidegateAnswer>() == 56);
     assert!(offset_of!(TidegateAnswer, push) == 16);
-    assert!(offset_of!(TidegateAnswer, delay) == 40);
+    assert!(offset_of!(TidegateAnswer, context) == 40);
+    assert!(offset_of!(TidegateAnswer, delay) == 48);
 };
 
 impl TidegateBytes {

@@ -248,6 +248,10 @@ unsafe fn status(answer: *const TidegateAnswer, called: Result<(), Failure>) -> 
         // SAFETY: as the ABI asks.
         unsafe { tell(answer.target, TidegateBytes::of(place.file.as_bytes()), line, column) };
     }
+    if let (Some(tell), Some(context)) = (answer.context, &failure.context) {
+        // SAFETY: as the ABI asks.
+        unsafe { tell(answer.target, TidegateBytes::of(context.as_bytes())) };
+    }
     match failure.kind {
         FailureKind::Retry => abi::TIDEGATE_RETRY,
         FailureKind::RetryIn(delay) => {

@@ -115,6 +115,7 @@ struct Target<'a> {
     outputs: Option<&'a mut Outputs>,
     said: String,
     place: Option<Place>,
+    context: Option<Box<str>>,
     delay_ms: u64,
     /// An output went to a binding that is none.
     astray: Option<u32>,
@@ -403,7 +404,7 @@ fn call(
 
 impl<'a> Target<'a> {
     fn new(outputs: Option<&'a mut Outputs>) -> Self {
-        Self { outputs, said: String::new(), place: None, delay_ms: 0, astray: None }
+        Self { outputs, said: String::new(), place: None, context: None, delay_ms: 0, astray: None }
     }
 
     fn call(&mut self, run: impl FnOnce(*const TidegateAnswer) -> i32) -> Result<(), Failure> {
@@ -413,6 +414,7 @@ impl<'a> Target<'a> {
             push: Some(push),
             say: Some(say),
             place: Some(place),
+            context: Some(context),
             delay: Some(delay),
         };
         let status = run(&raw const answer);
@@ -446,7 +448,7 @@ impl<'a> Target<'a> {
         };
         let said = std::mem::take(&mut self.said);
         let message = if said.is_empty() { unsaid.to_owned() } else { said };
-        Failure { kind, message, place: self.place.take() }
+        Failure { kind, message, context: self.context.take(), place: self.place.take() }
     }
 }
 
@@ -478,6 +480,13 @@ unsafe extern "C" fn place(target: *mut c_void, file: TidegateBytes, line: u32, 
     let file = unsafe { borrowed::text(file) };
     let column = (column > 0).then_some(u64::from(column));
     target.place = Some(Place { file, line: u64::from(line), column });
+}
+
+unsafe extern "C" fn context(target: *mut c_void, json: TidegateBytes) {
+    // SAFETY: as in `push`.
+    let target = unsafe { &mut *target.cast::<Target<'_>>() };
+    // SAFETY: the text lives for this call.
+    target.context = Some(unsafe { borrowed::text(json) }.into());
 }
 
 unsafe extern "C" fn delay(target: *mut c_void, delay_ms: u64) {

@@ -54,7 +54,7 @@ impl PluginStep for Puppet {
             outlet.push_to(name, job.payload)?;
         }
         match &*self.config.act {
-            "fail" => Err(Failure::failed("failed")),
+            "fail" => Err(Failure::failed("failed").with_context(r#"{"tries":3}"#)),
             "retry" => Err(Failure::retry("busy")),
             "retry in" => Err(Failure::retry_in(Duration::from_millis(1500), "later")),
             "reject" => Err(Failure::reject("never")),
@@ -133,6 +133,7 @@ fn every_ending_crosses_with_its_reason() {
         (failure.kind, failure.message)
     };
     assert_eq!(told("fail"), (FailureKind::Failed, "failed".into()));
+    assert_eq!(failure("fail").context.as_deref(), Some(r#"{"tries":3}"#));
     assert_eq!(told("retry"), (FailureKind::Retry, "busy".into()));
     assert_eq!(told("retry in"), (FailureKind::RetryIn(Duration::from_millis(1500)), "later".into()));
     assert_eq!(told("reject"), (FailureKind::Rejected, "never".into()));

@@ -107,6 +107,10 @@ impl PluginRunner {
     /// Says which plugin it was, and what this version cannot do for it.
     #[cold]
     fn explained(&self, mut failure: Failure, what: &str) -> Failure {
+        if failure.context.as_ref().is_some_and(|context| json::check(context.as_bytes()).is_err()) {
+            failure.context =
+                failure.context.map(|context| serde_json::Value::from(&*context).to_string().into());
+        }
         let of = |words: &str, message: &str| format!("plugin `{}`: {words}{message}", self.named);
         let later = match failure.kind {
             FailureKind::Retry => Some("it asks for another attempt"),
