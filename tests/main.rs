@@ -38,3 +38,5 @@ mod command_line;
 mod memory;
 
 mod quickstart;
+
+mod plugins;

@@ -78,6 +78,11 @@ impl Outputs {
         }
     }
 
+    /// Drops every payload and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bindings.iter_mut().for_each(|(_, payloads)| payloads.clear());
+    }
+
     /// Takes out all payloads, in the order of the bindings.
     #[must_use]
     pub fn into_payloads(self) -> Vec<Payloads> {

@@ -2,14 +2,18 @@
  *
  *     cc -shared -fPIC -O2 -I../../plugin-api/include -o libc_count.so c_count.c
  *
- * `run = "plugin:c_count"` gives {"bytes":…,"digits":…,"seen":…} for each job, where `seen` counts the
- * jobs of this instance. */
+ * `run = "plugin:c_count"` gives {"bytes":…,"digits":…,"seen":…,"by":…} for each job, where `seen` counts the
+ * jobs of this instance and `by` is its version. */
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tidegate_plugin.h"
+
+#ifndef VERSION
+#define VERSION "1.0.0"
+#endif
 
 struct counter {
     const TidegateHost *host;
@@ -53,7 +57,7 @@ static int32_t process(void *instance, const TidegateJob *job, const TidegateAns
     }
     counter->seen++;
     char line[96];
-    snprintf(line, sizeof line, "{\"bytes\":%zu,\"digits\":%zu,\"seen\":%llu}", job->payload.len, digits,
+    snprintf(line, sizeof line, "{\"bytes\":%zu,\"digits\":%zu,\"seen\":%llu,\"by\":\"" VERSION "\"}", job->payload.len, digits,
              (unsigned long long)counter->seen);
     return answer->push(answer->target, 0, text(line));
 }
@@ -80,7 +84,7 @@ static const TidegatePlugin plugin = {
     .abi_version = TIDEGATE_ABI_VERSION,
     .size = sizeof(TidegatePlugin),
     .name = { (const uint8_t *)"c-count", 7 },
-    .version = { (const uint8_t *)"1.0.0", 5 },
+    .version = { (const uint8_t *)VERSION, sizeof VERSION - 1 },
     .steps = steps,
     .step_count = 1,
     .step_size = sizeof(TidegateStep),

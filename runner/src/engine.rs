@@ -17,6 +17,8 @@ mod stats;
 
 mod report;
 
+mod plugins;
+
 mod generation;
 
 mod error_record;
@@ -30,6 +32,8 @@ mod provenance;
 mod held;
 
 mod gather;
+
+mod chain;
 
 mod work;
 

@@ -8,6 +8,7 @@ mod exit;
 mod find;
 mod log;
 mod look;
+mod plugin;
 mod progress;
 mod queue;
 mod run;
@@ -42,6 +43,7 @@ pub fn main() -> ExitCode {
         Command::Queue(QueueCommand::Show(command)) => queue::show(&command),
         Command::Errors(ErrorsCommand::List(command)) => errors::list(&command),
         Command::Errors(ErrorsCommand::Show(command)) => errors::show(&command),
+        Command::PluginHost => plugin::host(),
     };
     exit.into()
 }

@@ -4,15 +4,19 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::plugins;
 use crate::config::{
     self, Configuration, Diagnostic, Diagnostics, LoadOptions, Place, Position, Processor, Script, Step,
 };
+use crate::hands::plugin::Plugins;
 use crate::hands::script::{self, CompileError};
 
-/// A configuration whose scripts compile.
+/// A configuration whose scripts compile and whose plugins are loaded.
 #[derive(Clone, Debug)]
 pub struct Generation {
     pub configuration: Arc<Configuration>,
+    /// The libraries that its steps name.
+    pub plugins: Arc<Plugins>,
     /// What a person should look at, though it runs.
     pub warnings: Diagnostics,
 }
@@ -28,13 +32,15 @@ impl Generation {
         for step in &steps {
             check_step(step, &mut draft.diagnostics);
         }
-        let (configuration, warnings) = draft.finish()?;
-        Ok(Self { configuration: Arc::new(configuration), warnings })
+        let loaded = plugins::load(&steps, &draft.settings(), &mut draft.diagnostics);
+        let (mut configuration, warnings) = draft.finish()?;
+        plugins::note(&mut configuration.steps, &loaded);
+        Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), warnings })
     }
 }
 
 fn check_step(step: &Step, diagnostics: &mut Diagnostics) {
-    for Processor::Script(script) in &step.processors {
+    for script in step.processors.iter().filter_map(Processor::script) {
         if let Err(error) = script::check_script(script, &step.limits) {
             let diagnostic = in_script(script, &error, diagnostics);
             diagnostics.push(diagnostic);

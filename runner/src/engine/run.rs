@@ -11,6 +11,7 @@ use super::report::{Options, Report};
 use super::request::{Asked, Granted, Request};
 use super::stats::Stats;
 use crate::config::Configuration;
+use crate::hands::plugin::Plugins;
 use crate::store::{Store, Writer};
 use crate::words::Clock;
 
@@ -51,7 +52,15 @@ impl Run {
     ) -> Self {
         let stats = Arc::new(Stats::new(configuration.steps.len()));
         let messages = crossbeam_channel::unbounded();
-        Self(Parts { configuration, store, writer, clock, options, stats, messages })
+        let plugins = Arc::default();
+        Self(Parts { configuration, plugins, store, writer, clock, options, stats, messages })
+    }
+
+    /// With the plugins that the configuration's steps name.
+    #[must_use]
+    pub fn with_plugins(mut self, plugins: Arc<Plugins>) -> Self {
+        self.0.plugins = plugins;
+        self
     }
 
     #[must_use]

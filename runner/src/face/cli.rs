@@ -29,6 +29,9 @@ pub(super) enum Command {
     /// Look at jobs that were rejected or failed
     #[command(subcommand)]
     Errors(ErrorsCommand),
+    /// Run a plugin for a runner, which starts this itself
+    #[command(hide = true)]
+    PluginHost,
 }
 
 #[derive(Debug, Subcommand)]
@@ -54,6 +57,9 @@ pub(super) struct Run {
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
     pub(super) data: Option<PathBuf>,
+    /// Another folder to look for plugins in, after what the configuration says
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) plugins: Vec<PathBuf>,
     /// End also when sources are followed but have nothing now
     #[arg(long)]
     pub(super) until_idle: bool,
@@ -63,6 +69,9 @@ pub(super) struct Run {
 pub(super) struct Check {
     /// A folder with TOML files, or one TOML file
     pub(super) config: PathBuf,
+    /// Another folder to look for plugins in, after what the configuration says
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) plugins: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(super) format: Format,
 }
@@ -76,6 +85,9 @@ pub(super) struct Look {
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
     pub(super) data: Option<PathBuf>,
+    /// Another folder to look for plugins in, after what the configuration says
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) plugins: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(super) format: Format,
 }

@@ -22,13 +22,13 @@ const GRACE: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How configurations are read for people: with the variables of the process.
-pub(super) fn options(data: Option<PathBuf>) -> LoadOptions {
-    LoadOptions { data, ..LoadOptions::default() }
+pub(super) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions {
+    LoadOptions { data, plugins: plugins.to_vec(), ..LoadOptions::default() }
 }
 
 /// Asks the running runner, or the store of one that is not running.
 pub(super) fn ask(look: &Look, query: &Query) -> Result<Answer, Exit> {
-    let generation = match Generation::load(&look.config, &options(look.data.clone())) {
+    let generation = match Generation::load(&look.config, &options(look.data.clone(), &look.plugins)) {
         Ok(generation) => generation,
         Err(diagnostics) => {
             exit::show(&diagnostics);

@@ -20,8 +20,16 @@ mod clock;
 
 mod step;
 
+mod frames;
+
+mod serve;
+
+mod isolated;
+
 pub use find::{Search, near};
 pub use image::{Image, ImageError};
+pub use isolated::{COMMAND, Isolated};
 pub use library::{LibraryError, open};
 pub use loaded::{LoadError, Loaded, Pins, Plugins};
+pub use serve::serve;
 pub use step::{PluginRunner, PluginSpec};

@@ -148,7 +148,7 @@ mod later {
         sources_of_a_later_version_are_not_supported_yet: "a.toml" = source!("type = \"http\"\nkey = \"id\"");
         sinks_of_a_later_version_are_not_supported_yet: "a.toml" = sink!("type = \"http\"\nurl = \"x\"");
         queuers_and_gates_are_not_supported_yet: "a.toml" = step!("queuer = \"per-pool\"\ngate = \"gas\"");
-        plugins_and_builtins_are_not_supported_yet: "a.toml" = step!("run = [\"plugin:rates/convert\", \"builtin:http\"]");
+        builtins_are_not_supported_yet: "a.toml" = step!("run = [\"plugin:rates/convert\", \"builtin:http\"]");
         tests_are_not_supported_yet: "a.toml" = concat!(step!(""), "[[test]]\nname = \"a\"\n");
     }
 }

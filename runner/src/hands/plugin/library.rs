@@ -6,6 +6,7 @@
 //! deleted right after (`/proc/self/maps` shows it as deleted). The copy also holds still while the
 //! file that it was made from is written anew.
 
+use std::error::Error as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -42,7 +43,8 @@ pub fn open(image: &Image) -> Result<Plugin, LibraryError> {
     let opened = unsafe { unix::Library::open(Some(&copy.path), RTLD_NOW | RTLD_LOCAL) };
     let library = opened.map_err(|error| {
         let named = copy.path.display().to_string();
-        let reason = error.to_string();
+        // The library's own words for it say nothing; the system's are the cause.
+        let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         let reason = reason.strip_prefix(&format!("{named}: ")).unwrap_or(&reason).replace(&named, "it");
         LibraryError::Open { path: path(), reason }
     })?;

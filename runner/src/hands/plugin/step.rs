@@ -3,6 +3,7 @@
 //! Nobody can end code that hangs inside this process: `timeout` is cooperative here. The plugin can ask
 //! whether it is over, and an attempt that comes back after it has failed.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct PluginRunner {
     instance: Option<Instance>,
     watch: Arc<Watch>,
     named: String,
+    pipeline: String,
+    step: String,
     config: String,
     bindings: Vec<String>,
     timeout: Option<Duration>,
@@ -47,11 +50,21 @@ pub struct PluginRunner {
 }
 
 /// What an instance sees of the runner.
-#[derive(Debug)]
 struct Watch {
     ticks: Ticks,
     /// When the attempt is over; `u64::MAX` for never.
     deadline: AtomicU64,
+    journal: Box<dyn Journal>,
+}
+
+/// Where the lines go that a plugin logs.
+pub(super) trait Journal: Send + Sync {
+    fn log(&self, level: Level, message: &str);
+}
+
+/// The runner's own log.
+#[derive(Debug)]
+pub(super) struct Tracing {
     plugin: String,
     pipeline: String,
     step: String,
@@ -66,18 +79,27 @@ impl PluginRunner {
     /// # Errors
     /// What the plugin says.
     pub fn new(offer: &Offer, spec: &PluginSpec<'_>) -> Result<Self, Failure> {
+        Self::with_journal(offer, spec, Box::new(Tracing::new(spec)))
+    }
+
+    /// As [`Self::new`], with a log of the caller's.
+    pub(super) fn with_journal(
+        offer: &Offer,
+        spec: &PluginSpec<'_>,
+        journal: Box<dyn Journal>,
+    ) -> Result<Self, Failure> {
         let watch = Arc::new(Watch {
             ticks: Ticks::fit_for(spec.timeout),
             deadline: AtomicU64::new(u64::MAX),
-            plugin: spec.named.to_owned(),
-            pipeline: spec.pipeline.to_owned(),
-            step: spec.step.to_owned(),
+            journal,
         });
         let mut runner = Self {
             offer: offer.clone(),
             instance: None,
             watch,
             named: spec.named.to_owned(),
+            pipeline: spec.pipeline.to_owned(),
+            step: spec.step.to_owned(),
             config: spec.config.to_string(),
             bindings: spec.bindings.iter().map(|&binding| binding.to_owned()).collect(),
             timeout: spec.timeout,
@@ -94,14 +116,14 @@ impl PluginRunner {
     fn create(&self) -> Result<Instance, Failure> {
         let bindings: Vec<&str> = self.bindings.iter().map(String::as_str).collect();
         let spec = Spec {
-            pipeline: &self.watch.pipeline,
-            step: &self.watch.step,
+            pipeline: &self.pipeline,
+            step: &self.step,
             config: &self.config,
             bindings: &bindings,
             timeout: self.timeout,
         };
         let created = self.offer.create(&spec, Box::new(Line(Arc::clone(&self.watch))));
-        created.map_err(|failure| self.explained(failure, "the plugin could not be set up: "))
+        created.map_err(|failure| self.explained(failure, " while it was set up"))
     }
 
     /// Says which plugin it was, and what this version cannot do for it.
@@ -111,22 +133,21 @@ impl PluginRunner {
             failure.context =
                 failure.context.map(|context| serde_json::Value::from(&*context).to_string().into());
         }
-        let of = |words: &str, message: &str| format!("plugin `{}`: {words}{message}", self.named);
-        let later = match failure.kind {
-            FailureKind::Retry => Some("it asks for another attempt"),
-            FailureKind::RetryIn(_) => Some("it asks for another attempt later"),
-            FailureKind::GateClosed => Some("it holds the step back"),
-            FailureKind::Pending => Some("it leaves the job pending"),
-            _ => None,
+        let wish = match failure.kind {
+            FailureKind::Retry => "asks for another attempt",
+            FailureKind::RetryIn(_) => "asks for another attempt later",
+            FailureKind::GateClosed => "holds the step back",
+            FailureKind::Pending => "leaves the job pending",
+            _ => "",
         };
-        failure.message = match (later, failure.kind) {
-            (Some(wish), _) => {
-                let wish = format!("{wish}, which this version of Tidegate cannot carry out: ");
-                failure.kind = FailureKind::Failed;
-                of(&wish, &failure.message)
-            }
-            (None, FailureKind::Panicked) => of(what, &format!("panicked: {}", failure.message)),
-            (None, _) => of(what, &failure.message),
+        let (named, message) = (&self.named, &failure.message);
+        failure.message = if !wish.is_empty() {
+            failure.kind = FailureKind::Failed;
+            format!("plugin `{named}` {wish}, which this version of Tidegate cannot carry out: {message}")
+        } else if failure.kind == FailureKind::Panicked {
+            format!("plugin `{named}` panicked{what}: {message}")
+        } else {
+            format!("plugin `{named}`{what}: {message}")
         };
         failure
     }
@@ -134,18 +155,16 @@ impl PluginRunner {
     /// Ends the instance, and says what was not as it should be.
     fn retire(&mut self) {
         let Some(instance) = self.instance.take() else { return };
-        let Watch { plugin, pipeline, step, .. } = &*self.watch;
         match instance.close() {
             Ok(Ended::Clean) => {}
-            Ok(Ended::LeftBehind) => tracing::warn!(
-                target: "tidegate::plugin", plugin, pipeline, step,
+            Ok(Ended::LeftBehind) => self.watch.journal.log(
+                Level::Warn,
                 "the step has ended, but something of the plugin, perhaps a thread, still holds on to it; its \
-                 library stays loaded until Tidegate ends"
+                 library stays loaded until Tidegate ends",
             ),
-            Err(failure) => tracing::error!(
-                target: "tidegate::plugin", plugin, pipeline, step,
-                "the plugin did not end as it should: {failure}"
-            ),
+            Err(failure) => {
+                self.watch.journal.log(Level::Error, &format!("the plugin did not end as it should: {failure}"));
+            }
         }
     }
 
@@ -226,7 +245,30 @@ impl Drop for PluginRunner {
 
 impl Host for Line {
     fn log(&self, level: Level, message: &str) {
-        let Watch { plugin, pipeline, step, .. } = &*self.0;
+        self.0.journal.log(level, message);
+    }
+
+    fn stopping(&self) -> bool {
+        self.0.ticks.now() > self.0.deadline.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("ticks", &self.ticks).finish_non_exhaustive()
+    }
+}
+
+impl Tracing {
+    pub(super) fn new(spec: &PluginSpec<'_>) -> Self {
+        let [plugin, pipeline, step] = [spec.named, spec.pipeline, spec.step].map(str::to_owned);
+        Self { plugin, pipeline, step }
+    }
+}
+
+impl Journal for Tracing {
+    fn log(&self, level: Level, message: &str) {
+        let Self { plugin, pipeline, step } = self;
         macro_rules! log {
             ($level:ident) => {
                 tracing::$level!(target: "tidegate::plugin", plugin, pipeline, step, "{message}")
@@ -239,9 +281,5 @@ impl Host for Line {
             Level::Debug => log!(debug),
             Level::Trace => log!(trace),
         }
-    }
-
-    fn stopping(&self) -> bool {
-        self.0.ticks.now() > self.0.deadline.load(Ordering::Relaxed)
     }
 }
