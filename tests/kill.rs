@@ -1,11 +1,8 @@
 //! The executable is killed again and again, wherever it happens to be, over one run.
 
-use std::fs;
-use std::time::{Duration, Instant};
-
+use crate::moment::Moment;
 use crate::project::{Project, ids};
 use crate::random::Random;
-use crate::running::Running;
 
 const JOBS: u64 = 200_000;
 const KILLS: u64 = 200;
@@ -35,54 +32,6 @@ to = "out"
 type = "file"
 path = "out/out.ndjson"
 "#;
-
-/// When a run is killed.
-#[derive(Clone, Copy, Debug)]
-enum Moment {
-    /// So long after its start: while it opens the store, recovers, reads the first jobs.
-    After(Duration),
-    /// When the output file has grown by so many bytes: the commit of these is about to come.
-    Output(u64),
-    /// When the store was written to so many times.
-    Store(u64),
-}
-
-impl Moment {
-    /// `ahead`: more is delivered than should be by now. Then it is killed before it delivers much, so
-    /// that jobs are left for all kills, however slow the machine is to kill.
-    fn choose(random: &mut Random, ahead: bool) -> Self {
-        match random.below(4) {
-            _ if ahead => Self::After(Duration::from_micros(random.below(10_000))),
-            0 => Self::After(Duration::from_micros(random.below(25_000))),
-            1 => Self::Store(1 + random.below(4)),
-            _ => Self::Output(random.below(OUTPUT_BYTES / KILLS)),
-        }
-    }
-
-    /// Waits for it. Looks all the time, since a moment is short.
-    fn wait(self, project: &Project, running: &mut Running) {
-        let started = Instant::now();
-        let output = project.len("out/out.ndjson");
-        let (mut written, mut writes) = (None, 0);
-        while !running.has_ended() {
-            let is_now = match self {
-                Self::After(time) => started.elapsed() >= time,
-                Self::Output(growth) => project.len("out/out.ndjson") > output + growth,
-                Self::Store(wanted) => {
-                    let store = fs::metadata(project.path().join(".tidegate/store.redb"));
-                    let now = store.and_then(|metadata| metadata.modified()).ok();
-                    writes += u64::from(now != written);
-                    written = now;
-                    writes > wanted
-                }
-            };
-            if is_now {
-                return;
-            }
-            std::thread::yield_now();
-        }
-    }
-}
 
 /// Jobs that are large enough for a batch to hold a few hundred of them only.
 fn input() -> String {
@@ -114,9 +63,9 @@ fn a_run_that_is_killed_two_hundred_times_delivers_each_job_once_and_in_order() 
     let mut cut_back = 0;
     for kill in 0..KILLS {
         let ahead = project.len("out/out.ndjson") > OUTPUT_BYTES * 3 / 4 * (kill + 10) / (KILLS + 10);
-        let moment = Moment::choose(&mut random, ahead);
+        let moment = Moment::choose(&mut random, OUTPUT_BYTES / KILLS, ahead);
         let mut running = project.start(&["run", "."]);
-        moment.wait(&project, &mut running);
+        moment.wait(&project, "out/out.ndjson", &mut running);
         let said = running.stderr();
         assert!(running.kill(), "it ended before kill {kill}, {moment:?}:\n{said}");
         cut_back += u64::from(said.contains("cuts off what was written and not committed"));

@@ -13,9 +13,15 @@ mod random;
 
 mod small_run;
 
+mod moment;
+
+mod printing;
+
 mod kill;
 
 mod crash;
+
+mod crashed;
 
 mod full_disk;
 
@@ -29,9 +35,23 @@ mod formats;
 
 mod wiring;
 
+mod wirings;
+
+mod filters;
+
+mod promises;
+
+mod error_records;
+
+mod retention;
+
+mod changed;
+
 mod sinks;
 
 mod look;
+
+mod graph;
 
 mod command_line;
 
@@ -40,3 +60,5 @@ mod memory;
 mod quickstart;
 
 mod plugins;
+
+mod graph_demo;

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use serde_json::Value;
 use tempfile::TempDir;
+use tidegate::store::{Store, open_existing, verify};
 
 use crate::running::Running;
 
@@ -89,6 +91,47 @@ impl Project {
         Running::start(self.path(), self.command(arguments))
     }
 
+    /// What a command that looks says with `--format json`.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let outcome = self.tidegate(&[arguments, &["--format", "json"]].concat()).done();
+        serde_json::from_str(&outcome.stdout).expect("it is JSON")
+    }
+
+    /// The jobs on a queue: up to ten thousand, the oldest first.
+    pub(crate) fn queue(&self, queue: &str) -> Vec<Value> {
+        let shown = self.json(&["queue", "show", queue, "--limit", "10000"]);
+        shown.as_array().expect("a list").iter().map(|shown| shown["job"].clone()).collect()
+    }
+
+    /// What `status` says of a step and one of its inputs.
+    pub(crate) fn status(&self, step: &str, input: &str) -> Value {
+        let status = self.json(&["status"]);
+        let steps = status.as_array().expect("a list");
+        let found = steps.iter().find(|found| found["step"] == step && found["input"] == input);
+        found.unwrap_or_else(|| panic!("no {step} that reads {input}: {status}")).clone()
+    }
+
+    /// Asserts that the store is sound. No runner may have it.
+    pub(crate) fn assert_sound(&self) {
+        self.look_into(|store| {
+            let problems = verify(store).expect("the store can be read").problems;
+            assert!(problems.is_empty(), "{problems:?}");
+        });
+    }
+
+    /// How many batches were begun, with effects that can be seen outside, and are not delivered. No
+    /// runner may have the store.
+    pub(crate) fn snapshots(&self) -> usize {
+        self.look_into(|store| store.all_snapshots().expect("the store can be read").len())
+    }
+
+    fn look_into<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
+        let opened = open_existing(&self.path().join(".tidegate")).expect("the store can be opened");
+        // Both: the one reads for as long as the other is there.
+        let (store, _writer) = opened.expect("there is a store");
+        look(&store)
+    }
+
     /// What was said, without what differs from run to run.
     pub(crate) fn stable(&self, text: &str) -> String {
         let folder = self.path().display().to_string();
@@ -158,6 +201,6 @@ pub(crate) fn ids(lines: &str) -> Vec<u64> {
 }
 
 fn id(line: &str) -> u64 {
-    let job: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let job: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     job["id"].as_u64().unwrap_or_else(|| panic!("no id: {line}"))
 }

@@ -39,7 +39,7 @@ pub enum FailureKind {
     Pending,
     /// Native code panicked, and was caught.
     Panicked,
-    /// The process that ran the attempt died of it.
+    /// The process that ran the attempt died of it; where that was the runner itself, again and again.
     Crashed,
 }
 

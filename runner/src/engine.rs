@@ -35,6 +35,8 @@ mod gather;
 
 mod chain;
 
+mod attempted;
+
 mod work;
 
 mod message;

@@ -6,6 +6,7 @@ mod control;
 mod errors;
 mod exit;
 mod find;
+mod graph;
 mod log;
 mod look;
 mod plugin;
@@ -39,6 +40,7 @@ pub fn main() -> ExitCode {
         Command::Run(command) => run::run(&command),
         Command::Check(command) => check::check(&command),
         Command::Status(command) => status::status(&command),
+        Command::Graph(command) => graph::graph(&command),
         Command::Queue(QueueCommand::List(command)) => queue::list(&command),
         Command::Queue(QueueCommand::Show(command)) => queue::show(&command),
         Command::Errors(ErrorsCommand::List(command)) => errors::list(&command),

@@ -19,6 +19,9 @@
 //! | `trim`, `write` | the writing handle |
 //! | `open` | from a folder to the handles, or to what is wrong with the file |
 //! | `verify` | the walk over everything |
+//! | `compact` | gives unused room back |
+//! | `lines`, `export`, `fill`, `import` | everything as lines of text, and back |
+//! | `attempts` | the file beside it that says what was attempted when the process died |
 //! | `faulty` | a disk that fails on demand, for tests |
 //!
 //! Architecture Invariant: only this floor knows redb, and none of redb's types is in its API.
@@ -59,15 +62,32 @@ mod open;
 
 mod verify;
 
+mod compact;
+
+mod lines;
+
+mod export;
+
+mod fill;
+
+mod import;
+
+mod attempts;
+
 mod faulty;
 
+pub use attempts::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
 pub use block::Block;
 pub use column::Details;
+pub use compact::{Compacted, compact};
 pub use delayed::{Delayed, DelayedJob, DelayedKey, JobForm};
 pub use delivered::{Delivered, Outcome};
 pub use disk::Disk;
-pub use error::{CommitError, OpenError, ReadError};
+pub use error::{CommitError, ExportError, ImportError, OpenError, ReadError};
+pub use export::export;
 pub use generation::Generation;
+pub use import::import;
+pub use lines::Inventory;
 pub use lock::Holder;
 pub use open::{open, open_disk, open_existing};
 pub use read::{DetailedBatch, QueueState, Store};

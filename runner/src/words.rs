@@ -1,5 +1,6 @@
 //! The words of the domain, as types. Knows nothing of files, threads or formats.
 
+pub mod base64;
 pub mod suggest;
 
 mod batch;

@@ -138,7 +138,7 @@ fn the_plugin_in_c_runs() {
         project.read("out.ndjson"),
         "{\"bytes\":9,\"digits\":2,\"seen\":1,\"by\":\"1.0.0\"}\n{\"bytes\":10,\"digits\":3,\"seen\":2,\"by\":\"1.0.0\"}\n"
     );
-    let listed = project.tidegate(&["errors", "list", ".", "--plugins", "."]).done().stdout;
+    let listed = project.tidegate(&["errors", "list", "."]).done().stdout;
     assert!(listed.contains("plugin `c-count`: the job has no digit"), "{listed}");
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tidegate::config::LoadOptions;
 use tidegate::decide::End;
 use tidegate::engine::{Generation, Options, Run, Stats};
-use tidegate::store;
+use tidegate::store::{self, Attempts};
 use tidegate::words::SystemClock;
 
 use crate::{floor, paths};
@@ -26,6 +26,8 @@ pub(crate) struct Figures {
     pub(crate) peak_bytes: u64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
+    /// The file of the store at the end.
+    pub(crate) store_bytes: u64,
 }
 
 const LATENCY_JOBS: u64 = 2000;
@@ -42,7 +44,10 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
             print(&figures)?;
             std::process::abort();
         }
-        _ => figures.jobs = drain(folder)?,
+        _ => {
+            figures.jobs = drain(folder)?;
+            figures.store_bytes = fs::metadata(folder.join(".tidegate/store.redb"))?.len();
+        }
     }
     figures.seconds = started.elapsed().as_secs_f64();
     (figures.cpu_seconds, figures.peak_bytes) = own_usage()?;
@@ -64,7 +69,9 @@ fn prepare(folder: &Path) -> Result<Run, Box<dyn Error>> {
     let generation = Generation::load(&folder.join("bench.toml"), &LoadOptions::default())
         .map_err(|diagnostics| diagnostics.render(false))?;
     let opened = store::open(&generation.configuration.data)?;
-    Ok(Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default()))
+    let attempts = Attempts::open(&generation.configuration.data);
+    let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default());
+    Ok(run.with_attempts(attempts))
 }
 
 fn drain(folder: &Path) -> Result<u64, Box<dyn Error>> {

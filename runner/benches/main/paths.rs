@@ -8,6 +8,10 @@ use std::path::Path;
 /// The function of the floor and of every script step.
 pub(crate) const SCRIPT: &str = "fn process(job) { job.added = job.id * 2; job }";
 
+const FORK: &str = "fn process(job) { job.added = job.id * 2; #{ one: job, two: job, three: job } }";
+
+const JOIN: &str = "fn process(job) { job.left.added = job.right.id * 2; job.left }";
+
 /// The pipelines by name, as their TOML.
 pub(crate) fn pipeline(path: &str) -> Option<String> {
     let source = |follow: bool| {
@@ -22,9 +26,33 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
     let mut toml = source(path == "follow");
     match path {
         "script" | "follow" => toml += &step("add", "events", "out"),
-        "queue" => {
+        "queue" | "kept" => {
             toml += &step("add", "events", "middle");
             toml += &step("again", "middle", "out");
+            if path == "kept" {
+                toml += "[queue.middle]\nretain = \"forever\"\n";
+            }
+        }
+        "fork" => {
+            let _ = write!(
+                toml,
+                "[step.fork]\nfrom = \"events\"\nrun = \"fork.rhai\"\n\
+                 to = {{ one = \"one\", two = \"two\", three = \"three\" }}\n"
+            );
+        }
+        "join" => {
+            let _ = write!(
+                toml,
+                "[step.both]\nfrom = \"events\"\nto = {{ left = \"left\", right = \"right\" }}\n\
+                 [step.join]\njoin = {{ left = \"left\", right = \"right\" }}\nrun = \"join.rhai\"\nto = \"out\"\n"
+            );
+        }
+        "row" => {
+            for number in 1..=10 {
+                let from = if number == 1 { "events".to_owned() } else { format!("queue{}", number - 1) };
+                toml += &step(&format!("step{number}"), &from, &format!("queue{number}"));
+            }
+            let _ = write!(toml, "[step.out]\nfrom = \"queue10\"\nto = \"out\"\n");
         }
         "plain" => {
             let _ = write!(toml, "[step.copy]\nfrom = \"events\"\nto = \"out\"\n");
@@ -39,7 +67,7 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
         }
         _ => return None,
     }
-    if path != "fill" {
+    if !["fill", "fork"].contains(&path) {
         toml += sink;
     }
     Some(toml)
@@ -66,6 +94,8 @@ pub(crate) fn job(id: u64) -> String {
 pub(crate) fn write_configuration(folder: &Path, path: &str) -> io::Result<()> {
     let toml = pipeline(path).ok_or_else(|| io::Error::other(format!("no path `{path}`")))?;
     fs::write(folder.join("bench.toml"), toml)?;
+    fs::write(folder.join("fork.rhai"), FORK)?;
+    fs::write(folder.join("join.rhai"), JOIN)?;
     fs::write(folder.join("add.rhai"), SCRIPT)
 }
 

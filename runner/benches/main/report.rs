@@ -11,6 +11,9 @@ use crate::paths;
 
 const BACKLOG_FACTOR: u64 = 5;
 
+/// The paths that are measured against the floor.
+const PATHS: [&str; 7] = ["script", "queue", "plain", "kept", "fork", "join", "row"];
+
 /// A line of the table.
 struct Row {
     path: &'static str,
@@ -27,25 +30,29 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
     eprintln!("{jobs} jobs of {} bytes, {rounds} rounds", paths::job(jobs / 2).len() + 1);
     paths::write_input(&folder.join("in.ndjson"), jobs)?;
 
-    let (mut floors, mut scripts, mut queues, mut plains) = (vec![], vec![], vec![], vec![]);
+    let (mut floors, mut paths) = (Vec::new(), PATHS.map(|_| Vec::new()));
     for _ in 0..rounds {
-        floors.push(measure("floor", folder)?);
-        scripts.push(fresh("script", folder)?);
-        floors.push(measure("floor", folder)?);
-        queues.push(fresh("queue", folder)?);
-        floors.push(measure("floor", folder)?);
-        plains.push(fresh("plain", folder)?);
+        for (path, figures) in PATHS.iter().zip(&mut paths) {
+            floors.push(measure("floor", folder)?);
+            figures.push(fresh(path, folder)?);
+        }
     }
-    let (follow, large, starts) = (latency(folder)?, large(folder, jobs, rounds)?, starts(folder)?);
+    let follow = latency(folder)?;
+    let (large, endless) = large(folder, jobs, rounds)?;
+    let starts = starts(folder)?;
 
     let floor = median(&floors);
-    let script = median(&scripts);
+    let [script, queue, plain, kept, fork, join, row] = paths.map(|figures| median(&figures));
     let mut rows = vec![
         ratio("file → script → file, exactly once", &script, &floor, 1.2, "≥ 1.2 × floor"),
         cpu("  its CPU time", &script, &floor),
-        ratio("file → script → queue → script → file", &median(&queues), &floor, 0.55, "≥ 0.55 × floor"),
-        ratio("file → file without a script", &median(&plains), &floor, 3.0, "≥ 3 × floor"),
+        ratio("file → script → queue → script → file", &queue, &floor, 0.55, "≥ 0.55 × floor"),
+        ratio("file → file without a script", &plain, &floor, 3.0, "≥ 3 × floor"),
+        ratio("file → script → fork to 3 queues", &fork, &floor, 0.4, "≥ 0.4 × floor"),
+        ratio("file → 2 queues → join → script → file", &join, &floor, 0.35, "≥ 0.35 × floor"),
+        ratio("file → 10 × (script → queue) → file", &row, &floor, 0.09, "≥ 0.09 × floor"),
     ];
+    rows.extend(retention(&queue, &kept, &endless));
     rows.push(Row {
         path: "one job, appended → durable, p50",
         figure: format!("{:.2} ms", follow.p50_ms),
@@ -99,11 +106,11 @@ fn latency(folder: &Path) -> Result<Figures, Box<dyn Error>> {
     fresh("follow", apart.path())
 }
 
-/// The first path with five times the jobs, for its memory.
-fn large(folder: &Path, jobs: u64, rounds: u64) -> Result<Figures, Box<dyn Error>> {
+/// The first path with five times the jobs, for its memory, and one through a queue, for its file.
+fn large(folder: &Path, jobs: u64, rounds: u64) -> Result<(Figures, Figures), Box<dyn Error>> {
     paths::write_input(&folder.join("in.ndjson"), jobs * BACKLOG_FACTOR)?;
     let figures: Result<Vec<_>, _> = (0..rounds).map(|_| fresh("script", folder)).collect();
-    Ok(median(&figures?))
+    Ok((median(&figures?), fresh("queue", folder)?))
 }
 
 /// Seconds to the first delivery from a queue that a crashed process has filled: median of three.
@@ -127,7 +134,10 @@ fn median(figures: &[Figures]) -> Figures {
     };
     let mut peaks: Vec<u64> = figures.iter().map(|figures| figures.peak_bytes).collect();
     peaks.sort_unstable();
+    let mut stores: Vec<u64> = figures.iter().map(|figures| figures.store_bytes).collect();
+    stores.sort_unstable();
     Figures {
+        store_bytes: stores[stores.len() / 2],
         jobs: figures[0].jobs,
         seconds: middle(|figures| figures.seconds),
         cpu_seconds: middle(|figures| figures.cpu_seconds),
@@ -168,6 +178,29 @@ fn memory(small: &Figures, large: &Figures) -> [Row; 2] {
             figure: format!("{:.0} MiB ({growth:.2} ×)", mib(large)),
             target: "0.9 – 1.1 ×",
             met: (0.9..=1.1).contains(&growth) && mib(large) < 128.0,
+        },
+    ]
+}
+
+/// What it costs to let go of jobs, and that the file does not grow with them: it holds what is on its
+/// way at one time, which is more or less as the disk is slow or fast.
+#[expect(clippy::cast_precision_loss, reason = "counts of jobs and bytes are far below 2^52")]
+fn retention(queue: &Figures, kept: &Figures, endless: &Figures) -> [Row; 2] {
+    let share = rate(queue) / rate(kept);
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let (long, all) = (mib(endless.store_bytes), mib(kept.store_bytes) * BACKLOG_FACTOR as f64);
+    [
+        Row {
+            path: "  letting go of consumed jobs, against keeping them",
+            figure: format!("{share:.2} ×"),
+            target: "≥ 0.85 ×",
+            met: share >= 0.85,
+        },
+        Row {
+            path: "  the store's file after 5 × the jobs, against keeping them",
+            figure: format!("{long:.1} of {all:.0} MiB"),
+            target: "≤ 0.1 ×",
+            met: long <= all * 0.1,
         },
     ]
 }

@@ -136,9 +136,13 @@ impl Links {
         let Some(at) = self.isolated.filter(|_| !self.prepared.is_empty()) else {
             return self.run_from(0, job, outputs);
         };
-        let Some(prepared) = self.prepared.pop_front().filter(|prepared| prepared.index == job.index) else {
-            let message = "a job was run out of turn, which is a bug of Tidegate; please report it";
-            return Err(Failure::new(FailureKind::Failed, message));
+        let prepared = loop {
+            match self.prepared.pop_front() {
+                Some(prepared) if prepared.index == job.index => break prepared,
+                // It was set aside since, and nobody asks for it.
+                Some(other) => self.discard(at, other.pieces),
+                None => return self.run_from(0, job, outputs),
+            }
         };
         let mut result = Ok(());
         for _ in 0..prepared.pieces {
@@ -149,6 +153,14 @@ impl Links {
         result?;
         append_named(&prepared.emitted, outputs);
         prepared.failed.map_or(Ok(()), Err)
+    }
+
+    /// Takes the isolated link's answers for a job that is not wanted any more.
+    fn discard(&mut self, at: usize, pieces: usize) {
+        let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return };
+        for _ in 0..pieces {
+            let _ = isolated.next(&mut Outputs::default()); // what came of it does not matter
+        }
     }
 
     /// Takes the isolated link's answer for one piece, and runs the links after it.

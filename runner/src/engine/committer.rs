@@ -22,7 +22,7 @@ use super::sinks::{Positions, Sinks, Trouble};
 use super::stats::Stats;
 use super::tail::Tails;
 use crate::config::{Input, QueueRef, Target};
-use crate::store::{Changes, Store, Writer};
+use crate::store::{Attempts, Changes, Store, Writer};
 use crate::words::{Batch, Clock, Stamp};
 
 /// A group is closed when it has this many bytes …
@@ -34,6 +34,7 @@ const GROUP_AGE: Duration = Duration::from_millis(5);
 pub(super) struct Committer {
     pub(super) writer: Writer,
     pub(super) store: Store,
+    pub(super) attempts: Attempts,
     /// What the start of the run has to say, before anything else.
     pub(super) opening: Option<Changes>,
     pub(super) ledger: Ledger,
@@ -260,6 +261,7 @@ impl Committer {
                 Entry::Delivery(delivery) => delivery,
             };
             durable.delivered.push((delivery.step, delivery.id));
+            delivery.settles.iter().for_each(|span| self.attempts.settle(span));
             self.stats.steps[delivery.step].add(&delivery.counters, delivery.bytes as u64);
             let step = &configuration.steps[delivery.step];
             let targets = step.outputs.iter().map(|output| output.target);

@@ -24,7 +24,7 @@ use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{End, Port};
 use crate::hands::plugin::Plugins;
 use crate::hands::source::Source;
-use crate::store::{Store, Writer};
+use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
 
 /// What a run is made of before its threads start.
@@ -33,6 +33,7 @@ pub(super) struct Parts {
     pub(super) plugins: Arc<Plugins>,
     pub(super) store: Store,
     pub(super) writer: Writer,
+    pub(super) attempts: Attempts,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) options: Options,
     pub(super) stats: Arc<Stats>,
@@ -43,6 +44,7 @@ pub(super) struct Parts {
 pub(super) struct Crew {
     configuration: Arc<Configuration>,
     store: Store,
+    attempts: Attempts,
     options: Options,
     floor: Floor,
     messages: (Sender<Message>, Receiver<Message>),
@@ -63,7 +65,8 @@ pub(super) struct Crew {
 impl Crew {
     /// Opens what the run needs and starts its threads.
     pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
-        let Parts { configuration, plugins, store, writer, clock, options, stats, messages } = parts;
+        let Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages } =
+            parts;
         let started = start::start(&configuration, &store, clock.now())?;
         let Started {
             progress,
@@ -102,6 +105,7 @@ impl Crew {
         let committer = Committer {
             writer,
             store: store.clone(),
+            attempts: attempts.clone(),
             opening,
             ledger,
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
@@ -121,12 +125,14 @@ impl Crew {
             store: store.clone(),
             clock: Arc::clone(&clock),
             generation,
+            attempts: attempts.clone(),
         };
         let workers = workers::start(workers, &Arc::new(shop), &for_workers, &messages.0)?;
         let queues = QueueThread::start(store.clone(), clock, options.batch, messages.0.clone())?;
         let mut crew = Self {
             configuration,
             store,
+            attempts,
             options,
             floor,
             messages,
@@ -215,8 +221,22 @@ impl Crew {
     /// Ends the threads, and then the store.
     pub(super) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
         let Self {
-            floor, tasks, orders, queues, readers, stop_committer, committer, workers, messages, ..
+            attempts,
+            floor,
+            tasks,
+            orders,
+            queues,
+            readers,
+            stop_committer,
+            committer,
+            workers,
+            messages,
+            ..
         } = self;
+        if !matches!(outcome, Ok(Some(_))) {
+            // What still runs ends with the process, through no fault of its own.
+            attempts.close();
+        }
         drop((tasks, stop_committer, orders));
         for source in readers.into_values() {
             source.end();

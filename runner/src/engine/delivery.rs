@@ -4,7 +4,7 @@ use tidegate_plugin::Payloads;
 
 use super::request::Asked;
 use crate::decide::{BatchId, Before, Counters};
-use crate::store::{Block, DelayedKey, Details, Outcome};
+use crate::store::{self, Block, DelayedKey, Details, Outcome};
 use crate::words::{DeliveryHash, Mark, Origins, Segment};
 
 /// What the committer is given to do.
@@ -29,6 +29,8 @@ pub(super) struct Begin {
     pub(super) id: BatchId,
     pub(super) before: Before,
     pub(super) jobs: Jobs,
+    /// What is begun must be found again in the outside, though it may never be delivered.
+    pub(super) places: Places,
 }
 
 /// Progress of a step that is put back.
@@ -51,12 +53,17 @@ pub(super) struct Delivery {
     pub(super) errors: Option<Made>,
     /// Where the step keeps records: the outcome of each job.
     pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
+    /// Jobs that are no suspects any more when this is durable.
+    pub(super) settles: Vec<store::Span>,
     pub(super) counters: Counters,
     /// Bytes of the jobs, as they were read.
     pub(super) bytes: usize,
-    /// By input: where its jobs stand in the outside, as far as the reader has told.
-    pub(super) places: Vec<(usize, Option<Mark>, Vec<Segment>)>,
+    /// Where these were not told when it was begun.
+    pub(super) places: Places,
 }
+
+/// By input: where the jobs of a batch stand in the outside, as far as the reader has told.
+pub(super) type Places = Vec<(usize, Option<Mark>, Vec<Segment>)>;
 
 /// Which jobs a batch is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

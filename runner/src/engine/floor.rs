@@ -286,9 +286,10 @@ impl Floor {
                 }
                 Command::Begin { step, batch, before } => {
                     self.comes(batch, false);
-                    let Some(held) = self.held.get(&batch) else { continue };
+                    let Some(held) = self.held.get_mut(&batch) else { continue };
                     let jobs = held.work.first(held.work.jobs);
-                    let begin = Begin { step, id: batch, before, jobs };
+                    let places = std::mem::take(&mut held.places);
+                    let begin = Begin { step, id: batch, before, jobs, places };
                     actions.push(Action::Commit(Order::Enter(Entry::Begin(begin))));
                 }
                 Command::Run { step, batch } => {
@@ -348,7 +349,7 @@ impl Floor {
         self.comes(batch, false);
         let Some(held) = self.held.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
-        let Ran { outputs, errors, outcomes, counters, .. } = *ran;
+        let Ran { outputs, errors, outcomes, settles, counters, .. } = *ran;
         let delivery = Delivery {
             step,
             id: batch,
@@ -356,6 +357,7 @@ impl Floor {
             outputs,
             errors,
             outcomes,
+            settles,
             counters,
             bytes: held.work.byte_len(),
             places: std::mem::take(&mut held.places),

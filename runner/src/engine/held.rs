@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::delivery::{Jobs, Span};
+use super::delivery::{Jobs, Places, Span};
 use super::work::Ran;
 use crate::store::{DelayedJob, DelayedKey};
 use crate::words::{Batch, Mark, Segment};
@@ -46,7 +46,7 @@ pub(super) struct Portion {
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) work: Work,
-    pub(super) places: Vec<(usize, Option<Mark>, Vec<Segment>)>,
+    pub(super) places: Places,
     /// It is on its way to the committer, and nothing that it waits for is.
     pub(super) coming: bool,
     pub(super) ran: Option<Box<Ran>>,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delivery::{Begin, Delivery, Entry, Jobs, Made};
+use super::delivery::{Begin, Delivery, Entry, Jobs, Made, Places};
 use super::sinks::Positions;
 use crate::config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
 use crate::decide::{Before, Progress};
@@ -66,6 +66,7 @@ impl Ledger {
     }
 
     fn begin(&self, begin: &Begin, page: &mut Page) {
+        self.add_places(begin.step, &begin.places, &mut page.changes);
         match begin.before {
             Before::Nothing => {}
             Before::Snapshot => {
@@ -101,7 +102,7 @@ impl Ledger {
 
     fn deliver(&self, delivery: &Delivery, page: &mut Page) {
         self.add_appends(delivery, &mut page.changes);
-        self.add_places(delivery, &mut page.changes);
+        self.add_places(delivery.step, &delivery.places, &mut page.changes);
         self.account(delivery.step, &delivery.jobs, page);
         // What is counted once stands with the first input that took part.
         let Delivery { jobs, counters, .. } = delivery;
@@ -149,6 +150,7 @@ impl Ledger {
         for entry in group {
             let delivery = match entry {
                 Entry::Begin(begin) => {
+                    self.settle_places(begin.step, &begin.places);
                     if begin.before == Before::Snapshot && begin.jobs.returned.is_empty() {
                         self.snapshots[begin.step].insert(begin.id.0);
                     }
@@ -162,14 +164,18 @@ impl Ledger {
             };
             let left = self.snapshots[delivery.step].split_off(&(delivery.id.0 + 1));
             self.snapshots[delivery.step] = left;
-            for (input, mark, segments) in &delivery.places {
-                let Some(source) = self.source_of(delivery.step, *input) else { continue };
-                if let Some(segment) = segments.last().filter(|segment| self.is_news(source, segment)) {
-                    self.segments.insert(source, segment.clone());
-                }
-                if let Some(mark) = mark.filter(|mark| self.is_further(source, mark)) {
-                    self.marks.insert(source, mark);
-                }
+            self.settle_places(delivery.step, &delivery.places);
+        }
+    }
+
+    fn settle_places(&mut self, step: usize, places: &Places) {
+        for (input, mark, segments) in places {
+            let Some(source) = self.source_of(step, *input) else { continue };
+            if let Some(segment) = segments.last().filter(|segment| self.is_news(source, segment)) {
+                self.segments.insert(source, segment.clone());
+            }
+            if let Some(mark) = mark.filter(|mark| self.is_further(source, mark)) {
+                self.marks.insert(source, mark);
             }
         }
     }
@@ -201,9 +207,9 @@ impl Ledger {
 
     /// Adds where the jobs of a source stand. Readers of one source tell what they know at their own
     /// pace, so that most of it is known already.
-    fn add_places(&self, delivery: &Delivery, changes: &mut Changes) {
-        for (input, mark, segments) in &delivery.places {
-            let Some(source) = self.source_of(delivery.step, *input) else { continue };
+    fn add_places(&self, step: usize, places: &Places, changes: &mut Changes) {
+        for (input, mark, segments) in places {
+            let Some(source) = self.source_of(step, *input) else { continue };
             let address = &self.configuration.sources[source].address;
             for segment in segments.iter().filter(|segment| self.is_news(source, segment)) {
                 changes.segments.push((address.clone(), segment.clone()));

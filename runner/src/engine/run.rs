@@ -12,7 +12,7 @@ use super::request::{Asked, Granted, Request};
 use super::stats::Stats;
 use crate::config::Configuration;
 use crate::hands::plugin::Plugins;
-use crate::store::{Store, Writer};
+use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
 
 /// A run that is ready to start.
@@ -21,13 +21,21 @@ pub struct Run(Parts);
 
 /// Talks to a run from another thread.
 #[derive(Clone, Debug)]
-pub struct Handle(Sender<Message>);
+pub struct Handle {
+    messages: Sender<Message>,
+    attempts: Attempts,
+}
 
 impl Handle {
     /// Asks the run to end: what runs is finished and committed, nothing more is started.
     pub fn stop(&self) {
         // A run that is over needs no stopping.
-        let _ = self.0.send(Message::Stop);
+        let _ = self.messages.send(Message::Stop);
+    }
+
+    /// The process is about to end in the middle of whatever runs, through no fault of any job.
+    pub fn abandon(&self) {
+        self.attempts.close();
     }
 
     /// Asks for a change, and waits until it is durable.
@@ -37,7 +45,7 @@ impl Handle {
     pub fn ask(&self, request: Request) -> Result<Granted, String> {
         let ending = || "the runner is just ending; ask again".to_owned();
         let (reply, answer) = crossbeam_channel::bounded(1);
-        self.0.send(Message::Asked(Asked { request, reply })).map_err(|_| ending())?;
+        self.messages.send(Message::Asked(Asked { request, reply })).map_err(|_| ending())?;
         answer.recv().map_err(|_| ending())?
     }
 }
@@ -52,8 +60,8 @@ impl Run {
     ) -> Self {
         let stats = Arc::new(Stats::new(configuration.steps.len()));
         let messages = crossbeam_channel::unbounded();
-        let plugins = Arc::default();
-        Self(Parts { configuration, plugins, store, writer, clock, options, stats, messages })
+        let (plugins, attempts) = (Arc::default(), Attempts::none());
+        Self(Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages })
     }
 
     /// With the plugins that the configuration's steps name.
@@ -63,9 +71,16 @@ impl Run {
         self
     }
 
+    /// Writes down what is attempted, so that the next run knows what took this one down.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: Attempts) -> Self {
+        self.0.attempts = attempts;
+        self
+    }
+
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle(self.0.messages.0.clone())
+        Handle { messages: self.0.messages.0.clone(), attempts: self.0.attempts.clone() }
     }
 
     /// The counts of this run, which grow while it runs.

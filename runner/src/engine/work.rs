@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
+use super::attempted::Watch;
 use super::chain::{self, Links, shown};
 use super::delivery::Made;
 use super::error_record::{self, Case};
@@ -13,7 +14,7 @@ use crate::config::{self, Configuration, Processor, Promise, Take, Target};
 use crate::decide::Counters;
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{ScriptStep, ScriptStepSpec};
-use crate::store::{Outcome, Store};
+use crate::store::{Outcome, Slot, Span, Store};
 use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
 
 /// A step made ready for one thread.
@@ -27,6 +28,7 @@ pub(super) struct Worker {
     has_errors: bool,
     /// A job that has failed is not run again, whatever comes of it.
     only_once: bool,
+    crash_limit: u32,
     keeps_records: bool,
     /// Where it is asked which deliveries were made before, if the step must not make one twice.
     made_before: Option<Store>,
@@ -58,6 +60,8 @@ pub(super) struct Ran {
     /// Error records.
     pub(super) errors: Option<Made>,
     pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
+    /// Jobs that are no suspects any more when this is delivered.
+    pub(super) settles: Vec<Span>,
     pub(super) counters: Counters,
     pub(super) halt: Option<Stumble>,
 }
@@ -128,6 +132,7 @@ impl Worker {
             bindings: step.outputs.iter().map(Binding::new).collect(),
             has_errors: step.errors.is_some(),
             only_once: step.delivery == Promise::AtMostOnce,
+            crash_limit: step.crash_limit,
             keeps_records: configuration.keeps_records(step).is_some(),
             made_before: configuration.dedupes(step).then(|| store.clone()),
             address: step.address.clone(),
@@ -136,7 +141,7 @@ impl Worker {
     }
 
     /// Runs every job of `work`, up to one that halts the step.
-    pub(super) fn run(&mut self, work: &Work, clock: &dyn Clock) -> Ran {
+    pub(super) fn run(&mut self, work: &Work, slot: &mut Slot, clock: &dyn Clock) -> Ran {
         let carries = self.gatherer.carries(work);
         match (&self.runner, &work.portions[..]) {
             (Runner::Pass, [portion])
@@ -149,7 +154,7 @@ impl Worker {
             {
                 self.pass_all(portion)
             }
-            _ => self.run_each(work, carries, clock.now()),
+            _ => self.run_each(work, slot, carries, clock.now()),
         }
     }
 
@@ -168,7 +173,7 @@ impl Worker {
         Ran { taken: portion.jobs, outputs, counters, ..Ran::default() }
     }
 
-    fn run_each(&mut self, work: &Work, carries: bool, now: Timestamp) -> Ran {
+    fn run_each(&mut self, work: &Work, slot: &mut Slot, carries: bool, now: Timestamp) -> Ran {
         let mut ran = Ran::default();
         let made_before = match self.made_before(work, carries) {
             Ok(made_before) => made_before,
@@ -188,22 +193,24 @@ impl Worker {
         };
         self.prepare(work, carries, &made_before, now);
         let mut checkpoint = Checkpoint::default();
+        // Progress of `at-most-once` moves first: nothing is attempted after a crash.
+        let crash_limit = (!self.only_once).then_some(self.crash_limit);
+        let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
         let (mut walk, take) = (Walk::new(work), self.gatherer.take);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
                 ran.taken += 1;
+                watch.take(&item);
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
             let before = made.outputs.total();
-            let attempt = match item.fault {
-                Some(fault) => Err(Failure::new(FailureKind::Payload, fault)),
-                None => attempt(&mut self.runner, &item, now, &mut made.outputs),
-            };
-            let outcome = if let Err(failure) = attempt {
+            let attempted = watch.attempt(&item, || attempt(&mut self.runner, &item, now, &mut made.outputs));
+            let outcome = if let Err(failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
                 if !self.has_errors && !self.only_once {
+                    watch.halt(&item, &failure);
                     ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
                     break;
                 }
@@ -237,7 +244,9 @@ impl Worker {
                 ran.outcomes.push((item.hash, outcome));
             }
             ran.taken += 1;
+            watch.take(&item);
         }
+        ran.settles = watch.finish();
         ran.counters.taken = ran.taken as u64;
         ran.counters.given = made.outputs.total() as u64;
         made.finish(&self.bindings, &mut ran);
@@ -289,6 +298,9 @@ fn attempt(
     now: Timestamp,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
+    if let Some(fault) = item.fault {
+        return Err(Failure::new(FailureKind::Payload, fault));
+    }
     let job = job(item, now);
     if item.form == Form::Unchecked && !matches!(runner, Runner::Script(_)) {
         chain::check_form(&job)?;

@@ -13,7 +13,7 @@ use super::message::Message;
 use super::work::{Ran, Stumble, Worker};
 use crate::config::Configuration;
 use crate::hands::plugin::Plugins;
-use crate::store::Store;
+use crate::store::{Attempts, Store};
 use crate::words::Clock;
 
 /// Scripts may build values that nest deeply, and taking those apart recurses. The memory is only
@@ -27,6 +27,7 @@ pub(super) struct Shop {
     pub(super) store: Store,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) generation: u64,
+    pub(super) attempts: Attempts,
 }
 
 /// Starts `count` workers; they end when `tasks` is closed.
@@ -48,7 +49,8 @@ pub(super) fn start(
 }
 
 fn work(shop: &Shop, tasks: &Receiver<Task>, messages: &Sender<Message>) {
-    let Shop { configuration, plugins, store, clock, generation } = shop;
+    let Shop { configuration, plugins, store, clock, generation, attempts } = shop;
+    let mut slot = attempts.slot();
     let mut workers: Vec<Option<Worker>> = configuration.steps.iter().map(|_| None).collect();
     for Task { step, id, work } in tasks {
         let worker = match &mut workers[step] {
@@ -59,15 +61,14 @@ fn work(shop: &Shop, tasks: &Receiver<Task>, messages: &Sender<Message>) {
         let ran = match worker {
             // A panic is a bug, of ours or of a library. It stops the step instead of hanging the run;
             // the worker's state may be half-changed, so it is made anew.
-            Ok(worker) => {
-                catch_unwind(AssertUnwindSafe(|| worker.run(&work, &**clock))).unwrap_or_else(|_| {
+            Ok(worker) => catch_unwind(AssertUnwindSafe(|| worker.run(&work, &mut slot, &**clock)))
+                .unwrap_or_else(|_| {
                     workers[step] = None;
                     failed(
                         &work,
                         "the step panicked, which is a bug of Tidegate; please report it".to_owned(),
                     )
-                })
-            }
+                }),
             Err(why) => failed(&work, why),
         };
         // The jobs are freed here and not by the dispatcher's thread, which has more to do.

@@ -23,6 +23,8 @@ pub(super) enum Command {
     Check(Check),
     /// Show how far each step is
     Status(Look),
+    /// Draw what feeds what
+    Graph(Graph),
     /// Look into queues
     #[command(subcommand)]
     Queue(QueueCommand),
@@ -76,6 +78,21 @@ pub(super) struct Check {
     pub(super) format: Format,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct Graph {
+    /// A folder with TOML files, or one TOML file
+    #[arg(default_value = ".")]
+    pub(super) config: PathBuf,
+    #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
+    pub(super) format: GraphFormat,
+    /// Also show how many jobs wait on each queue now
+    #[arg(long)]
+    pub(super) live: bool,
+    /// Where state lives, instead of `.tidegate` in the configuration's folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) data: Option<PathBuf>,
+}
+
 /// Where to look, and how to tell.
 #[derive(Debug, Args)]
 pub(super) struct Look {
@@ -85,9 +102,6 @@ pub(super) struct Look {
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
     pub(super) data: Option<PathBuf>,
-    /// Another folder to look for plugins in, after what the configuration says
-    #[arg(long, value_name = "FOLDER")]
-    pub(super) plugins: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(super) format: Format,
 }
@@ -131,6 +145,18 @@ pub(super) enum Format {
     /// For people
     Text,
     /// For programs
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum GraphFormat {
+    /// A drawing for the terminal
+    Text,
+    /// A flowchart for Mermaid
+    Mermaid,
+    /// For Graphviz
+    Dot,
+    /// For programs, with all that each step and queue depends on
     Json,
 }
 

@@ -28,7 +28,7 @@ pub(super) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions
 
 /// Asks the running runner, or the store of one that is not running.
 pub(super) fn ask(look: &Look, query: &Query) -> Result<Answer, Exit> {
-    let generation = match Generation::load(&look.config, &options(look.data.clone(), &look.plugins)) {
+    let generation = match Generation::read(&look.config, &options(look.data.clone(), &[])) {
         Ok(generation) => generation,
         Err(diagnostics) => {
             exit::show(&diagnostics);

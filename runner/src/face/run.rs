@@ -15,7 +15,7 @@ use super::{control, find, log, summary};
 use crate::config::Configuration;
 use crate::decide::End;
 use crate::engine::{self, Chain, Generation, Handle, Options};
-use crate::store::{self, Store};
+use crate::store::{self, Attempts, Store};
 use crate::words::SystemClock;
 
 pub(super) fn run(command: &cli::Run) -> Exit {
@@ -43,8 +43,9 @@ pub(super) fn run(command: &cli::Run) -> Exit {
         options.shutdown_timeout = timeout;
     }
     let clock = Arc::new(SystemClock);
-    let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options);
-    let run = run.with_plugins(generation.plugins);
+    let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
+        .with_plugins(generation.plugins)
+        .with_attempts(Attempts::open(&configuration.data));
     if let Err(error) = start_io(&configuration, store, run.handle()) {
         return exit::fail(format_args!("cannot start: {error}"));
     }
@@ -97,6 +98,7 @@ async fn obey((mut terminate, mut interrupt): (Signal, Signal), handle: Handle) 
         };
         if asked {
             // Nothing is lost: what is not committed runs again.
+            handle.abandon();
             std::process::exit(code);
         }
         asked = true;

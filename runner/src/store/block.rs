@@ -18,7 +18,9 @@ use tidegate_plugin::Payloads;
 use twox_hash::XxHash3_64;
 
 use super::bytes::{Bytes, Wrong, put_varint};
-use super::column::{CarriedColumn, Columns, Details, FLAG_CARRIED, FLAG_ORIGINS, OriginColumn};
+use super::column::{
+    COLUMN_LENGTHS_MAX, CarriedColumn, Columns, Details, FLAG_CARRIED, FLAG_ORIGINS, OriginColumn,
+};
 use crate::words::{Origin, Stamp};
 
 /// How many bytes of jobs one value brings together. With its header a value of this size just
@@ -57,6 +59,7 @@ pub(super) struct SectionHeader {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) jobs: usize,
+    /// Of payloads, and of what they carry.
     pub(super) bytes: usize,
 }
 
@@ -77,16 +80,19 @@ impl Block {
     #[must_use]
     pub fn encode(payloads: &Payloads, details: Details<'_>) -> Self {
         let details = details.worth_storing();
+        let known = details.origins.is_some() || details.carried.is_some();
         let mut sections = Vec::new();
         let mut part = Part::default();
         for (position, length) in payloads.lengths().enumerate() {
-            let len_max = length + 10 + details.len_max(position);
+            let len_max = length + 10 + if known { details.len_max(position) } else { 0 };
             if part.jobs > 0 && part.raw_len() + len_max > VALUE_RAW_BYTES_MAX {
                 let next = Part { start: part.end, end: part.end, ..Part::default() };
                 sections.push(std::mem::replace(&mut part, next).section(payloads));
             }
             part.push(length);
-            part.columns.push(details, position);
+            if known {
+                part.columns.push(details, position);
+            }
         }
         if part.jobs > 0 {
             sections.push(part.section(payloads));
@@ -138,8 +144,7 @@ impl Part {
     }
 
     fn section(self, payloads: &Payloads) -> Section {
-        // The lengths of the columns come to it.
-        let len_max = self.raw_len() + 20;
+        let len_max = self.raw_len() + COLUMN_LENGTHS_MAX;
         let mut raw = self.lengths;
         raw.reserve_exact(len_max - raw.len());
         raw.extend_from_slice(&payloads.bytes()[self.start..self.end]);
@@ -255,18 +260,20 @@ impl SectionHeader {
             if let Some(origins) = &mut origins {
                 origins.advance()?;
             }
-            let text = carried.as_mut().map(CarriedColumn::next).transpose()?.unwrap_or_default();
+            let text = carried.as_mut().map(CarriedColumn::next).transpose()?;
             if position < skip {
                 continue;
             }
-            let full =
-                out.payloads.len() >= wanted.jobs || out.payloads.byte_len() + payload.len() > wanted.bytes;
+            let len = payload.len() + text.map_or(0, <[u8]>::len);
+            let full = out.payloads.len() >= wanted.jobs || out.byte_len() + len > wanted.bytes;
             if full && !out.payloads.is_empty() {
                 return Ok(false);
             }
-            out.carry(text);
+            if let Some(text) = text {
+                out.carry(text);
+            }
             out.payloads.push(payload);
-            if let (Some(all), Some(origins)) = (&mut out.origins, &origins) {
+            if let (Some(origins), Some(all)) = (&origins, &mut out.origins) {
                 all.resize(out.payloads.len() - 1, None);
                 all.push(Some(origins.origin()));
             }
@@ -279,6 +286,10 @@ impl Jobs {
     /// Nothing yet, and room for where the jobs came from.
     pub(super) fn with_origins() -> Self {
         Self { origins: Some(Vec::new()), ..Self::default() }
+    }
+
+    pub(super) fn byte_len(&self) -> usize {
+        self.payloads.byte_len() + self.carried.as_ref().map_or(0, Payloads::byte_len)
     }
 
     /// Notes what the next payload carries.
@@ -345,6 +356,8 @@ fn decompress(body: &[u8], raw_len: usize) -> Result<Vec<u8>, Wrong> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn payloads(jobs: &[Vec<u8>]) -> Payloads {
@@ -353,6 +366,23 @@ mod tests {
 
     fn encode(jobs: &[Vec<u8>]) -> Block {
         Block::encode(&payloads(jobs), Details::default())
+    }
+
+    proptest! {
+        #[test]
+        fn a_body_of_noise_is_wrong_or_harmless(
+            body in prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..60),
+            jobs in 0_usize..5, flags in 0_u8..4, skip in 0_usize..3,
+        ) {
+            let checksum = XxHash3_64::oneshot(&body);
+            let (raw_len, body_len) = (body.len(), body.len());
+            let header = SectionHeader { flags: flags << 1, jobs, raw_len, body_len, checksum };
+            let mut out = Jobs::with_origins();
+            let read = header.read(&body, skip, Wanted { jobs: 3, bytes: 30 }, &mut out);
+            prop_assert_eq!(out.origins.unwrap().len(), out.payloads.len());
+            prop_assert!(out.carried.is_none_or(|carried| carried.len() == out.payloads.len()));
+            prop_assert!(read.is_ok() || out.payloads.is_empty());
+        }
     }
 
     #[test]

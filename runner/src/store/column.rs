@@ -21,6 +21,8 @@ pub(super) const FLAG_CARRIED: u8 = 4;
 
 /// The most that a varint takes, in bytes.
 const VARINT_BYTES_MAX: usize = 10;
+/// The most that the lengths of both columns take, in bytes.
+pub(super) const COLUMN_LENGTHS_MAX: usize = 2 * VARINT_BYTES_MAX;
 
 /// What is known of jobs besides their payloads; for as many jobs as there are payloads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,11 +68,11 @@ impl Details<'_> {
         }
     }
 
-    /// The most that the job at `position` can add to the columns, in bytes.
+    /// The most that the job at `position` can add to the columns, in bytes, their lengths included.
     pub(super) fn len_max(self, position: usize) -> usize {
         let origins = self.origins.map_or(0, |origins| origins.inputs.len() * VARINT_BYTES_MAX);
         let carried = self.carried.and_then(|carried| carried.get(position));
-        origins + carried.map_or(0, |text| text.len() + VARINT_BYTES_MAX)
+        origins + carried.map_or(0, |text| text.len() + VARINT_BYTES_MAX) + COLUMN_LENGTHS_MAX
     }
 }
 

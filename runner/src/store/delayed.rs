@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use redb::{ReadableTable, WriteTransaction};
+use serde::{Deserialize, Serialize};
 
 use super::bytes::{Bytes, Wrong, put_bytes, put_varint};
 use super::error::{Cause, ReadError};
@@ -49,7 +50,8 @@ pub struct DelayedJob {
 }
 
 /// What a payload is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum JobForm {
     Json,
     Text,
@@ -76,7 +78,7 @@ const SEQUENCE_KEY: &str = "delayed";
 
 impl Store {
     /// The jobs of `step` that are due at `now`, in order of due time, and behind `after`: at most
-    /// `jobs` of them, of together at most `bytes` bytes of payload, but at least one.
+    /// `jobs` of them, of together at most `bytes` bytes with what they carry, but at least one.
     pub fn due(
         &self,
         step: &Address,
@@ -96,12 +98,12 @@ impl Store {
             if matches!(start, Bound::Excluded(start) if start >= end) {
                 return Ok(Vec::new());
             }
-            let (mut found, mut found_bytes) = (Vec::new(), 0_usize);
+            let (mut found, mut found_bytes) = (Vec::new(), 0);
             for entry in txn.open_table(DELAYED)?.range((start, Bound::Included(end)))? {
                 let (key, stored) = entry?;
                 let (_, due, sequence) = key.value();
                 let job = unseal(key.value(), stored.value())?;
-                found_bytes = found_bytes.saturating_add(job.payload.len());
+                found_bytes += job.payload.len() + job.carried.as_ref().map_or(0, String::len);
                 if !found.is_empty() && (found.len() >= jobs || found_bytes > bytes) {
                     break;
                 }
@@ -149,20 +151,25 @@ pub(super) fn write(
         }
     }
     let mut keys = Vec::with_capacity(delayed.len());
+    let mut records = Vec::with_capacity(delayed.len());
     let mut sequence = last_sequence(&txn.open_table(META)?)?;
     for Delayed { step, due, job } in delayed {
         let id = ids.get(txn, step)?;
         sequence += 1;
-        let key = (id, ordered(*due), sequence);
-        table.insert(key, &*seal(key, job))?;
+        records.push(((id, ordered(*due), sequence), job));
         grown.entry(id).or_default().0 += 1;
         keys.push(DelayedKey { step: step.clone(), due: *due, sequence });
+    }
+    // Neighbours in the table are written together.
+    records.sort_unstable_by_key(|&(key, _)| key);
+    for (key, job) in records {
+        table.insert(key, &*seal(key, job))?;
     }
     write_last_sequence(txn, sequence)?;
     let mut counts = txn.open_table(DELAYED_COUNTS)?;
     for (id, (more, less)) in grown {
         let left = (count(&counts, id)? + more).saturating_sub(less);
-        counts.insert(id, &*Place::DelayedCount(id).seal(left.to_le_bytes().to_vec()))?;
+        counts.insert(id, &*seal_count(id, left))?;
     }
     Ok(keys)
 }
@@ -189,6 +196,10 @@ pub(super) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) 
         Place::DelayedCount(step).unseal_exact(stored.value()).map(u64::from_le_bytes)
     };
     stored.map_or(Ok(0), unseal)
+}
+
+pub(super) fn seal_count(step: u32, count: u64) -> Vec<u8> {
+    Place::DelayedCount(step).seal(count.to_le_bytes().to_vec())
 }
 
 /// The last sequence that a job was given; 0 where none ever was.

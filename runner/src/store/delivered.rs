@@ -4,6 +4,7 @@
 //! forgets some without looking for them.
 
 use redb::{ReadableTable as _, WriteTransaction};
+use serde::{Deserialize, Serialize};
 
 use super::error::{Cause, ReadError};
 use super::format::{CommitRecord, DELIVERIES, EXPIRIES, Place, from_ordered, ordered, u32_at, u64_at};
@@ -16,7 +17,8 @@ const FORGET_MAX: usize = 1024;
 const PART_HASHES_MAX: usize = 1024;
 
 /// How a delivery ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// So many jobs stand on the outputs.
     Output { jobs: u32 },
@@ -76,16 +78,27 @@ pub(super) fn write(
     if deliveries.is_empty() {
         return Ok(());
     }
-    let mut sorted: Vec<_> = deliveries.iter().collect();
+    let record = |delivered: &Delivered| {
+        let Delivered { hash, outcome, keep_until } = *delivered;
+        (hash, Record { outcome, time: commit.time, keep_until })
+    };
+    insert(txn, deliveries.iter().map(record).collect(), commit.number)
+}
+
+/// Inserts records, and what it takes to forget them. `number` has not been used before.
+pub(super) fn insert(
+    txn: &WriteTransaction,
+    mut records: Vec<(DeliveryHash, Record)>,
+    number: u64,
+) -> Result<(), Cause> {
     // Of one hash the last record stands.
-    sorted.sort_by_key(|delivered| delivered.hash);
+    records.sort_by_key(|&(hash, _)| hash);
     let mut table = txn.open_table(DELIVERIES)?;
     let mut expiring = Vec::new();
-    for &&Delivered { hash, outcome, keep_until } in &sorted {
-        let record = Record { outcome, time: commit.time, keep_until };
+    for &(hash, record) in &records {
         table.insert(hash.0, &*record.seal(hash))?;
-        if keep_until < FOR_EVER {
-            expiring.push((keep_until, hash));
+        if record.keep_until < FOR_EVER {
+            expiring.push((record.keep_until, hash));
         }
     }
     expiring.sort_unstable();
@@ -93,7 +106,7 @@ pub(super) fn write(
     let mut expiries = txn.open_table(EXPIRIES)?;
     for group in expiring.chunk_by(|one, other| one.0 == other.0) {
         for (part, hashes) in (0..).zip(group.chunks(PART_HASHES_MAX)) {
-            let key = (ordered(group[0].0), commit.number, part);
+            let key = (ordered(group[0].0), number, part);
             let record = hashes.iter().flat_map(|(_, hash)| hash.0.to_le_bytes()).collect();
             expiries.insert(key, &*Place::Expiry(key.0, key.1, key.2).seal(record))?;
         }

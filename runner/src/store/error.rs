@@ -69,6 +69,34 @@ pub enum CommitError {
     MustReopen,
 }
 
+/// Why a store could not be exported.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("cannot write the export")]
+    Write(#[source] io::Error),
+}
+
+/// Why an export could not be imported. Nothing of it is left then.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    #[error(
+        "the store `{}` holds something already, and an import would replace it; choose another folder with \
+         `--data`, or move it away",
+        path.display()
+    )]
+    Occupied { path: PathBuf },
+    #[error("cannot read line {line} of the export")]
+    Read { line: u64, source: io::Error },
+    #[error("line {line} of the export: {what}")]
+    Line { line: u64, what: String },
+}
+
 impl OpenError {
     /// It was a lack of room: the same call succeeds when there is some.
     #[must_use]
@@ -182,6 +210,15 @@ impl From<redb::CommitError> for Cause {
     fn from(error: redb::CommitError) -> Self {
         match error {
             redb::CommitError::Storage(error) => error.into(),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::CompactionError> for Cause {
+    fn from(error: redb::CompactionError) -> Self {
+        match error {
+            redb::CompactionError::Storage(error) => error.into(),
             other => Self::Damaged(other.to_string()),
         }
     }

@@ -12,7 +12,7 @@
 //! | names | `pipeline/name` | u32, from 1 |
 //! | queues | queue | head u64, first u64, bytes u64 |
 //! | log | queue, first index | see [`super::value`] |
-//! | progress | step, input | JSON |
+//! | progress | step, or 0 for whoever deals with errors by hand; input | JSON |
 //! | marks | source, index | segment u32, offset u64, line u64 |
 //! | segments | source, ordinal | JSON |
 //! | sinks | sink | JSON |
@@ -48,6 +48,8 @@ pub(super) const VERSION: u32 = 2;
 
 /// Where the version stands in `meta`.
 const FORMAT_KEY: &str = "format";
+/// Where the time stands at which the store was made.
+const CREATED_KEY: &str = "created";
 
 pub(super) type Bytes = &'static [u8];
 pub(super) const META: TableDefinition<'_, &str, Bytes> = TableDefinition::new("meta");
@@ -278,7 +280,7 @@ pub(super) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), C
     {
         let mut meta = txn.open_table(META)?;
         meta.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
-        meta.insert("created", &*Place::Meta("created").seal(now.0.to_le_bytes().to_vec()))?;
+        meta.insert(CREATED_KEY, &*Place::Meta(CREATED_KEY).seal(now.0.to_le_bytes().to_vec()))?;
     }
     CommitRecord { number: 0, time: now }.write(txn)
 }
@@ -305,6 +307,13 @@ pub(super) fn migrate(database: &Database) -> Result<(), Cause> {
     txn.open_table(META)?.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
     txn.commit()?;
     Ok(())
+}
+
+/// When the store was made.
+pub(super) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Timestamp, Cause> {
+    let stored = meta.get(CREATED_KEY)?;
+    let stored = stored.ok_or_else(|| Cause::Damaged("it does not say when it was made".into()))?;
+    Ok(Timestamp(i64::from_le_bytes(Place::Meta(CREATED_KEY).unseal_exact(stored.value())?)))
 }
 
 fn version(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<u32, Cause> {
@@ -369,7 +378,8 @@ fn count<K: redb::Key + 'static>(
     whole(table, found, records.len()?)
 }
 
-fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause> {
+/// An error where damage hides some of the records of a table.
+pub(super) fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause> {
     if found == expected {
         return Ok(());
     }

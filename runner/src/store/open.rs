@@ -19,8 +19,8 @@ use super::read::{Shared, Store};
 use super::write::Writer;
 use crate::words::{Clock as _, SystemClock};
 
-const FILE: &str = "store.redb";
-const FILE_IN_THE_MAKING: &str = "store.redb.new";
+pub(super) const FILE: &str = "store.redb";
+pub(super) const FILE_IN_THE_MAKING: &str = "store.redb.new";
 const LOCK_FILE: &str = "lock";
 
 /// What redb may keep in memory of the file, in bytes; up to half of it are writes of a commit.
@@ -38,17 +38,13 @@ pub fn open(folder: &Path) -> Result<(Store, Writer), OpenError> {
     if !path.try_exists().map_err(at_folder)? {
         create(folder).map_err(|cause| cause.at(path.clone()))?;
     }
-    open_file(path, lock)
+    start(Origin::of_file(path)?, Some(lock))
 }
 
 /// Opens the store in `folder` if there is one, and creates nothing.
 pub fn open_existing(folder: &Path) -> Result<Option<(Store, Writer)>, OpenError> {
-    let path = folder.join(FILE);
-    if !path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
-        return Ok(None);
-    }
-    let lock = take_lock(folder, &path)?;
-    open_file(path, lock).map(Some)
+    let Some((origin, lock)) = find(folder)? else { return Ok(None) };
+    start(origin, Some(lock)).map(Some)
 }
 
 /// Opens the store on `disk`, and creates it if the disk is empty. Nothing keeps others off.
@@ -65,7 +61,7 @@ pub fn open_disk(disk: Box<dyn Disk>) -> Result<(Store, Writer), OpenError> {
 pub(super) struct Origin {
     pub(super) medium: Medium,
     /// For messages.
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 pub(super) struct Opened {
@@ -75,6 +71,12 @@ pub(super) struct Opened {
 }
 
 impl Origin {
+    pub(super) fn of_file(path: PathBuf) -> Result<Self, OpenError> {
+        let file = File::options().read(true).write(true).open(&path);
+        let disk = file.map_err(Cause::Io).and_then(FileDisk::new).map_err(|cause| cause.at(path.clone()))?;
+        Ok(Self { medium: Medium::new(Box::new(disk)), path })
+    }
+
     /// Opens the store and makes sure that it can be worked with, and that the commit with this
     /// number, which is durable, is in it.
     pub(super) fn open_at_least(&self, transaction: u64) -> Result<Opened, OpenError> {
@@ -125,14 +127,18 @@ impl Origin {
     }
 }
 
-fn take_lock(folder: &Path, store: &Path) -> Result<Lock, OpenError> {
+pub(super) fn take_lock(folder: &Path, store: &Path) -> Result<Lock, OpenError> {
     Lock::take(&folder.join(LOCK_FILE), store, SystemClock.now())
 }
 
-fn open_file(path: PathBuf, lock: Lock) -> Result<(Store, Writer), OpenError> {
-    let file = File::options().read(true).write(true).open(&path);
-    let disk = file.map_err(Cause::Io).and_then(FileDisk::new).map_err(|cause| cause.at(path.clone()))?;
-    start(Origin { medium: Medium::new(Box::new(disk)), path }, Some(lock))
+/// The store in `folder`, not opened yet, but taken; `None` where there is none.
+pub(super) fn find(folder: &Path) -> Result<Option<(Origin, Lock)>, OpenError> {
+    let path = folder.join(FILE);
+    if !path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
+        return Ok(None);
+    }
+    let lock = take_lock(folder, &path)?;
+    Ok(Some((Origin::of_file(path)?, lock)))
 }
 
 fn start(origin: Origin, lock: Option<Lock>) -> Result<(Store, Writer), OpenError> {
@@ -163,14 +169,14 @@ fn initialise(medium: &Medium) -> Result<(), Cause> {
     Ok(())
 }
 
-fn open_database(medium: &Medium) -> Result<Database, Cause> {
+pub(super) fn open_database(medium: &Medium) -> Result<Database, Cause> {
     let database = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(medium.clone())?;
     Ok(database)
 }
 
 /// A new name is durable when its folder is. Elsewhere than on Unix a folder cannot be opened, and
 /// need not.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(folder)?.sync_all()?;
     }

@@ -81,7 +81,7 @@ impl Store {
     }
 
     /// The jobs of `queue` from the index `from` on: at most `jobs` of them, of together at most
-    /// `bytes` bytes, but at least one. There may be fewer than there could be. `None` where `from`
+    /// `bytes` bytes with what they carry, but at least one. There may be fewer than there could be. `None` where `from`
     /// is past the head.
     ///
     /// # Errors
@@ -309,9 +309,9 @@ fn read_jobs(
             Err(_) if next > from => break,
             Err(what) => return Err(unreadable(first, what)),
         }
-        let read = &jobs.payloads;
-        let read_to_its_end = from + read.len() as u64 == first + value.jobs;
-        if !read_to_its_end || read.len() >= wanted.jobs || read.byte_len() >= wanted.bytes {
+        let read = jobs.payloads.len();
+        let read_to_its_end = from + read as u64 == first + value.jobs;
+        if !read_to_its_end || read >= wanted.jobs || jobs.byte_len() >= wanted.bytes {
             break;
         }
     }

@@ -1,6 +1,8 @@
 //! Snapshots: the inputs that a step took for attempts whose effects can be seen outside, durable
 //! before the first of them.
 
+use std::borrow::Cow;
+
 use redb::{ReadableTable as _, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +24,7 @@ pub struct Snapshot {
 }
 
 /// The jobs of one input, without gaps.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotInput {
     /// As it enters the delivery hash; see [`crate::words::Origins::inputs`].
     pub name: String,
@@ -91,48 +93,29 @@ pub(super) fn write(
     }
     for snapshot in snapshots {
         let key = (format::intern(txn, &snapshot.step)?, snapshot.number);
-        table.insert(key, &*Place::Snapshot(key.0, key.1).seal_json(&Record::from(snapshot))?)?;
+        table.insert(key, &*seal(key.0, snapshot)?)?;
     }
     Ok(())
 }
 
 /// A snapshot as JSON: what is not in its key.
 #[derive(Serialize, Deserialize)]
-struct Record {
-    inputs: Vec<InputRecord>,
+struct Record<'a> {
+    inputs: Cow<'a, [SnapshotInput]>,
     jobs: u64,
     time: i64,
 }
 
-#[derive(Serialize, Deserialize)]
-struct InputRecord {
-    name: String,
-    address: String,
-    first: u64,
-    jobs: u64,
-}
-
-impl From<&Snapshot> for Record {
-    fn from(snapshot: &Snapshot) -> Self {
-        let input = |input: &SnapshotInput| InputRecord {
-            name: input.name.clone(),
-            address: input.address.to_string(),
-            first: input.first,
-            jobs: input.jobs,
-        };
-        let inputs = snapshot.inputs.iter().map(input).collect();
-        Self { inputs, jobs: snapshot.jobs, time: snapshot.time.0 }
-    }
+/// The record of a snapshot of the step with the number `id`.
+pub(super) fn seal(id: u32, snapshot: &Snapshot) -> Result<Vec<u8>, Cause> {
+    let Snapshot { number, inputs, jobs, time, .. } = snapshot;
+    let record = Record { inputs: inputs.into(), jobs: *jobs, time: time.0 };
+    Place::Snapshot(id, *number).seal_json(&record)
 }
 
 /// The snapshot of `step` with this key.
 pub(super) fn unseal((id, number): (u32, u64), step: &Address, stored: &[u8]) -> Result<Snapshot, Cause> {
-    let record: Record = Place::Snapshot(id, number).unseal_json(stored)?;
-    let input = |input: InputRecord| {
-        let address = Address::parse(&input.address)
-            .ok_or_else(|| Cause::Damaged(format!("a snapshot of `{step}` reads `{}`", input.address)))?;
-        Ok(SnapshotInput { name: input.name, address, first: input.first, jobs: input.jobs })
-    };
-    let inputs = record.inputs.into_iter().map(input).collect::<Result<_, Cause>>()?;
-    Ok(Snapshot { step: step.clone(), number, inputs, jobs: record.jobs, time: Timestamp(record.time) })
+    let Record { inputs, jobs, time } = Place::Snapshot(id, number).unseal_json(stored)?;
+    let inputs = inputs.into_owned();
+    Ok(Snapshot { step: step.clone(), number, inputs, jobs, time: Timestamp(time) })
 }

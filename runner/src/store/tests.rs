@@ -6,16 +6,19 @@ use super::testing::FaultyDisk;
 use super::{Append, Block, Changes, Details, Store, Writer, open_disk};
 use crate::words::{Address, Timestamp};
 
+mod compact;
 mod crash;
 mod damage;
 mod delayed;
 mod delivered;
 mod details;
+mod export;
 mod folder;
 mod history;
 mod migrate;
 mod model;
 mod trim;
+mod verify;
 
 fn address(text: &str) -> Address {
     Address::parse(text).unwrap()

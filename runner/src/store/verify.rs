@@ -9,8 +9,8 @@ use super::delayed;
 use super::delivered;
 use super::error::{Cause, ReadError};
 use super::format::{
-    self, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES, Place, QUEUES,
-    QueueRecord, SEGMENTS, SINKS, SNAPSHOTS,
+    self, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
+    Place, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS,
 };
 use super::generation::Generation;
 use super::read::Store;
@@ -27,6 +27,9 @@ pub struct Report {
     pub jobs: u64,
     /// What the values take in the log.
     pub bytes: u64,
+    pub deliveries: u64,
+    pub snapshots: u64,
+    pub delayed: u64,
     /// What is wrong, each a sentence fragment; none where all is well.
     pub problems: Vec<String>,
 }
@@ -39,6 +42,7 @@ pub fn verify(store: &Store) -> Result<Report, ReadError> {
     let mut report = Report::default();
     store
         .view(|txn| {
+            let last = CommitRecord::read(&txn.open_table(META)?)?.number;
             let names: BTreeMap<u32, Address> = format::names(&txn.open_table(NAMES)?)?.into_iter().collect();
             let mut heads = BTreeMap::new();
             for entry in txn.open_table(QUEUES)?.iter()? {
@@ -51,7 +55,7 @@ pub fn verify(store: &Store) -> Result<Report, ReadError> {
                 match QueueRecord::unseal(id, stored.value()) {
                     Ok(record) => {
                         heads.insert(name.clone(), record.head);
-                        report.queue(txn, id, name, record)?;
+                        report.queue(txn, (id, name), record, last)?;
                     }
                     Err(cause) => report.problem(cause),
                 }
@@ -85,13 +89,14 @@ impl Report {
     fn queue(
         &mut self,
         txn: &ReadTransaction,
-        id: u32,
-        name: &Address,
+        (id, name): (u32, &Address),
         record: QueueRecord,
+        last: u64,
     ) -> Result<(), Cause> {
         const ALL: Wanted = Wanted { jobs: usize::MAX, bytes: usize::MAX };
         self.queues += 1;
         let (mut next, mut bytes) = (Some(record.first), 0);
+        let mut transaction = 0;
         for entry in txn.open_table(LOG)?.range((id, 0)..=(id, u64::MAX))? {
             let (key, stored) = entry?;
             let (_, first) = key.value();
@@ -100,8 +105,18 @@ impl Report {
             }
             let mut jobs = Jobs::with_origins();
             let value = Value::parse(stored.value(), Place::Log(id, first).seed());
-            next = match value.and_then(|value| value.read(0, ALL, &mut jobs).map(|()| value.jobs)) {
-                Ok(jobs) => Some(first + jobs),
+            next = match value.and_then(|value| value.read(0, ALL, &mut jobs).map(|()| value)) {
+                Ok(value) => {
+                    if value.transaction < transaction || value.transaction > last {
+                        self.problems.push(format!(
+                            "queue `{name}`: job {first} is of commit {}, behind one of {transaction}, and the \
+                             last one is {last}",
+                            value.transaction
+                        ));
+                    }
+                    transaction = value.transaction;
+                    Some(first + value.jobs)
+                }
                 Err(what) => {
                     self.problems
                         .push(format!("queue `{name}`: the jobs from {first} on cannot be read: {what}"));
@@ -179,6 +194,7 @@ impl Report {
         let (mut limited, mut known) = (0_u64, 0_u64);
         for entry in deliveries.iter()? {
             let (hash, stored) = entry?;
+            self.deliveries += 1;
             match delivered::Record::unseal(DeliveryHash(hash.value()), stored.value()) {
                 Ok(record) => limited += u64::from(record.keep_until < delivered::FOR_EVER),
                 Err(cause) => self.problem(cause),
@@ -218,6 +234,7 @@ impl Report {
         for entry in txn.open_table(DELAYED)?.iter()? {
             let (key, stored) = entry?;
             let (step, _, sequence) = key.value();
+            self.delayed += 1;
             *found.entry(step).or_default() += 1;
             if sequence > last {
                 self.problems.push(format!("the delayed job {sequence} is newer than the last one, {last}"));
@@ -244,6 +261,7 @@ impl Report {
         for entry in txn.open_table(SNAPSHOTS)?.iter()? {
             let (key, stored) = entry?;
             let (step, number) = key.value();
+            self.snapshots += 1;
             match names.get(&step) {
                 Some(name) => snapshot::unseal((step, number), name, stored.value())
                     .map_or_else(|cause| self.problem(cause), drop),

@@ -230,18 +230,30 @@ fn append_to(
         None => QueueRecord::EMPTY,
     };
     let start = record.head + 1;
+    write_values(txn, id, &mut record, sections, commit)?;
+    queues.insert(id, &*record.seal(id))?;
+    Ok(start)
+}
+
+/// Writes sections behind the head of the queue with the number `id`, which moves on in `record`.
+pub(super) fn write_values(
+    txn: &WriteTransaction,
+    id: u32,
+    record: &mut QueueRecord,
+    sections: &[&Section],
+    commit: CommitRecord,
+) -> Result<(), Cause> {
     let mut log = txn.open_table(LOG)?;
     for sections in values(sections) {
         let first = record.head + 1;
-        let (header, len) =
-            value::value_header(sections, commit.time, commit.number, Place::Log(id, first).seed());
+        let place = Place::Log(id, first).seed();
+        let (header, len) = value::value_header(sections, commit.time, commit.number, place);
         let mut room = log.insert_reserve((id, first), len)?;
         value::write_value(&header, sections, room.as_mut());
         record.head += sections.iter().map(|section| section.jobs() as u64).sum::<u64>();
         record.bytes += len as u64;
     }
-    queues.insert(id, &*record.seal(id))?;
-    Ok(start)
+    Ok(())
 }
 
 /// Brings sections together into values of a good size; one that is larger stands alone.

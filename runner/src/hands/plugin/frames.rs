@@ -289,7 +289,7 @@ mod tests {
             sent.send(from, stops, &mut wire).unwrap();
             let (mut received, mut wire) = (Jobs::default(), &wire[..]);
             prop_assert_eq!(received.receive(&mut wire).unwrap(), Some(stops));
-            prop_assert_eq!(received.receive(&mut wire).unwrap(), None);
+            prop_assert_eq!(Jobs::default().receive(&mut wire).unwrap(), None);
             for position in from..jobs.len() {
                 let (mut left, mut right) = (sent.get(position), received.get(position - from));
                 let (left, right) = (left.take().unwrap(), right.take().unwrap());

@@ -8,7 +8,7 @@ use tidegate_plugin::Payloads;
 
 use super::csv::{RecordEnd, Table, record_end};
 use crate::config::{DataFormat, FileSource};
-use crate::words::Form;
+use crate::words::{Form, base64};
 
 /// How much of what could not be read goes into an error record.
 const FAULT_BYTES: usize = 1024;
@@ -137,7 +137,7 @@ struct Document<'a> {
 impl<'a> Document<'a> {
     fn new(path: &'a Path, content: &'a [u8]) -> Self {
         let text = std::str::from_utf8(content).ok();
-        let base64 = text.is_none().then(|| base64(content));
+        let base64 = text.is_none().then(|| base64::encode(content));
         Self { path: path.to_string_lossy(), size: content.len(), text, base64 }
     }
 }
@@ -175,33 +175,9 @@ fn without_cr(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// RFC 4648, with padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0_u32, |group, &byte| group << 8 | u32::from(byte));
-        let group = group << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let bits = (group >> (18 - 6 * digit)) & 0b11_1111;
-            text.push(if digit > chunk.len() { '=' } else { char::from(DIGITS[bits as usize]) });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_padded() {
-        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
-        {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-        assert_eq!(base64(&[0xff, 0xfe, 0xfd]), "//79");
-    }
 
     #[test]
     fn a_head_ends_between_characters() {

@@ -10,14 +10,13 @@ use crate::store::{ReadError, Trim, TrimWhen, verify};
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Commit {
-        appends: Vec<(usize, Vec<Vec<u8>>)>,
-        finished: Option<(usize, u64)>,
-        trim: Option<(usize, u64, bool)>,
-    },
+    Commit { appends: Vec<(usize, Vec<Vec<u8>>)>, finished: Option<(usize, u64)>, trim: Option<WantedTrim> },
     Reopen,
     Restart,
 }
+
+/// Queue, last index, whether by time, and the most bytes.
+type WantedTrim = (usize, u64, Option<bool>, Option<u64>);
 
 /// Of one queue: every job that there ever was, the time of its commit, and how many are gone.
 #[derive(Default)]
@@ -35,7 +34,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     let commit = (
         prop::collection::vec((0_usize..3, jobs), 0..4),
         prop::option::of((0_usize..3, 1_u64..50)),
-        prop::option::of((0_usize..3, 0_u64..80, any::<bool>())),
+        prop::option::of((0_usize..3, 0_u64..80, any::<Option<bool>>(), prop::option::of(0_u64..3_000))),
     );
     prop_oneof![
         12 => commit.prop_map(|(appends, finished, trim)| Operation::Commit { appends, finished, trim }),
@@ -50,11 +49,13 @@ fn queue(number: usize) -> Address {
 
 fn changes(operation: &Operation, now: i64, progress: &BTreeMap<usize, Progress>) -> Changes {
     let Operation::Commit { appends, finished, trim } = operation else { return Changes::default() };
-    let trims = trim.map(|(number, up_to, by_time)| Trim {
-        queue: queue(number),
-        up_to,
-        when: if by_time { TrimWhen::OlderThan(Timestamp(now - 3)) } else { TrimWhen::Always },
-        max_bytes: None,
+    let trims = trim.map(|(number, up_to, by_time, max_bytes)| {
+        let when = match by_time {
+            None => TrimWhen::Never,
+            Some(true) => TrimWhen::OlderThan(Timestamp(now - 3)),
+            Some(false) => TrimWhen::Always,
+        };
+        Trim { queue: queue(number), up_to, when, max_bytes }
     });
     let append = |(number, jobs): &(usize, Vec<Vec<u8>>)| Append {
         queue: queue(*number),
@@ -74,6 +75,7 @@ fn assert_same(store: &Store, model: &[ModelQueue; 3], progress: &BTreeMap<usize
     for (number, model) in model.iter().enumerate() {
         let kept: Vec<_> = model.jobs[model.gone..].iter().map(|(job, _)| job.clone()).collect();
         assert_eq!(jobs(store, &queue(number)), kept);
+        assert_times(store, number, model);
         let head = model.jobs.len() as u64;
         if let Some(state) = store.queue(&queue(number)).unwrap() {
             assert_eq!(
@@ -92,6 +94,34 @@ fn assert_same(store: &Store, model: &[ModelQueue; 3], progress: &BTreeMap<usize
     let problems = verify(store).unwrap().problems;
     // Progress in this history is not bound to what the queues hold.
     assert!(problems.iter().all(|problem| problem.contains("accounted for")), "{problems:?}");
+}
+
+/// Every job knows its commit, and can be found by the time of it.
+fn assert_times(store: &Store, number: usize, model: &ModelQueue) {
+    let first = model.gone as u64 + 1;
+    let Some(batch) = store.read(&queue(number), first, usize::MAX, usize::MAX).ok().flatten() else {
+        return;
+    };
+    let mut last = None;
+    for (position, (_, time)) in model.jobs[model.gone..].iter().enumerate().take(batch.len()) {
+        assert_eq!(batch.stamp(position).unwrap().time.0, *time);
+        if last.replace(time) != Some(time) {
+            let found = store.index_at(&queue(number), Timestamp(*time)).unwrap();
+            assert_eq!(found, Some(first + position as u64));
+        }
+    }
+}
+
+/// What is too large still must be so because of a job that may not go.
+fn assert_is_small_enough(store: &Store, trim: Option<&WantedTrim>) {
+    let Some(&(number, up_to, _, Some(max_bytes))) = trim else { return };
+    let Some(state) = store.queue(&queue(number)).unwrap() else { return };
+    if state.bytes > max_bytes {
+        let batch = store.read(&queue(number), state.first, usize::MAX, usize::MAX).unwrap().unwrap();
+        let first_value =
+            batch.stamps.get(1).map_or(batch.end(), |stamp| batch.first + stamp.position as u64);
+        assert!(first_value > up_to + 1, "{state:?}");
+    }
 }
 
 proptest! {
@@ -120,14 +150,20 @@ proptest! {
                         prop_assert_eq!(appended.jobs, jobs.len());
                         model[*number].jobs.extend(jobs.iter().map(|job| (job.clone(), now)));
                     }
+                    assert_is_small_enough(&store, trim.as_ref());
                     for trimmed in &committed.trimmed {
-                        let (number, up_to, by_time) = trim.unwrap();
+                        let (number, up_to, by_time, max_bytes) = trim.unwrap();
                         prop_assert_eq!(&trimmed.queue, &queue(number));
                         let model = &mut model[number];
                         let gone = usize::try_from(trimmed.first).unwrap() - 1;
                         prop_assert_eq!(trimmed.jobs, (gone - model.gone) as u64);
                         prop_assert!(trimmed.first - 1 <= up_to);
-                        prop_assert!(model.jobs[..gone].iter().all(|(_, time)| !by_time || *time < now - 3));
+                        let goes = |(_, time): &(Vec<u8>, i64)| match by_time {
+                            None => false,
+                            Some(true) => *time < now - 3,
+                            Some(false) => true,
+                        };
+                        prop_assert!(max_bytes.is_some() || model.jobs[..gone].iter().all(goes));
                         model.gone = gone;
                     }
                 }

@@ -1,0 +1,81 @@
+//! In which order the nodes stand below each other: what feeds before what is fed, and what belongs
+//! together close together.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use super::topology::{EdgeKind, Kind, Topology};
+
+/// Every node once. Where jobs go round, one edge of the way leads back up.
+pub(super) fn order(topology: &Topology) -> Vec<usize> {
+    let count = topology.nodes.len();
+    let mut before = vec![Vec::new(); count];
+    let mut follows = vec![Vec::new(); count];
+    for edge in &topology.edges {
+        before[edge.to].push(edge.from);
+        if edge.kind != EdgeKind::Errors {
+            follows[edge.from].push(edge.to);
+        }
+    }
+    let ordering =
+        Ordering { topology, before, follows, downstream: topology.downstream(), placed: vec![false; count] };
+    ordering.run()
+}
+
+struct Ordering<'t> {
+    topology: &'t Topology,
+    before: Vec<Vec<usize>>,
+    /// Without what goes to error queues, which stand apart.
+    follows: Vec<Vec<usize>>,
+    downstream: Vec<BTreeSet<usize>>,
+    placed: Vec<bool>,
+}
+
+impl Ordering<'_> {
+    fn run(mut self) -> Vec<usize> {
+        let mut order = Vec::new();
+        while let Some(node) = self.after(&order).or_else(|| self.root()).or_else(|| self.entry()) {
+            self.placed[node] = true;
+            order.push(node);
+        }
+        order
+    }
+
+    /// What follows the latest node that something may follow already; what ends soon comes first.
+    fn after(&self, order: &[usize]) -> Option<usize> {
+        order.iter().rev().find_map(|&node| {
+            let ready = self.follows[node].iter().copied().filter(|&next| self.is_ready(next));
+            ready.min_by_key(|&next| (self.downstream[next].len(), next))
+        })
+    }
+
+    /// What nothing that is left feeds: rather something that a drawn line waits for, then what feeds
+    /// most, and error queues last.
+    fn root(&self) -> Option<usize> {
+        let drawn = self.follows.iter().zip(&self.placed).filter(|(_, placed)| **placed);
+        let waits: BTreeSet<usize> =
+            drawn.flat_map(|(next, _)| next).copied().filter(|&node| !self.placed[node]).collect();
+        let roots = (0..self.placed.len()).filter(|&node| self.is_ready(node));
+        roots.min_by_key(|&node| {
+            let helps = !self.downstream[node].is_disjoint(&waits);
+            let errors = self.topology.nodes[node].kind == Kind::Queue && !self.before[node].is_empty();
+            (errors, !helps, Reverse(self.downstream[node].len()), node)
+        })
+    }
+
+    /// Where a way that goes round is entered: all that feeds it and is left comes after it.
+    fn entry(&self) -> Option<usize> {
+        let open = (0..self.placed.len()).filter(|&node| {
+            let mut left = self.before[node].iter().filter(|&&feeds| !self.placed[feeds]);
+            !self.placed[node] && left.all(|feeds| self.downstream[node].contains(feeds))
+        });
+        open.min_by_key(|&node| {
+            let is_fed = self.before[node].iter().any(|&feeds| self.placed[feeds]);
+            (!is_fed, self.topology.nodes[node].kind, node)
+        })
+    }
+
+    fn is_ready(&self, node: usize) -> bool {
+        !self.placed[node] && self.before[node].iter().all(|&feeds| self.placed[feeds])
+    }
+}

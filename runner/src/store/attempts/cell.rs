@@ -1,0 +1,91 @@
+//! A cell of the file of attempts: jobs, and how often in a row the process died over them.
+//!
+//! ```text
+//! cell  checksum u64 | origin u128 | first u64 | jobs u64 | crashes u32 | exact u32 | zeros
+//! ```
+//!
+//! Numbers are little-endian; the checksum is XXH3-64 over what follows it, seeded with the version.
+//! What has another checksum is no cell: one that was cleared, was being written when the process
+//! died, or is of another version.
+
+use twox_hash::XxHash3_64;
+
+use super::span::Span;
+
+pub(super) const CELL_BYTES: usize = 64;
+
+const VERSION: u64 = 1;
+
+/// Jobs that were being attempted when the process died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Suspect {
+    pub(super) span: Span,
+    /// How often in a row the process died while they were attempted. In a cell of a worker: how
+    /// often that will be if it dies now.
+    pub(super) crashes: u32,
+    /// Nothing else was attempted by that worker: it was this job, and not only one of its batch.
+    pub(super) exact: bool,
+}
+
+pub(super) fn encode(suspect: &Suspect) -> [u8; CELL_BYTES] {
+    let Suspect { span: Span { origin, first, jobs }, crashes, exact } = suspect;
+    let mut cell = [0; CELL_BYTES];
+    cell[8..24].copy_from_slice(&origin.to_le_bytes());
+    cell[24..32].copy_from_slice(&first.to_le_bytes());
+    cell[32..40].copy_from_slice(&jobs.to_le_bytes());
+    cell[40..44].copy_from_slice(&crashes.to_le_bytes());
+    cell[44..48].copy_from_slice(&u32::from(*exact).to_le_bytes());
+    let checksum = XxHash3_64::oneshot_with_seed(VERSION, &cell[8..]);
+    cell[..8].copy_from_slice(&checksum.to_le_bytes());
+    cell
+}
+
+/// All suspects in the bytes of a file.
+pub(super) fn decode_all(bytes: &[u8]) -> Vec<Suspect> {
+    bytes.as_chunks().0.iter().filter_map(decode).collect()
+}
+
+fn decode(cell: &[u8; CELL_BYTES]) -> Option<Suspect> {
+    let (checksum, body) = cell.split_first_chunk()?;
+    // Most of a file is zeros.
+    if *checksum == [0; 8] || XxHash3_64::oneshot_with_seed(VERSION, body) != u64::from_le_bytes(*checksum) {
+        return None;
+    }
+    let (origin, rest) = body.split_first_chunk()?;
+    let (first, rest) = rest.split_first_chunk()?;
+    let (jobs, rest) = rest.split_first_chunk()?;
+    let (crashes, rest) = rest.split_first_chunk()?;
+    let (exact, _) = rest.split_first_chunk()?;
+    let span = Span {
+        origin: u128::from_le_bytes(*origin),
+        first: u64::from_le_bytes(*first),
+        jobs: u64::from_le_bytes(*jobs),
+    };
+    Some(Suspect { span, crashes: u32::from_le_bytes(*crashes), exact: u32::from_le_bytes(*exact) != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUSPECT: Suspect =
+        Suspect { span: Span { origin: u128::MAX - 3, first: 7, jobs: 1024 }, crashes: 2, exact: true };
+
+    #[test]
+    fn a_cell_gives_back_what_was_put_in() {
+        let inexact = Suspect { exact: false, ..SUSPECT };
+        let bytes = [encode(&SUSPECT), [0; CELL_BYTES], encode(&inexact)].concat();
+        assert_eq!(decode_all(&bytes), [SUSPECT, inexact]);
+    }
+
+    #[test]
+    fn what_is_torn_damaged_or_cut_off_is_no_cell() {
+        let whole = encode(&SUSPECT);
+        for at in 0..CELL_BYTES {
+            let mut damaged = whole;
+            damaged[at] ^= 4;
+            assert_eq!(decode_all(&damaged), [], "byte {at}");
+            assert_eq!(decode_all(&whole[..at]), [], "cut at {at}");
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Filling a store with the lines of an export, each checked against what came before it.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+
+use redb::{Key, TableDefinition, WriteTransaction};
+use tidegate_plugin::Payloads;
+
+use super::block::{Block, VALUE_RAW_BYTES_MAX};
+use super::column::Details;
+use super::delayed::{self, DelayedJob};
+use super::delivered::{self, FOR_EVER};
+use super::error::Cause;
+use super::format::{
+    self, BY_HAND, Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, GENERATIONS, MARKS, PROGRESS, Place, QUEUES,
+    QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, ordered,
+};
+use super::generation::Generation;
+use super::lines::{
+    DelayedLine, DeliveryLine, GenerationLine, Header, Inventory, JobLine, Line, MarkLine, OriginLine,
+    QueueLine, SnapshotLine,
+};
+use super::snapshot::{self, Snapshot};
+use super::write::write_values;
+use crate::decide::Progress;
+use crate::words::{Address, DeliveryHash, Mark, Origins, Timestamp};
+
+/// So many bytes of one commit's jobs are brought together.
+const GROUP_BYTES: usize = 4 * VALUE_RAW_BYTES_MAX;
+/// So many delivery records are sorted together.
+const DELIVERIES_MAX: usize = 16 << 10;
+
+/// Why it does not go on.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The line is wrong: a sentence fragment.
+    Line(String),
+    /// The next line cannot be read.
+    Input(io::Error),
+    Store(Cause),
+}
+
+impl<T> From<T> for Stop
+where
+    Cause: From<T>,
+{
+    fn from(error: T) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+pub(super) fn wrong<T>(what: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Line(what.into()))
+}
+
+/// A store that is being filled. What it is told goes into the transaction that comes with it, or
+/// into a later one; [`Self::finish`] is the last.
+#[derive(Debug)]
+pub(super) struct Filling {
+    header: Header,
+    inventory: Inventory,
+    /// The one whose jobs follow.
+    queue: Option<QueueInTheMaking>,
+    deliveries: Vec<(DeliveryHash, delivered::Record)>,
+    /// How often delivery records were written.
+    delivery_groups: u64,
+    /// How many delayed jobs each step has.
+    delayed: BTreeMap<u32, u64>,
+}
+
+impl Filling {
+    pub(super) fn new(header: Header) -> Self {
+        let inventory = Inventory::default();
+        Self {
+            header,
+            inventory,
+            queue: None,
+            deliveries: Vec::new(),
+            delivery_groups: 0,
+            delayed: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in a line between the header and the end.
+    pub(super) fn take(&mut self, txn: &WriteTransaction, line: Line<'_>) -> Result<(), Stop> {
+        self.inventory.count(&line);
+        if let Line::Job(job) = line {
+            return self.take_job(txn, &job);
+        }
+        self.finish_queue(txn)?;
+        match line {
+            Line::Header(_) => wrong("there is a second header"),
+            Line::End(_) => wrong("there is a second end"),
+            // Dealt with above.
+            Line::Job(_) => Ok(()),
+            Line::Queue(queue) => {
+                self.queue = Some(QueueInTheMaking::new(txn, &queue)?);
+                Ok(())
+            }
+            Line::Progress(line) => {
+                let key = (format::intern(txn, &line.step)?, format::intern(txn, &line.input)?);
+                put_progress(txn, key, &line.progress)
+            }
+            Line::Handled(line) => {
+                put_progress(txn, (BY_HAND, format::intern(txn, &line.queue)?), &line.progress)
+            }
+            Line::Mark(MarkLine { source, index, segment, offset, line }) => {
+                let id = format::intern(txn, &source)?;
+                let mark = Mark { index, segment, offset, line };
+                put(txn, MARKS, (id, index), &format::seal_mark(id, &mark))
+            }
+            Line::Segment(line) => {
+                let key = (format::intern(txn, &line.source)?, line.segment.ordinal);
+                put(txn, SEGMENTS, key, &Place::Segment(key.0, key.1).seal_json(&line.segment)?)
+            }
+            Line::Sink(line) => {
+                let id = format::intern(txn, &line.sink)?;
+                put(txn, SINKS, id, &Place::Sink(id).seal_json(&line.position)?)
+            }
+            Line::Delivery(line) => self.take_delivery(txn, &line),
+            Line::Snapshot(SnapshotLine { step, number, inputs, jobs, time }) => {
+                let id = format::intern(txn, &step)?;
+                let snapshot = Snapshot { step, number, inputs, jobs, time: Timestamp(time) };
+                put(txn, SNAPSHOTS, (id, number), &snapshot::seal(id, &snapshot)?)
+            }
+            Line::Delayed(line) => self.take_delayed(txn, line),
+            Line::Generation(GenerationLine { number, fingerprint, time }) => {
+                let generation = Generation { number, fingerprint, time: Timestamp(time) };
+                put(txn, GENERATIONS, number, &generation.seal())
+            }
+        }
+    }
+
+    /// Writes what is still missing, where everything is there that the end line says.
+    pub(super) fn finish(mut self, txn: &WriteTransaction, said: Inventory) -> Result<Inventory, Stop> {
+        self.finish_queue(txn)?;
+        self.put_deliveries(txn)?;
+        if said != self.inventory {
+            return wrong(format!(
+                "the export should hold {}, and holds {}",
+                differences(said, self.inventory),
+                differences(self.inventory, said)
+            ));
+        }
+        for (step, count) in self.delayed {
+            put(txn, DELAYED_COUNTS, step, &delayed::seal_count(step, count))?;
+        }
+        delayed::write_last_sequence(txn, self.header.sequence)?;
+        let Header { transaction, time, .. } = self.header;
+        CommitRecord { number: transaction, time: Timestamp(time) }.write(txn)?;
+        Ok(said)
+    }
+
+    fn take_job(&mut self, txn: &WriteTransaction, job: &JobLine<'_>) -> Result<(), Stop> {
+        if job.transaction > self.header.transaction {
+            let last = self.header.transaction;
+            return wrong(format!("it is of commit {}, and the last one is {last}", job.transaction));
+        }
+        match &mut self.queue {
+            Some(queue) => queue.take(txn, job),
+            None => wrong("a job follows the line of its queue, or another job of it, and this one does not"),
+        }
+    }
+
+    fn finish_queue(&mut self, txn: &WriteTransaction) -> Result<(), Stop> {
+        self.queue.take().map_or(Ok(()), |queue| queue.finish(txn))
+    }
+
+    fn take_delivery(&mut self, txn: &WriteTransaction, line: &DeliveryLine) -> Result<(), Stop> {
+        let keep_until = line.keep_until.map_or(FOR_EVER, Timestamp);
+        let record = delivered::Record { outcome: line.outcome, time: Timestamp(line.time), keep_until };
+        self.deliveries.push((line.hash, record));
+        if self.deliveries.len() >= DELIVERIES_MAX { self.put_deliveries(txn) } else { Ok(()) }
+    }
+
+    fn put_deliveries(&mut self, txn: &WriteTransaction) -> Result<(), Stop> {
+        // Far from the numbers of commits, which stand in the same place.
+        let number = u64::MAX - self.delivery_groups;
+        self.delivery_groups += 1;
+        delivered::insert(txn, std::mem::take(&mut self.deliveries), number)?;
+        Ok(())
+    }
+
+    fn take_delayed(&mut self, txn: &WriteTransaction, line: DelayedLine<'_>) -> Result<(), Stop> {
+        if line.sequence > self.header.sequence {
+            let last = self.header.sequence;
+            return wrong(format!("it has the sequence {}, and the last one is {last}", line.sequence));
+        }
+        let id = format::intern(txn, &line.step)?;
+        let key = (id, ordered(Timestamp(line.due)), line.sequence);
+        let job = DelayedJob {
+            inputs: line.inputs,
+            attempt: line.attempt,
+            first_attempt: line.first_attempt.map(Timestamp),
+            last_error: line.last_error,
+            from_error: line.from_error,
+            form: line.form,
+            payload: line.payload.bytes().to_vec(),
+            carried: line.carried,
+        };
+        put(txn, DELAYED, key, &delayed::seal(key, &job))?;
+        *self.delayed.entry(id).or_default() += 1;
+        Ok(())
+    }
+}
+
+/// Inserts a record that must not be there yet.
+fn put<K: Key + 'static>(
+    txn: &WriteTransaction,
+    table: TableDefinition<'_, K, Bytes>,
+    key: K::SelfType<'_>,
+    record: &[u8],
+) -> Result<(), Stop> {
+    let mut table = txn.open_table(table)?;
+    let twice = table.insert(key, record)?.is_some();
+    if twice { wrong("the same thing stands in an earlier line") } else { Ok(()) }
+}
+
+fn put_progress(txn: &WriteTransaction, key: (u32, u32), progress: &Progress) -> Result<(), Stop> {
+    let mut again = Progress::default();
+    again.counters = progress.counters;
+    again.skip_to(progress.watermark());
+    for &(first, last) in progress.finished() {
+        again.finish(first, last);
+    }
+    if again != *progress {
+        return wrong("the finished ranges are not above the watermark, in order and apart from each other");
+    }
+    put(txn, PROGRESS, key, &Place::Progress(key.0, key.1).seal_json(progress)?)
+}
+
+/// What `one` holds of those kinds of which it holds another number than `other`.
+fn differences(one: Inventory, other: Inventory) -> impl Display {
+    let differing = one.kinds().into_iter().zip(other.kinds()).filter(|(one, other)| one != other);
+    let counts: Vec<_> = differing.map(|((kind, count), _)| format!("{count} {kind}")).collect();
+    counts.join(", ")
+}
+
+/// A queue whose jobs are coming in.
+#[derive(Debug)]
+struct QueueInTheMaking {
+    address: Address,
+    id: u32,
+    /// Of what is written.
+    record: QueueRecord,
+    /// The index of the next job, and of the last one.
+    next: u64,
+    head: u64,
+    /// The commit of the jobs that are not written yet.
+    commit: CommitRecord,
+    blocks: Vec<Block>,
+    blocks_bytes: usize,
+    run: Run,
+}
+
+/// Jobs that one step made, or no step.
+#[derive(Debug, Default)]
+struct Run {
+    step: Option<Address>,
+    /// Of each job, in order of name.
+    inputs: Vec<Vec<(String, u64)>>,
+    payloads: Payloads,
+    carried: Payloads,
+}
+
+impl QueueInTheMaking {
+    fn new(txn: &WriteTransaction, line: &QueueLine) -> Result<Self, Stop> {
+        let QueueLine { queue, first, head } = line;
+        if *first == 0 || *first - 1 > *head || *head == u64::MAX {
+            return wrong(format!("queue `{queue}` cannot go from {first} to {head}"));
+        }
+        let id = format::intern(txn, queue)?;
+        let record = QueueRecord { head: first - 1, first: *first, bytes: 0 };
+        // So that a second one is noticed.
+        put(txn, QUEUES, id, &record.seal(id))?;
+        Ok(Self {
+            address: queue.clone(),
+            id,
+            record,
+            next: *first,
+            head: *head,
+            commit: CommitRecord { number: 0, time: Timestamp(0) },
+            blocks: Vec::new(),
+            blocks_bytes: 0,
+            run: Run::default(),
+        })
+    }
+
+    fn take(&mut self, txn: &WriteTransaction, job: &JobLine<'_>) -> Result<(), Stop> {
+        let Self { address, next, head, .. } = self;
+        if *job.queue != *address {
+            return wrong(format!("a job of `{}` stands among those of `{address}`", job.queue));
+        }
+        if job.index != *next || *next > *head {
+            return wrong(if *next > *head {
+                format!("queue `{address}` should end at {head}, and job {} follows", job.index)
+            } else {
+                format!("queue `{address}`: job {next} should follow, and job {} does", job.index)
+            });
+        }
+        let commit = CommitRecord { number: job.transaction, time: Timestamp(job.time) };
+        if commit != self.commit || self.blocks_bytes >= GROUP_BYTES {
+            self.write(txn)?;
+            self.commit = commit;
+        }
+        let step = job.origin.as_ref().map(|origin| &origin.step);
+        if step != self.run.step.as_ref() || self.run.byte_len() >= VALUE_RAW_BYTES_MAX {
+            self.end_run();
+            self.run.step = step.cloned();
+        }
+        self.run.take(job)?;
+        self.next += 1;
+        Ok(())
+    }
+
+    fn end_run(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        if !run.payloads.is_empty() {
+            self.blocks_bytes += run.byte_len();
+            self.blocks.push(run.encode());
+        }
+    }
+
+    /// Writes the jobs of one commit.
+    fn write(&mut self, txn: &WriteTransaction) -> Result<(), Cause> {
+        // Those of the same step go on after it.
+        let step = self.run.step.clone();
+        self.end_run();
+        self.run.step = step;
+        let sections: Vec<_> = self.blocks.iter().flat_map(Block::sections).collect();
+        write_values(txn, self.id, &mut self.record, &sections, self.commit)?;
+        self.blocks.clear();
+        self.blocks_bytes = 0;
+        Ok(())
+    }
+
+    fn finish(mut self, txn: &WriteTransaction) -> Result<(), Stop> {
+        let Self { address, next, head, .. } = &self;
+        if *next != *head + 1 {
+            let last = next - 1;
+            return wrong(format!("queue `{address}` should end at {head}, and ended before this at {last}"));
+        }
+        self.write(txn)?;
+        txn.open_table(QUEUES)?.insert(self.id, &*self.record.seal(self.id))?;
+        Ok(())
+    }
+}
+
+impl Run {
+    fn byte_len(&self) -> usize {
+        self.payloads.byte_len() + self.carried.byte_len()
+    }
+
+    fn take(&mut self, job: &JobLine<'_>) -> Result<(), Stop> {
+        if let Some(OriginLine { inputs, .. }) = &job.origin {
+            let in_order = inputs.windows(2).all(|pair| pair[0].0 < pair[1].0);
+            if inputs.is_empty() || !in_order || inputs.iter().any(|(_, index)| *index == 0) {
+                return wrong("the inputs of the origin are not in order of name, or have no index");
+            }
+            self.inputs.push(inputs.clone());
+        }
+        self.payloads.push(job.payload.bytes());
+        self.carried.push(job.carried.as_ref().map_or(b"", |carried| carried.bytes()));
+        Ok(())
+    }
+
+    fn encode(self) -> Block {
+        let origins = self.step.map(|step| {
+            let mut names: Vec<_> = self.inputs.iter().flatten().map(|(name, _)| name.as_str()).collect();
+            names.sort_unstable();
+            names.dedup();
+            let mut origins = Origins::new(step, names.iter().map(ToString::to_string).collect());
+            for inputs in &self.inputs {
+                let index = |name: &&str| {
+                    let given = inputs.iter().find(|(given, _)| given == name);
+                    given.map_or(0, |(_, index)| *index)
+                };
+                origins.push(&names.iter().map(index).collect::<Vec<_>>());
+            }
+            origins
+        });
+        Block::encode(&self.payloads, Details { origins: origins.as_ref(), carried: Some(&self.carried) })
+    }
+}

@@ -1,0 +1,291 @@
+//! The lines of an export: one for each thing, as JSON.
+//!
+//! The first line is the header, the last one the end, which counts what is between them. A queue is
+//! followed by its jobs, in order; apart from that, lines stand in any order. Bytes are as readable as
+//! can be: JSON as it is, other UTF-8 as text, the rest as base64. Times are milliseconds since the
+//! Unix epoch.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::delayed::JobForm;
+use super::delivered::Outcome;
+use super::snapshot::SnapshotInput;
+use crate::decide::Progress;
+use crate::words::{Address, DeliveryHash, Segment, SinkPosition, base64};
+
+/// The version of all this.
+pub(super) const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum Line<'a> {
+    Header(Header),
+    Queue(QueueLine),
+    #[serde(borrow)]
+    Job(JobLine<'a>),
+    Progress(ProgressLine),
+    Handled(HandledLine),
+    Mark(MarkLine),
+    Segment(SegmentLine),
+    Sink(SinkLine),
+    Delivery(DeliveryLine),
+    Snapshot(SnapshotLine),
+    #[serde(borrow)]
+    Delayed(DelayedLine<'a>),
+    Generation(GenerationLine),
+    End(Inventory),
+}
+
+/// As much of a header as every version must be able to read.
+#[derive(Debug, Deserialize)]
+pub(super) struct Start {
+    pub(super) header: StartHeader,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct StartHeader {
+    pub(super) version: u32,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    pub(super) version: u32,
+    /// When the store was made.
+    pub(super) created: i64,
+    /// The number and time of the last commit.
+    pub(super) transaction: u64,
+    pub(super) time: i64,
+    /// The last sequence that a delayed job was given.
+    pub(super) sequence: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QueueLine {
+    pub(super) queue: Address,
+    pub(super) first: u64,
+    pub(super) head: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobLine<'a> {
+    pub(super) queue: Cow<'a, Address>,
+    pub(super) index: u64,
+    /// The time and number of the commit.
+    pub(super) time: i64,
+    pub(super) transaction: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) origin: Option<OriginLine>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) carried: Option<Data<'a>>,
+    #[serde(borrow)]
+    pub(super) payload: Data<'a>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OriginLine {
+    pub(super) step: Address,
+    /// In order of name.
+    pub(super) inputs: Vec<(String, u64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProgressLine {
+    pub(super) step: Address,
+    pub(super) input: Address,
+    pub(super) progress: Progress,
+}
+
+/// What of an error queue was dealt with by hand.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HandledLine {
+    pub(super) queue: Address,
+    pub(super) progress: Progress,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MarkLine {
+    pub(super) source: Address,
+    pub(super) index: u64,
+    pub(super) segment: u32,
+    pub(super) offset: u64,
+    pub(super) line: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SegmentLine {
+    pub(super) source: Address,
+    pub(super) segment: Segment,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SinkLine {
+    pub(super) sink: Address,
+    pub(super) position: SinkPosition,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeliveryLine {
+    #[serde(serialize_with = "put_hash", deserialize_with = "take_hash")]
+    pub(super) hash: DeliveryHash,
+    pub(super) outcome: Outcome,
+    pub(super) time: i64,
+    /// `None`: for ever.
+    pub(super) keep_until: Option<i64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SnapshotLine {
+    pub(super) step: Address,
+    pub(super) number: u64,
+    pub(super) inputs: Vec<SnapshotInput>,
+    pub(super) jobs: u64,
+    pub(super) time: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DelayedLine<'a> {
+    pub(super) step: Cow<'a, Address>,
+    pub(super) due: i64,
+    pub(super) sequence: u64,
+    pub(super) inputs: Vec<(String, u64)>,
+    pub(super) attempt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) first_attempt: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) from_error: Option<(Address, u64)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) carried: Option<String>,
+    pub(super) form: JobForm,
+    #[serde(borrow)]
+    pub(super) payload: Data<'a>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GenerationLine {
+    pub(super) number: u64,
+    pub(super) fingerprint: u64,
+    pub(super) time: i64,
+}
+
+/// How many things of each kind an export holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inventory {
+    pub queues: u64,
+    pub jobs: u64,
+    /// Of steps, and of what was dealt with by hand.
+    pub progress: u64,
+    pub marks: u64,
+    pub segments: u64,
+    pub sinks: u64,
+    pub deliveries: u64,
+    pub snapshots: u64,
+    pub delayed: u64,
+    pub generations: u64,
+}
+
+impl Inventory {
+    /// What is counted, and how many there are.
+    #[must_use]
+    pub fn kinds(self) -> [(&'static str, u64); 10] {
+        [
+            ("queues", self.queues),
+            ("jobs", self.jobs),
+            ("progress", self.progress),
+            ("marks", self.marks),
+            ("segments", self.segments),
+            ("sinks", self.sinks),
+            ("deliveries", self.deliveries),
+            ("snapshots", self.snapshots),
+            ("delayed jobs", self.delayed),
+            ("generations", self.generations),
+        ]
+    }
+
+    /// Counts a line.
+    pub(super) fn count(&mut self, line: &Line<'_>) {
+        let count = match line {
+            Line::Header(_) | Line::End(_) => return,
+            Line::Queue(_) => &mut self.queues,
+            Line::Job(_) => &mut self.jobs,
+            Line::Progress(_) | Line::Handled(_) => &mut self.progress,
+            Line::Mark(_) => &mut self.marks,
+            Line::Segment(_) => &mut self.segments,
+            Line::Sink(_) => &mut self.sinks,
+            Line::Delivery(_) => &mut self.deliveries,
+            Line::Snapshot(_) => &mut self.snapshots,
+            Line::Delayed(_) => &mut self.delayed,
+            Line::Generation(_) => &mut self.generations,
+        };
+        *count += 1;
+    }
+}
+
+/// Some bytes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Data<'a> {
+    #[serde(borrow)]
+    Json(&'a RawValue),
+    Text(Cow<'a, str>),
+    #[serde(serialize_with = "put_base64", deserialize_with = "take_base64")]
+    Base64(Cow<'a, [u8]>),
+}
+
+impl<'a> Data<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Self {
+        let Ok(text) = std::str::from_utf8(bytes) else { return Self::Base64(bytes.into()) };
+        // JSON on several lines, or with blanks around it, would not come back as it was.
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(json) if json.get().len() == text.len() && !text.contains('\n') => Self::Json(json),
+            _ => Self::Text(text.into()),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Json(json) => json.get().as_bytes(),
+            Self::Text(text) => text.as_bytes(),
+            Self::Base64(bytes) => bytes,
+        }
+    }
+}
+
+fn put_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&base64::encode(bytes))
+}
+
+fn take_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, [u8]>, D::Error> {
+    let text = Cow::<str>::deserialize(deserializer)?;
+    base64::decode(&text).map(Cow::Owned).ok_or_else(|| serde::de::Error::custom("this is no base64"))
+}
+
+fn put_hash<S: Serializer>(hash: &DeliveryHash, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(hash)
+}
+
+fn take_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeliveryHash, D::Error> {
+    let text = Cow::<str>::deserialize(deserializer)?;
+    let digits =
+        Some(&*text).filter(|text| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let number = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
+    number.map(DeliveryHash).ok_or_else(|| serde::de::Error::custom("this is no delivery hash"))
+}

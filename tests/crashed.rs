@@ -1,0 +1,151 @@
+//! Jobs that are attempted when the process dies, over and over: they are set aside, and no other is.
+
+use std::fs;
+
+use crate::project::{Project, ids, jobs};
+use crate::running::Running;
+
+const JOBS: u64 = 3000;
+/// The job over which the process is killed.
+const POISON: u64 = 1500;
+
+/// Hangs on one job, until somebody kills it.
+const HANGS: &str = "fn process(job) { if job.id == 1500 { loop { } } job }";
+const MENDED: &str = "fn process(job) { job }";
+
+const STEP: &str = "[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n\
+                    limits = { operations = 1000000000000 }\n";
+
+/// Where the cells of the workers begin in the file of attempts, and how long a cell is, in bytes.
+const WORKERS_AT: usize = 64 << 10;
+const CELL_BYTES: usize = 64;
+
+/// Jobs that a worker says it attempts.
+#[derive(Debug)]
+struct Attempted {
+    first: u64,
+    jobs: u64,
+    crashes: u32,
+}
+
+fn attempted(project: &Project) -> Vec<Attempted> {
+    let bytes = fs::read(project.path().join(".tidegate/attempts")).unwrap_or_default();
+    let number = |cell: &[u8], at: usize| {
+        u64::from_le_bytes(cell[at..at + 8].try_into().expect("a cell is long enough"))
+    };
+    let cells = bytes.get(WORKERS_AT..).unwrap_or_default().chunks_exact(CELL_BYTES);
+    cells
+        .filter(|cell| number(cell, 0) != 0)
+        .map(|cell| Attempted {
+            first: number(cell, 24),
+            jobs: number(cell, 32),
+            crashes: u32::try_from(number(cell, 40) & u64::from(u32::MAX)).expect("it is cut to 32 bits"),
+        })
+        .collect()
+}
+
+/// The record of the one job that stands on the error queue.
+fn only_error(project: &Project) -> serde_json::Value {
+    let shown = project.tidegate(&["queue", "show", "p/failed", "--format", "json"]).done();
+    let errors: Vec<serde_json::Value> = serde_json::from_str(&shown.stdout).expect("it is a list");
+    let [error] = &errors[..] else { panic!("not one error: {errors:?}") };
+    error["job"].clone()
+}
+
+/// Nothing is attempted, and a next run would carry no suspects over.
+fn is_clear(project: &Project) -> bool {
+    let bytes = fs::read(project.path().join(".tidegate/attempts")).expect("the file is there");
+    bytes.iter().all(|&byte| byte == 0)
+}
+
+/// Starts a run, and waits until it hangs on the job, alone or with its batch.
+fn hang(project: &Project, alone: bool, crashes: u32) -> Running {
+    let mut running = project.start(&["run", "."]);
+    running.wait_until("the attempt that hangs", || {
+        attempted(project).iter().any(|one| {
+            let covers = (one.first..one.first + one.jobs).contains(&POISON);
+            covers && (one.jobs == 1) == alone && one.crashes == crashes
+        })
+    });
+    running
+}
+
+#[test]
+fn a_job_over_which_the_process_died_three_times_is_set_aside_and_no_other_is() {
+    let project = Project::pipeline(&format!("[pipeline]\nerrors = \"failed\"\n{STEP}"))
+        .file("in.ndjson", jobs(1..=JOBS))
+        .file("work.rhai", HANGS);
+    for crash in 1..=3 {
+        assert!(hang(&project, crash > 1, crash).kill());
+    }
+    project.run().done();
+    let expected: Vec<u64> = (1..=JOBS).filter(|&id| id != POISON).collect();
+    assert_eq!(ids(&project.read("out.ndjson")), expected);
+    let error = only_error(&project);
+    assert_eq!((&error["kind"], &error["job"]["id"]), (&"crashed".into(), &POISON.into()), "{error}");
+    assert_eq!(
+        error["message"],
+        "the process died 3 times in a row while this job was attempted, so it is not attempted any more"
+    );
+    assert!(is_clear(&project));
+}
+
+#[test]
+fn a_joined_job_is_known_by_its_row_and_a_limit_of_one_needs_one_death() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[pipeline]\nerrors = \"failed\"\n\
+             [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [source.other]\ntype = \"file\"\npath = \"other.ndjson\"\nformat = \"ndjson\"\n\
+             [step.work]\njoin = { left = \"in\", right = \"other\" }\nrun = \"work.rhai\"\nto = \"out\"\n\
+             limits = { operations = 1000000000000 }\ncrash_limit = 1\n\
+             [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n",
+        )
+        // What another worker attempted at that moment would be set aside too: it may have been that.
+        .file("tidegate.toml", "[runner]\nworkers = 1\n")
+        .file("in.ndjson", jobs(1..=JOBS))
+        .file("other.ndjson", jobs(10_001..=10_000 + JOBS))
+        .file("work.rhai", "fn process(job) { if job.left.id == 1500 { loop { } } job.right }");
+    assert!(hang(&project, true, 1).kill());
+    project.run().done();
+    let expected: Vec<u64> = (1..=JOBS).filter(|&id| id != POISON).map(|id| id + 10_000).collect();
+    assert_eq!(ids(&project.read("out.ndjson")), expected);
+    let error = only_error(&project);
+    assert_eq!(
+        (&error["kind"], &error["inputs"]["right"]["index"]),
+        (&"crashed".into(), &POISON.into()),
+        "{error}"
+    );
+    assert_eq!(
+        error["message"],
+        "the process died while this job was attempted, so it is not attempted any more"
+    );
+    assert!(is_clear(&project));
+}
+
+#[test]
+fn without_an_error_queue_the_step_stops_and_tries_again_when_it_is_run_again() {
+    let project = Project::pipeline(STEP).file("in.ndjson", jobs(1..=JOBS)).file("work.rhai", HANGS);
+    for crash in 1..=3 {
+        assert!(hang(&project, crash > 1, crash).kill());
+    }
+    project.run().failed(1).says("job 1500").says("the process died 3 times in a row").says("errors = ");
+    assert_eq!(project.read("out.ndjson"), jobs(1..POISON));
+    project.write("work.rhai", MENDED);
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), jobs(1..=JOBS));
+    assert!(is_clear(&project));
+}
+
+#[test]
+fn an_end_that_waits_no_longer_is_no_death_of_a_job() {
+    let project = Project::pipeline(STEP)
+        .file("tidegate.toml", "[runner]\nshutdown_timeout = \"10ms\"\n")
+        .file("in.ndjson", jobs(1..=JOBS))
+        .file("work.rhai", HANGS);
+    for _ in 0..2 {
+        hang(&project, false, 1).stop().done();
+        assert!(is_clear(&project));
+    }
+}

@@ -1,0 +1,135 @@
+//! What an error record tells of a job that was joined, and of the way that it came.
+
+use serde_json::{Value, json};
+
+use crate::project::{Project, jobs};
+
+/// Two sources, a queue behind each that says what passes it, and a join of them.
+const PIPELINE: &str = r#"
+[pipeline]
+errors = "failed"
+[source.in]
+type = "file"
+path = "in.ndjson"
+format = "ndjson"
+[source.other]
+type = "file"
+path = "other.ndjson"
+format = "ndjson"
+[step.left]
+from = "in"
+to = "lefts"
+[queue.lefts]
+meta = ["index", "time", "tx"]
+[step.on]
+from = "lefts"
+to = "rights"
+when = "job.id > 100"
+[queue.rights]
+meta = ["index"]
+[step.more]
+from = "other"
+to = "others"
+[queue.others]
+meta = ["tx"]
+[step.match]
+join = { one = "rights", two = "others" }
+run = "match.rhai"
+to = "out"
+[sink.out]
+type = "file"
+path = "out.ndjson"
+"#;
+
+const SCRIPT: &str = r#"fn process(job, ctx) {
+    if job.one.id == 101 { reject("they do not fit", #{ hash: ctx.hash, sizes: [1, 2] }); }
+    if job.one.id == 102 {
+        throw #{ message: "out of order", expected: job.two.id, found: #{ id: 102 } };
+    }
+    if job.one.id == 103 { throw "just so" }
+    job.one
+}"#;
+
+fn project() -> Project {
+    Project::new()
+        .file("p.toml", PIPELINE)
+        .file("match.rhai", SCRIPT)
+        .file("in.ndjson", jobs(1..=110))
+        .file("other.ndjson", jobs(901..=910))
+}
+
+fn shown(project: &Project, index: u64) -> Value {
+    project.json(&["errors", "show", &format!("p/failed/{index}")])["job"].clone()
+}
+
+fn time(of: &Value) -> jiff::Timestamp {
+    of["time"].as_str().expect("a text").parse().expect("a time")
+}
+
+#[test]
+fn it_names_all_jobs_of_a_join_and_what_the_author_said_about_it() {
+    let project = project();
+    project.run().done();
+    let rejected = shown(&project, 1);
+    assert_eq!(rejected["kind"], "rejected");
+    assert_eq!(rejected["message"], "they do not fit");
+    assert_eq!(rejected["context"], json!({ "hash": rejected["hash"], "sizes": [1, 2] }));
+    assert_eq!(
+        rejected["inputs"],
+        json!({ "one": { "from": "p/rights", "index": 1 }, "two": { "from": "p/others", "index": 1 } })
+    );
+    assert_eq!(rejected["job"], json!({ "one": { "id": 101 }, "two": { "id": 901 } }));
+    assert_eq!(rejected["at"]["line"], 2);
+    assert_eq!((&rejected["step"], &rejected["attempt"]), (&"match".into(), &1.into()));
+
+    let thrown = shown(&project, 2);
+    assert_eq!(thrown["message"], "out of order");
+    assert_eq!(thrown["context"], json!({ "expected": 902, "found": { "id": 102 } }));
+    assert_eq!(thrown["inputs"]["two"], json!({ "from": "p/others", "index": 2 }));
+    assert_eq!(thrown["at"]["line"], 4);
+    assert_ne!(thrown["hash"], rejected["hash"]);
+
+    let plain = shown(&project, 3);
+    assert_eq!(plain["message"], "just so");
+    assert!(plain.get("context").is_none(), "{plain}");
+}
+
+#[test]
+fn it_tells_each_queue_that_the_jobs_have_passed_as_far_as_that_says() {
+    let project = project();
+    project.run().done();
+    let meta = shown(&project, 2)["meta"].clone();
+    let keys: Vec<&String> = meta.as_object().expect("a map").keys().collect();
+    assert_eq!(keys, ["p/lefts", "p/others", "p/rights"]);
+    assert_eq!(meta["p/rights"], json!({ "index": 2 }));
+    let left = &meta["p/lefts"];
+    assert_eq!(left["index"], 102);
+    assert!(time(left) <= time(&shown(&project, 2)), "{meta}");
+    assert!(left["tx"].as_u64() > Some(0), "{meta}");
+    assert_eq!(meta["p/others"].as_object().map(serde_json::Map::len), Some(1), "{meta}");
+
+    // Of what came later, the number is higher.
+    let before = left["tx"].as_u64();
+    project.append("in.ndjson", jobs([103]));
+    project.append("other.ndjson", jobs([911]));
+    project.run().done();
+    let later = shown(&project, 4)["meta"].clone();
+    assert_eq!(later["p/lefts"]["index"], 111);
+    assert!(later["p/lefts"]["tx"].as_u64() > before, "{later}");
+    assert!(later["p/others"]["tx"].as_u64() > meta["p/others"]["tx"].as_u64(), "{later}");
+}
+
+#[test]
+fn it_names_the_configuration_that_failed_by_a_number_that_counts_up_with_each_change() {
+    let project = Project::pipeline(
+        "[step.fail]\nfrom = \"in\"\nrun = \"fail.rhai\"\nto = \"out\"\nerrors = \"failed\"\n",
+    );
+    for (round, script) in [(1, "one"), (2, "one"), (3, "two"), (4, "one")] {
+        project.write("fail.rhai", format!("fn process(job) {{ throw \"{script}\" }}"));
+        project.append("in.ndjson", jobs([round]));
+        project.run().done();
+    }
+    let generations: Vec<Value> =
+        project.queue("p/failed").iter().map(|record| record["generation"].clone()).collect();
+    assert_eq!(generations, [1, 1, 2, 3]);
+}

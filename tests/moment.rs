@@ -1,0 +1,57 @@
+//! Moments at which a run is killed.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::project::Project;
+use crate::random::Random;
+use crate::running::Running;
+
+/// When a run is killed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Moment {
+    /// So long after its start: while it opens the store, recovers, reads the first jobs.
+    After(Duration),
+    /// When the output file has grown by so many bytes: the commit of these is about to come.
+    Output(u64),
+    /// When the store was written to so many times.
+    Store(u64),
+}
+
+impl Moment {
+    /// Before the output has grown by `most` bytes. `ahead`: more is delivered than should be by now.
+    /// Then it is killed before it delivers much, so that jobs are left for all kills, however slow the
+    /// machine is to kill.
+    pub(crate) fn choose(random: &mut Random, most: u64, ahead: bool) -> Self {
+        match random.below(4) {
+            _ if ahead => Self::After(Duration::from_micros(random.below(10_000))),
+            0 => Self::After(Duration::from_micros(random.below(25_000))),
+            1 => Self::Store(1 + random.below(4)),
+            _ => Self::Output(random.below(most)),
+        }
+    }
+
+    /// Waits for it. Looks all the time, since a moment is short.
+    pub(crate) fn wait(self, project: &Project, output: &str, running: &mut Running) {
+        let started = Instant::now();
+        let before = project.len(output);
+        let (mut written, mut writes) = (None, 0);
+        while !running.has_ended() {
+            let is_now = match self {
+                Self::After(time) => started.elapsed() >= time,
+                Self::Output(growth) => project.len(output) > before + growth,
+                Self::Store(wanted) => {
+                    let store = fs::metadata(project.path().join(".tidegate/store.redb"));
+                    let now = store.and_then(|metadata| metadata.modified()).ok();
+                    writes += u64::from(now != written);
+                    written = now;
+                    writes > wanted
+                }
+            };
+            if is_now {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}

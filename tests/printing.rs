@@ -1,0 +1,49 @@
+//! Runs that print into a pipe which the test reads at its own pace, so that it says where they are.
+
+use std::io::Read as _;
+use std::process::{Child, Stdio};
+
+use crate::project::Project;
+
+/// Bytes of each job that say nothing: what is read at once is more than a pipe holds.
+pub(crate) const PADDING: usize = 1000;
+
+/// Large jobs with these numbers, a line each.
+pub(crate) fn numbered(ids: impl IntoIterator<Item = u64>) -> String {
+    let padding = "x".repeat(PADDING);
+    let mut lines = String::new();
+    for id in ids {
+        lines.extend(["{\"id\":", &id.to_string(), ",\"padding\":\"", &padding, "\"}\n"]);
+    }
+    lines
+}
+
+/// Runs until so many bytes are printed, then kills the run; answers all that it has printed. It
+/// cannot go on by more than a pipe holds meanwhile.
+pub(crate) fn print_and_kill(project: &Project, bytes: usize) -> String {
+    let mut child = start(project);
+    let mut stdout = child.stdout.take().expect("it is a pipe");
+    let mut printed = vec![0; bytes];
+    stdout.read_exact(&mut printed).expect("it prints so much");
+    child.kill().expect("a child can be killed");
+    stdout.read_to_end(&mut printed).expect("the pipe can be read");
+    let status = child.wait().expect("a child can be waited for");
+    assert_eq!(status.code(), None, "it had ended before it was killed");
+    String::from_utf8(printed).expect("output is text")
+}
+
+/// What a run prints that nobody disturbs.
+pub(crate) fn print_to_the_end(project: &Project) -> String {
+    project.run().done().stdout
+}
+
+/// Without a last line that was cut off.
+pub(crate) fn whole_lines(printed: &str) -> &str {
+    printed.rfind('\n').map_or("", |end| &printed[..=end])
+}
+
+fn start(project: &Project) -> Child {
+    let mut command = project.command(&["run", "."]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    command.spawn().expect("the executable can be started")
+}

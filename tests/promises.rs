@@ -1,0 +1,142 @@
+//! What a step promises, seen on standard output: what is printed there cannot be taken back.
+
+use crate::printing::{PADDING, numbered, print_and_kill, print_to_the_end, whole_lines};
+use crate::project::{Project, ids, jobs};
+use crate::random::Random;
+
+const JOBS: u64 = 3000;
+const KILLS: usize = 8;
+/// More than is begun in that many runs, since what is begun and was killed does not come again.
+const JOBS_AT_MOST_ONCE: u64 = 20_000;
+
+/// A step that prints so many jobs, under this promise.
+fn printer(delivery: &str, jobs: u64) -> Project {
+    Project::new()
+        // How much is begun at one time goes by their number.
+        .file("tidegate.toml", "[runner]\nworkers = 2\n")
+        .file(
+            "p.toml",
+            format!(
+                "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+                 [step.print]\nfrom = \"in\"\nrun = \"print.rhai\"\nto = \"out\"\ndelivery = \"{delivery}\"\n\
+                 [sink.out]\ntype = \"stdout\"\n"
+            ),
+        )
+        .file("print.rhai", "fn process(job) { job }")
+        .file("in.ndjson", numbered(1..=jobs))
+}
+
+/// What each run prints, of which all but the last are killed in the middle.
+fn killed_again_and_again(project: &Project) -> Vec<Vec<u64>> {
+    let seed = Random::seed();
+    println!("again with TIDEGATE_TEST_SEED={seed}");
+    let mut random = Random::new(seed);
+    let mut runs: Vec<Vec<u64>> = Vec::new();
+    for _ in 0..KILLS {
+        let printed = print_and_kill(project, random.up_to(150 * PADDING));
+        runs.push(ids(whole_lines(&printed)));
+    }
+    runs.push(ids(&print_to_the_end(project)));
+    project.assert_sound();
+    runs
+}
+
+#[test]
+fn exactly_once_prints_everything_at_least_once_and_in_order_however_often_it_is_killed() {
+    prints_all(&printer("exactly-once", JOBS));
+}
+
+#[test]
+fn at_least_once_does_too() {
+    prints_all(&printer("at-least-once", JOBS));
+}
+
+fn prints_all(project: &Project) {
+    let mut next = 1;
+    for run in killed_again_and_again(project) {
+        let Some(&first) = run.first() else { continue };
+        assert!(first <= next, "{} to {} was never printed", next, first - 1);
+        let last = first + run.len() as u64 - 1;
+        assert_eq!(run, (first..=last).collect::<Vec<_>>());
+        next = next.max(last + 1);
+    }
+    assert_eq!(next, JOBS + 1);
+    assert_eq!(project.snapshots(), 0);
+    assert_eq!(print_to_the_end(project), "");
+}
+
+#[test]
+fn at_most_once_prints_nothing_twice_however_often_it_is_killed() {
+    let project = printer("at-most-once", JOBS_AT_MOST_ONCE);
+    let mut last = 0;
+    for run in killed_again_and_again(&project) {
+        for id in run {
+            assert!(id > last, "{id} came after {last}");
+            last = id;
+        }
+    }
+    assert_eq!(last, JOBS_AT_MOST_ONCE);
+    assert_eq!(project.status("p/print", "p/in")["watermark"], JOBS_AT_MOST_ONCE);
+}
+
+#[test]
+fn only_exactly_once_records_what_it_begins() {
+    for (delivery, records) in [("exactly-once", true), ("at-least-once", false), ("at-most-once", false)] {
+        let project = printer(delivery, JOBS);
+        // What is begun first is more than a pipe holds, so that it cannot have ended.
+        print_and_kill(&project, 1);
+        assert_eq!(project.snapshots() > 0, records, "{delivery}");
+        project.run().done();
+        assert_eq!(project.snapshots(), 0, "{delivery}");
+    }
+}
+
+/// Every tenth job fails.
+const FAILING: &str = "fn process(job) { if job.id % 10 == 0 { throw \"a ten\" } job }";
+
+#[test]
+fn at_most_once_drops_a_job_that_fails_where_there_is_no_error_queue_and_goes_on() {
+    // What a pipeline says holds for its steps.
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[pipeline]\ndelivery = \"at-most-once\"\n\
+             [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [step.ten]\nfrom = \"in\"\nrun = \"ten.rhai\"\nto = \"out\"\n\
+             [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n",
+        )
+        .file("ten.rhai", FAILING)
+        .file("in.ndjson", jobs(1..=100));
+    project.run().done().says("the job failed and is dropped, as at-most-once says: a ten");
+    assert_eq!(ids(&project.read("out.ndjson")), (1..=100).filter(|id| id % 10 != 0).collect::<Vec<_>>());
+    let status = project.status("p/ten", "p/in");
+    assert_eq!((&status["failed"], &status["given"]), (&10.into(), &90.into()));
+    project.run().done().says("nothing to do");
+}
+
+#[test]
+fn at_most_once_sets_a_job_that_fails_aside_where_there_is_an_error_queue() {
+    let project = Project::pipeline(
+        "[step.ten]\nfrom = \"in\"\nrun = \"ten.rhai\"\nto = \"out\"\ndelivery = \"at-most-once\"\nerrors = \"failed\"\n",
+    )
+    .file("ten.rhai", FAILING)
+    .file("in.ndjson", jobs(1..=100));
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")).len(), 90);
+    let failed: Vec<_> =
+        project.queue("p/failed").iter().map(|record| record["job"]["id"].as_u64()).collect();
+    assert_eq!(failed, (10..=100).step_by(10).map(Some).collect::<Vec<_>>());
+}
+
+#[test]
+fn at_least_once_stops_at_a_job_that_fails_where_there_is_no_error_queue_and_loses_nothing() {
+    let project = Project::pipeline(
+        "[step.ten]\nfrom = \"in\"\nrun = \"ten.rhai\"\nto = \"out\"\ndelivery = \"at-least-once\"\n",
+    )
+    .file("ten.rhai", FAILING)
+    .file("in.ndjson", jobs(1..=15));
+    project.run().failed(1).says("p/ten stopped at");
+    project.write("ten.rhai", "fn process(job) { job }");
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), jobs(1..=15));
+}
