@@ -120,7 +120,8 @@ impl<'s> Checker<'s> {
             let words = || words.iter().map(String::as_str);
             let help = did_you_mean(&plain(value), words())
                 .unwrap_or_else(|| format!("use {}", listed(words(), "or")));
-            self.report_with(format!("cannot be `{}`", plain(value)), Some(help));
+            // The value itself may be a secret.
+            self.report_with("is none of the words that may stand here".to_owned(), Some(help));
         }
     }
 
