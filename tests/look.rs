@@ -19,13 +19,18 @@ fn project() -> Project {
         .file("in.ndjson", jobs(1..=8))
 }
 
-const QUESTIONS: [&[&str]; 12] = [
+const QUESTIONS: [&[&str]; 17] = [
     &["status"],
     &["status", "--format", "json"],
     &["queue", "list"],
     &["queue", "list", "--format", "json"],
     &["queue", "show", "p/sorted"],
     &["queue", "show", "p/sorted", "--from", "2", "--limit", "2", "--format", "json"],
+    &["queue", "show", "p/sorted", "--where", "job.id > 6"],
+    &["queue", "show", "p/sorted", "--from", "9"],
+    &["store", "verify"],
+    &["store", "verify", "--format", "json"],
+    &["errors", "list", "--all"],
     &["errors", "list"],
     &["errors", "list", "--format", "json"],
     &["errors", "show", "p/failed/1"],
@@ -40,13 +45,14 @@ fn ask(project: &Project) -> String {
     let queues = project.tidegate(&["queue", "list", "--format", "json"]).done().stdout;
     let queues: serde_json::Value = serde_json::from_str(&queues).expect("it is JSON");
     let bytes = queues[0]["bytes"].as_u64().expect("a size");
+    let all_bytes = bytes + queues[1]["bytes"].as_u64().expect("a size");
     let mut answers = String::new();
     for question in QUESTIONS {
         let outcome = project.tidegate(question);
         let code = outcome.code.filter(|&code| code != 0).map(|code| format!(" (exit {code})"));
         let code = code.unwrap_or_default();
         let mut answer = [outcome.stdout, outcome.stderr].concat();
-        if question == ["errors", "list"] {
+        if question.starts_with(&["errors", "list"]) && !question.contains(&"json") {
             answer = answer
                 .lines()
                 .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n")
@@ -56,7 +62,9 @@ fn ask(project: &Project) -> String {
     }
     let answers = answers
         .replace(&format!("{bytes} B"), "SIZE B")
-        .replace(&format!("\"bytes\": {bytes}"), "\"bytes\": SIZE");
+        .replace(&format!("{all_bytes} B"), "SIZE B")
+        .replace(&format!("\"bytes\": {bytes}"), "\"bytes\": SIZE")
+        .replace(&format!("\"bytes\": {all_bytes}"), "\"bytes\": SIZE");
     project.stable(&answers)
 }
 

@@ -53,6 +53,16 @@ mod look;
 
 mod graph;
 
+mod show;
+
+mod push;
+
+mod handle;
+
+mod replay;
+
+mod store;
+
 mod command_line;
 
 mod memory;

@@ -64,6 +64,11 @@ impl Project {
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
+    /// What is in a file; nothing where there is none.
+    pub(crate) fn read_if_there(&self, path: impl AsRef<Path>) -> String {
+        fs::read_to_string(self.path().join(path)).unwrap_or_default()
+    }
+
     /// The bytes of a file; 0 where there is none.
     pub(crate) fn len(&self, path: impl AsRef<Path>) -> u64 {
         fs::metadata(self.path().join(path)).map_or(0, |metadata| metadata.len())
@@ -81,6 +86,14 @@ impl Project {
         self.command(arguments).output().expect("the executable can be started").into()
     }
 
+    /// Runs a command to its end, with this on its standard input.
+    pub(crate) fn tidegate_given(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> Outcome {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file can be made");
+        fs::write(file.path(), input).expect("files can be written");
+        let input = fs::File::open(file.path()).expect("the file can be opened");
+        self.command(arguments).stdin(input).output().expect("the executable can be started").into()
+    }
+
     /// `tidegate run .` to its end.
     pub(crate) fn run(&self) -> Outcome {
         self.tidegate(&["run", "."])
@@ -89,6 +102,13 @@ impl Project {
     /// Starts a command and lets it run.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
         Running::start(self.path(), self.command(arguments))
+    }
+
+    /// Starts `tidegate run .` and waits until it can be asked.
+    pub(crate) fn started(&self) -> Running {
+        let mut running = self.start(&["run", "."]);
+        running.wait_until("its socket", || self.path().join(".tidegate/control.sock").exists());
+        running
     }
 
     /// What a command that looks says with `--format json`.

@@ -1,13 +1,15 @@
 //! Threads and channels that carry out what the dispatcher decides.
 //!
 //! ```text
-//! readers ──batches──┐                  ┌──batches──> workers
-//!                    ├──> dispatcher ───┤                │
-//! committer ─────────┘      (pure)      └──deliveries──> committer ──> store, sinks
+//! readers ──jobs──┐                           ┌──batches──> workers
+//!                 ├──> floor ⇄ dispatcher ────┤                │
+//! committer ──────┘         (pure)            └──deliveries──> committer ──> sinks, store
 //! ```
 //!
-//! One thread runs the dispatcher; each source that a step reads has a thread, and all queues
-//! together have one; each worker has a thread with its own compiled scripts; one thread commits.
+//! The floor keeps the jobs that the dispatcher decides about, and says what is to be done; the crew
+//! are the threads that do it. One thread runs the floor; each source that a step reads has a thread,
+//! and all queues together have one; each worker has a thread with its own compiled scripts; one
+//! thread commits.
 //! Channels are unbounded: what is on its way is bounded by the dispatcher, and a thread that
 //! cannot block on a channel cannot deadlock on it.
 
@@ -72,3 +74,6 @@ pub use report::{Halt, Options, Report};
 pub use request::{Granted, Request};
 pub use run::{Handle, Run};
 pub use stats::{Stats, StepStats};
+
+#[cfg(test)]
+mod simulation;

@@ -1,27 +1,36 @@
 //! What a person sees: commands, progress, summaries.
 
 mod check;
+mod chosen;
 mod cli;
 mod control;
 mod errors;
 mod exit;
 mod find;
 mod graph;
+mod handle;
 mod log;
 mod look;
 mod plugin;
+mod plugin_new;
 mod progress;
+mod push;
 mod queue;
+mod record;
+mod replay;
 mod run;
+mod show;
 mod status;
+mod store;
 mod summary;
 mod table;
+mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use cli::{Command, ErrorsCommand, QueueCommand};
+use cli::{Command, ErrorsCommand, PluginCommand, QueueCommand, StoreCommand};
 use exit::Exit;
 
 /// Parses the command line and does what it says.
@@ -42,9 +51,19 @@ pub fn main() -> ExitCode {
         Command::Status(command) => status::status(&command),
         Command::Graph(command) => graph::graph(&command),
         Command::Queue(QueueCommand::List(command)) => queue::list(&command),
-        Command::Queue(QueueCommand::Show(command)) => queue::show(&command),
+        Command::Queue(QueueCommand::Show(command)) => show::show(&command),
+        Command::Queue(QueueCommand::Push(command)) => push::push(&command),
         Command::Errors(ErrorsCommand::List(command)) => errors::list(&command),
         Command::Errors(ErrorsCommand::Show(command)) => errors::show(&command),
+        Command::Errors(ErrorsCommand::Retry(command)) => handle::handle(&command, handle::How::Retry),
+        Command::Errors(ErrorsCommand::Drop(command)) => handle::handle(&command, handle::How::Drop),
+        Command::Replay(command) => replay::replay(&command),
+        Command::Store(StoreCommand::Verify(command)) => store::verify(&command),
+        Command::Store(StoreCommand::Compact(command)) => store::compact(&command),
+        Command::Store(StoreCommand::Export(command)) => store::export(&command),
+        Command::Store(StoreCommand::Import(command)) => store::import(&command),
+        Command::Plugin(PluginCommand::Inspect(command)) => plugin::inspect(&command),
+        Command::Plugin(PluginCommand::New(command)) => plugin_new::new(&command),
         Command::PluginHost => plugin::host(),
     };
     exit.into()

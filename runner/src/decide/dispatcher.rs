@@ -105,11 +105,7 @@ impl Dispatcher {
 
     /// The step goes on, at these indices of its inputs: its progress was put back, or could not be.
     pub fn rewound(&mut self, step: usize, next: &[u64], commands: &mut Vec<Command>) {
-        let state = &mut self.steps[step];
-        state.rewinding = Rewinding::No;
-        for (input, &next) in state.inputs.iter_mut().zip(next) {
-            input.rewind(next);
-        }
+        self.steps[step].rewound(next);
         self.decide(commands);
     }
 

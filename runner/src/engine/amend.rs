@@ -98,6 +98,7 @@ fn retry(
     mut changes: Changes,
 ) -> Result<Amendment, String> {
     let mut returned = Vec::new();
+    must_hold_errors(configuration, queue)?;
     let mut handled = handled(store, queue)?;
     for &index in errors {
         let record = error_at(store, queue, &handled, index)?;
@@ -156,9 +157,12 @@ fn take_off(
     errors: &[u64],
     mut changes: Changes,
 ) -> Result<Amendment, String> {
+    must_hold_errors(configuration, queue)?;
     let mut handled = handled(store, queue)?;
     for &index in errors {
-        error_at(store, queue, &handled, index)?;
+        let record = error_at(store, queue, &handled, index)?;
+        serde_json::from_slice::<Failed<'_>>(&record)
+            .map_err(|error| format!("{queue}/{index} is no error: {error}"))?;
         handled.finish(index, index);
     }
     dealt_with(configuration, queue, handled, &mut changes);
@@ -206,6 +210,15 @@ fn dealt_with(configuration: &Configuration, queue: &Address, handled: Progress,
         changes.trims.push(Trim { queue: queue.clone(), up_to, when, max_bytes: None });
     }
     changes.handled.push((queue.clone(), handled));
+}
+
+/// What stands on other queues is no failure, and is not for people to take off. A queue that the
+/// configuration does not know any more may have held errors.
+fn must_hold_errors(configuration: &Configuration, queue: &Address) -> Result<(), String> {
+    match configuration.queues.iter().find(|declared| declared.address == *queue) {
+        Some(declared) if !declared.holds_errors => Err(format!("`{queue}` is no error queue")),
+        _ => Ok(()),
+    }
 }
 
 /// Which errors of a queue were dealt with.

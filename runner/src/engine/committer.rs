@@ -120,7 +120,7 @@ impl Committer {
     }
 
     /// Makes a change that somebody asked for, on its own.
-    fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
+    pub(super) fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
         let now = self.clock.now();
         let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
             Ok(amendment) => amendment,
@@ -131,8 +131,16 @@ impl Committer {
         };
         let mut told = false;
         let committed = loop {
-            if let Some(committed) = self.commit_changes(&amendment.changes, &mut told)? {
-                break committed;
+            match self.commit_changes(&amendment.changes, &mut told) {
+                Ok(Some(committed)) => break committed,
+                Ok(None) => {}
+                Err(error) => {
+                    let why = Chain(&error);
+                    asked.answer(Err(format!(
+                        "whether this was done is not known, since the run ends: {why}"
+                    )));
+                    return Err(error);
+                }
             }
         };
         let mut durable = Durable { returned: amendment.returned, ..Durable::default() };
@@ -154,6 +162,7 @@ impl Committer {
             if group.is_empty() {
                 return Ok(());
             }
+            self.keep_within_what_is_kept(&mut group)?;
             let positions = match self.write_sinks(&group)? {
                 Ok(positions) => positions,
                 Err((sink, error)) => {
@@ -221,6 +230,24 @@ impl Committer {
         });
     }
 
+    /// Jobs may have been let go of since somebody asked for them to run again: then none are.
+    fn keep_within_what_is_kept(&self, group: &mut [Entry]) -> Result<(), EngineError> {
+        for entry in group {
+            let Entry::Rewind(rewind) = entry else { continue };
+            let inputs = &self.ledger.configuration.steps[rewind.step].inputs;
+            let mut gone = false;
+            for (input, &next) in inputs.iter().zip(&rewind.next) {
+                if let Input::Queue(_) = input.input {
+                    gone |= self.store.queue(&input.address)?.is_some_and(|queue| next < queue.first);
+                }
+            }
+            if gone {
+                rewind.next.fill(u64::MAX);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes what goes to sinks; those that this run has not written to yet are recorded as open
     /// first.
     fn write_sinks(&mut self, group: &[Entry]) -> Result<Result<Positions, Trouble>, EngineError> {
@@ -255,7 +282,7 @@ impl Committer {
                     continue;
                 }
                 Entry::Rewind(rewind) => {
-                    durable.rewound.push((rewind.step, rewind.next));
+                    durable.rewound.push((rewind.step, self.ledger.next(rewind.step)));
                     continue;
                 }
                 Entry::Delivery(delivery) => delivery,

@@ -37,7 +37,8 @@ pub(super) struct Begin {
 #[derive(Debug)]
 pub(super) struct Rewind {
     pub(super) step: usize,
-    /// By input: the index of the first job to run again.
+    /// By input: the index of the first job to run again; where that is further than the step is, it
+    /// stays where it is.
     pub(super) next: Vec<u64>,
 }
 

@@ -108,18 +108,19 @@ pub(super) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) ->
         hash: case.item.hash.to_string(),
         generation: case.generation,
         meta: serde_json::from_str(&case.item.carried).ok(),
-        job: job(case.item.payload),
+        job: job(case.item),
     };
     serde_json::to_writer(buffer, &record)
 }
 
-fn job(payload: &[u8]) -> Job {
-    match std::str::from_utf8(payload) {
+fn job(item: &Item<'_>) -> Job {
+    match std::str::from_utf8(item.payload) {
         Ok(text) => match serde_json::from_str::<Box<RawValue>>(text) {
-            Ok(raw) => Job::Json(raw),
-            Err(_) => Job::Text(text.to_owned()),
+            // What is JSON only because something was cut off it, or put around it, is none.
+            Ok(raw) if item.fault.is_none() => Job::Json(raw),
+            _ => Job::Text(text.to_owned()),
         },
-        Err(_) => Job::Bytes(payload.to_vec()),
+        Err(_) => Job::Bytes(item.payload.to_vec()),
     }
 }
 

@@ -235,9 +235,9 @@ impl Floor {
             let at = |input: &crate::config::InputRef| {
                 from.iter().find(|(address, _)| *address == input.address).map(|&(_, index)| index)
             };
-            let inputs = self.configuration.steps[step].inputs.iter().zip(&self.read_up_to[step]);
-            let next = inputs.map(|(input, &read)| at(input).unwrap_or(read)).collect();
-            (step, next)
+            // What is on its way is not accounted for yet, so where the others are is known later.
+            let inputs = self.configuration.steps[step].inputs.iter();
+            (step, inputs.map(|input| at(input).unwrap_or(u64::MAX)).collect())
         });
         match next {
             None => asked.answer(Err(format!("the runner has no step `{address}`"))),

@@ -1,11 +1,13 @@
 //! From the jobs of a batch, input by input, to what an attempt is given: one payload and its origin.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::held::{Portion, Returned, Work};
 use super::provenance;
 use crate::config::{Configuration, Input, Meta, Step, Take};
+use crate::hands::script::json;
 use crate::store::JobForm;
 use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, delivery_hash};
 
@@ -39,8 +41,8 @@ pub(super) struct Seen {
 pub(super) struct Item<'a> {
     pub(super) payload: &'a [u8],
     pub(super) form: Form,
-    /// What the source could not make sense of.
-    pub(super) fault: Option<&'a str>,
+    /// Why it cannot be run: the source could not make sense of it, or a part of it is no JSON.
+    pub(super) fault: Option<Cow<'a, str>>,
     /// By input, the index that it gave; 0 where it gave nothing.
     pub(super) indices: &'a [u64],
     row: &'a [Place<'a>],
@@ -110,7 +112,7 @@ impl Gatherer {
     pub(super) fn next<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
         walk.advance(self.inputs.len())?;
         let carried = if carries { self.carried(&walk.row) } else { String::new() };
-        let fault = walk.row.iter().find_map(|place| place.batch.fault(place.position));
+        let fault = self.fault(&walk.row);
         let form = if walk.row.iter().all(|place| place.batch.form == Form::Json) {
             Form::Json
         } else {
@@ -179,6 +181,27 @@ impl Gatherer {
             hash,
             attempt: 1,
             carried,
+        })
+    }
+
+    /// A part that is no JSON could become another one's part in the whole, so each is looked at by
+    /// itself where there is a whole.
+    fn fault<'w>(&self, row: &[Place<'w>]) -> Option<Cow<'w, str>> {
+        if let Some(fault) = row.iter().find_map(|place| place.batch.fault(place.position)) {
+            return Some(fault.into());
+        }
+        if let [Place { returned: Some(returned), .. }] = row {
+            let is_json = returned.job.form == JobForm::Json;
+            return (!is_json).then(|| "the job is no JSON".into());
+        }
+        if self.take != Take::Join && !self.wraps {
+            return None;
+        }
+        let unchecked = row.iter().filter(|place| place.batch.form == Form::Unchecked);
+        unchecked.into_iter().find_map(|place| {
+            let error = json::check(payload(place.batch, place.position)).err()?;
+            let name = &self.inputs[place.input].name;
+            Some(format!("the job of `{name}` is no JSON: {error}").into())
         })
     }
 
@@ -255,3 +278,6 @@ fn payload(batch: &Batch, position: usize) -> &[u8] {
     // The walk ends where the batch does.
     batch.payloads.get(position).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

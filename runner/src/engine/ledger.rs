@@ -65,6 +65,7 @@ impl Ledger {
         page
     }
 
+    /// What its indices mean is told with the first that depends on them, be it a record or progress.
     fn begin(&self, begin: &Begin, page: &mut Page) {
         self.add_places(begin.step, &begin.places, &mut page.changes);
         match begin.before {
@@ -178,6 +179,11 @@ impl Ledger {
                 self.marks.insert(source, mark);
             }
         }
+    }
+
+    /// By input of the step: the index of the first job that is not accounted for.
+    pub(super) fn next(&self, step: usize) -> Vec<u64> {
+        self.progress[step].iter().map(|progress| progress.watermark() + 1).collect()
     }
 
     /// Takes note that a queue has `jobs` more; answers the index of the first of them.

@@ -15,7 +15,8 @@ pub enum Request {
     Retry { queue: Address, errors: Vec<u64> },
     /// Take these errors off an error queue.
     Drop { queue: Address, errors: Vec<u64> },
-    /// Run a step again from here on: by input, the index of the first job.
+    /// Run a step again from here on: by input, the index of the first job. An input that is not
+    /// named stays where it is.
     Replay { step: Address, from: Vec<(Address, u64)> },
 }
 

@@ -43,10 +43,15 @@ impl Handle {
     /// # Errors
     /// Why not, as a sentence.
     pub fn ask(&self, request: Request) -> Result<Granted, String> {
-        let ending = || "the runner is just ending; ask again".to_owned();
+        let ending = || Err("the runner is just ending; ask again".to_owned());
+        self.ask_unless_it_ends(request).unwrap_or_else(ending)
+    }
+
+    /// As [`Self::ask`]. `None`: the run ends, and nothing was changed.
+    pub fn ask_unless_it_ends(&self, request: Request) -> Option<Result<Granted, String>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
-        self.messages.send(Message::Asked(Asked { request, reply })).map_err(|_| ending())?;
-        answer.recv().map_err(|_| ending())?
+        self.messages.send(Message::Asked(Asked { request, reply })).ok()?;
+        answer.recv().ok()
     }
 }
 

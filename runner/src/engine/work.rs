@@ -298,8 +298,8 @@ fn attempt(
     now: Timestamp,
     outputs: &mut Outputs,
 ) -> Result<(), Failure> {
-    if let Some(fault) = item.fault {
-        return Err(Failure::new(FailureKind::Payload, fault));
+    if let Some(fault) = &item.fault {
+        return Err(Failure::new(FailureKind::Payload, fault.as_ref()));
     }
     let job = job(item, now);
     if item.form == Form::Unchecked && !matches!(runner, Runner::Script(_)) {

@@ -25,15 +25,48 @@ pub(super) enum Command {
     Status(Look),
     /// Draw what feeds what
     Graph(Graph),
-    /// Look into queues
+    /// Look into queues, and put jobs on them
     #[command(subcommand)]
     Queue(QueueCommand),
-    /// Look at jobs that were rejected or failed
+    /// Look at jobs that were rejected or failed, and deal with them
     #[command(subcommand)]
     Errors(ErrorsCommand),
+    /// Run a step again from an earlier job on, into its outputs
+    Replay(Replay),
+    /// Look after the store
+    #[command(subcommand)]
+    Store(StoreCommand),
+    /// Look into native plugins, and begin new ones
+    #[command(subcommand)]
+    Plugin(PluginCommand),
     /// Run a plugin for a runner, which starts this itself
     #[command(hide = true)]
     PluginHost,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PluginCommand {
+    /// Show what a library offers, and what its steps can be told
+    Inspect(PluginInspect),
+    /// Begin a plugin in Rust: a crate that builds, with a test
+    New(PluginNew),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PluginInspect {
+    /// The library; code of it runs
+    pub(super) file: PathBuf,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PluginNew {
+    /// Name of the plugin, and of the folder that is made for it here
+    pub(super) name: String,
+    /// The folder of the crate `tidegate-plugin` [default: where this Tidegate was built, or the registry]
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) api: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -42,6 +75,8 @@ pub(super) enum QueueCommand {
     List(Look),
     /// Show the jobs of a queue
     Show(QueueShow),
+    /// Put jobs on a queue: JSON from standard input, one a line
+    Push(QueuePush),
 }
 
 #[derive(Debug, Subcommand)]
@@ -50,6 +85,22 @@ pub(super) enum ErrorsCommand {
     List(ErrorsList),
     /// Show one error with everything that is known about it
     Show(ErrorsShow),
+    /// Put the jobs of errors back through the steps that they failed in, once
+    Retry(ErrorsChoice),
+    /// Take errors off their queues
+    Drop(ErrorsChoice),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum StoreCommand {
+    /// Read everything, and list what is wrong
+    Verify(Look),
+    /// Give room that is not used back to the disk; only while no runner runs
+    Compact(Look),
+    /// Write everything to a file, one thing a line, as JSON
+    Export(StoreFile),
+    /// Make the store of an export; only where there is none yet
+    Import(StoreFile),
 }
 
 #[derive(Debug, Args)]
@@ -112,12 +163,29 @@ pub(super) struct QueueShow {
     pub(super) queue: String,
     #[command(flatten)]
     pub(super) look: Look,
-    /// The index of the first job to show [default: the oldest that is kept]
+    /// The index of the first job to show [default: the oldest that is kept; with --follow the last 20]
     #[arg(long, value_name = "INDEX")]
     pub(super) from: Option<u64>,
-    /// How many jobs to show at most
-    #[arg(long, default_value_t = 20, value_name = "JOBS", value_parser = limit())]
-    pub(super) limit: usize,
+    /// The index of the last job to show
+    #[arg(long, value_name = "INDEX")]
+    pub(super) to: Option<u64>,
+    /// How many jobs to show at most [default: 20; with --follow, --to or --where no limit]
+    #[arg(long, value_name = "JOBS", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
+    pub(super) limit: Option<u64>,
+    /// Only jobs of which this is true: an expression over `job`, like 'job.id > 3'
+    #[arg(long = "where", value_name = "EXPRESSION")]
+    pub(super) filter: Option<String>,
+    /// Go on with what comes, until Ctrl-C or the end of the runner; JSON is then one job a line
+    #[arg(long)]
+    pub(super) follow: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct QueuePush {
+    /// PIPELINE/QUEUE
+    pub(super) queue: String,
+    #[command(flatten)]
+    pub(super) look: Look,
 }
 
 #[derive(Debug, Args)]
@@ -127,6 +195,9 @@ pub(super) struct ErrorsList {
     /// Only this error queue: PIPELINE/QUEUE
     #[arg(long)]
     pub(super) queue: Option<String>,
+    /// Also those that were retried or dropped already, as far as they are kept
+    #[arg(long)]
+    pub(super) all: bool,
     /// How many errors to list at most, of each queue
     #[arg(long, default_value_t = 20, value_name = "ERRORS", value_parser = limit())]
     pub(super) limit: usize,
@@ -138,6 +209,64 @@ pub(super) struct ErrorsShow {
     pub(super) error: String,
     #[command(flatten)]
     pub(super) look: Look,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StoreFile {
+    /// The file of the export; `-` for standard input or output
+    pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) look: Look,
+}
+
+/// Which errors, and whether to go on without asking.
+#[derive(Debug, Args)]
+pub(super) struct ErrorsChoice {
+    /// PIPELINE/QUEUE for all errors there, PIPELINE/QUEUE/INDEX for one, PIPELINE/QUEUE/FROM-TO for some;
+    /// none for all error queues, with at least one of --where, --step and --kind
+    pub(super) errors: Vec<String>,
+    /// Only errors of which this is true: an expression over `error`, like 'error.attempt < 3'
+    #[arg(long = "where", value_name = "EXPRESSION")]
+    pub(super) filter: Option<String>,
+    /// Only errors of this step: STEP or PIPELINE/STEP
+    #[arg(long)]
+    pub(super) step: Option<String>,
+    /// Only errors of this kind, as `errors list` shows it
+    #[arg(long)]
+    pub(super) kind: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// A folder with TOML files, or one TOML file
+    #[arg(long, default_value = ".")]
+    pub(super) config: PathBuf,
+    /// Where state lives, instead of `.tidegate` in the configuration's folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) data: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("start").required(true))]
+pub(super) struct Replay {
+    /// PIPELINE/STEP
+    pub(super) step: String,
+    #[command(flatten)]
+    pub(super) look: Look,
+    /// The index of the first job to run again
+    #[arg(long, value_name = "INDEX", group = "start", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
+    pub(super) from: Option<u64>,
+    /// A time like 2026-01-31T12:00:00Z, or how long ago, like 2h: from the first job on that came to the
+    /// queue then or later
+    #[arg(long, value_name = "TIME", group = "start")]
+    pub(super) since: Option<String>,
+    /// The input that this is about, where the step has several: its binding or PIPELINE/NAME
+    #[arg(long, value_name = "NAME")]
+    pub(super) input: Option<String>,
+    /// Do not ask
+    #[arg(long)]
+    pub(super) yes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

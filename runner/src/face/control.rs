@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -14,20 +14,42 @@ use tokio::net::UnixListener;
 
 use super::look::{Answer, Query, answer};
 use crate::config::Configuration;
-use crate::engine::Chain;
+use crate::engine::{Chain, Granted, Handle, Request};
 use crate::store::{ReadError, Store};
 
 const NAME: &str = "control.sock";
 /// The longest path that fits a socket's address everywhere.
 const PATH_MAX: usize = 100;
-/// The longest question, in bytes.
-const QUESTION_MAX: u64 = 64 << 10;
+/// The longest question, in bytes: the longest job that can be pushed, as text in a text.
+const QUESTION_MAX: u64 = 40 << 20;
+/// How long an answer may take: to a look, to one at everything, to a change, which waits for what runs.
 const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE_WITH_EVERYTHING: Duration = Duration::from_mins(10);
+const PATIENCE_WITH_CHANGES: Duration = Duration::from_mins(1);
+/// How long the end of a run waits for the answers that it owes.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What a runner is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Question {
+    Look(Query),
+    Change(Request),
+}
+
+/// What it says to that.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Told {
+    Answer(Answer),
+    /// A change: what it came to, or why it was not made.
+    Change(Result<Granted, String>),
+}
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
-    Answer(Answer),
+    Told(Told),
     Refusal(Refusal),
 }
 
@@ -40,12 +62,39 @@ pub(super) enum Refusal {
     Other(String),
 }
 
+/// Who answers: what is needed for it.
+#[derive(Clone, Debug)]
+pub(super) struct Desk {
+    pub(super) store: Store,
+    pub(super) configuration: Arc<Configuration>,
+    pub(super) handle: Handle,
+}
+
+/// The conversations that go on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conversations(Arc<(Mutex<usize>, Condvar)>);
+
+impl Conversations {
+    /// Waits a moment until all of them are over, so that nobody has to guess what became of a change.
+    pub(super) fn finish(&self) {
+        let (open, over) = &*self.0;
+        let open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(over.wait_timeout_while(open, LAST_WORDS, |open| *open > 0));
+    }
+
+    fn count(&self, change: impl FnOnce(&mut usize)) {
+        let (open, over) = &*self.0;
+        change(&mut open.lock().unwrap_or_else(PoisonError::into_inner));
+        over.notify_all();
+    }
+}
+
 /// Answers questions until the runtime ends. The caller holds the lock of the store, so a socket that
 /// is there belongs to nobody.
 pub(super) fn serve(
     data: &Path,
-    store: Store,
-    configuration: Arc<Configuration>,
+    desk: Desk,
+    conversations: Conversations,
 ) -> io::Result<impl Future<Output = ()> + use<>> {
     let path = data.join(NAME);
     match std::fs::remove_file(&path) {
@@ -63,78 +112,88 @@ pub(super) fn serve(
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let (store, configuration) = (store.clone(), Arc::clone(&configuration));
+            let (desk, conversations) = (desk.clone(), conversations.clone());
+            conversations.count(|open| *open += 1);
             tokio::spawn(async move {
-                if let Err(error) = converse(stream, store, configuration).await {
+                if let Err(error) = converse(stream, desk).await {
                     tracing::debug!(%error, "a conversation on the local socket broke off");
                 }
+                conversations.count(|open| *open -= 1);
             });
         }
     })
 }
 
-async fn converse(
-    mut stream: tokio::net::UnixStream,
-    store: Store,
-    configuration: Arc<Configuration>,
-) -> io::Result<()> {
+async fn converse(mut stream: tokio::net::UnixStream, desk: Desk) -> io::Result<()> {
     let (reading, mut writing) = stream.split();
     let mut question = String::new();
     tokio::io::BufReader::new(reading.take(QUESTION_MAX)).read_line(&mut question).await?;
-    // The store is never read on a thread that carries I/O.
-    let reply = tokio::task::spawn_blocking(move || reply(&question, &store, &configuration)).await;
+    // Neither the store nor the run is waited for on a thread that carries I/O.
+    let reply = tokio::task::spawn_blocking(move || reply(&question, &desk)).await;
     let reply = reply.unwrap_or_else(|error| Reply::Refusal(Refusal::Other(error.to_string())));
     let mut text = serde_json::to_vec(&reply)?;
     text.push(b'\n');
     writing.write_all(&text).await
 }
 
-fn reply(question: &str, store: &Store, configuration: &Configuration) -> Reply {
-    let query: Query = match serde_json::from_str(question) {
-        Ok(query) => query,
+fn reply(question: &str, desk: &Desk) -> Reply {
+    match serde_json::from_str(question) {
+        Ok(Question::Look(query)) => match answer(&desk.store, &desk.configuration, &query) {
+            Ok(answer) => Reply::Told(Told::Answer(answer)),
+            Err(error @ ReadError::Interrupted) => Reply::Refusal(Refusal::Closed(error.to_string())),
+            Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
+        },
+        Ok(Question::Change(request)) => match desk.handle.ask_unless_it_ends(request) {
+            Some(outcome) => Reply::Told(Told::Change(outcome)),
+            None => Reply::Refusal(Refusal::Closed("the runner is just ending".to_owned())),
+        },
         Err(error) => {
             let what = format!("not a question that this version understands: {error}");
-            return Reply::Refusal(Refusal::Other(what));
+            Reply::Refusal(Refusal::Other(what))
         }
-    };
-    match answer(store, configuration, &query) {
-        Ok(answer) => Reply::Answer(answer),
-        Err(error @ ReadError::Interrupted) => Reply::Refusal(Refusal::Closed(error.to_string())),
-        Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
     }
 }
 
-/// Asks the runner that has `data`; `None` where none is running.
+/// Asks the runner that has `data`; `None` where none is running, and none was asked for a change.
 ///
 /// # Errors
 /// Where something listens and does not answer sensibly.
-pub(super) fn ask(data: &Path, query: &Query) -> io::Result<Option<Result<Answer, Refusal>>> {
-    match converse_with(data, query) {
+pub(super) fn ask(data: &Path, question: &Question) -> io::Result<Option<Result<Told, Refusal>>> {
+    let Ok(address) = Short::of(data) else { return Ok(None) };
+    let Ok(stream) = UnixStream::connect(&address.path) else { return Ok(None) };
+    match converse_with(stream, question) {
         // It was just ending; its store is free in a moment.
-        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
-            Ok(None)
-        }
-        outcome => outcome,
+        Err(error) if matches!(question, Question::Look(_)) && is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+        Ok(outcome) => Ok(Some(outcome)),
     }
 }
 
-fn converse_with(data: &Path, query: &Query) -> io::Result<Option<Result<Answer, Refusal>>> {
-    let Ok(address) = Short::of(data) else { return Ok(None) };
-    let Ok(mut stream) = UnixStream::connect(&address.path) else { return Ok(None) };
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), ConnectionReset | BrokenPipe | UnexpectedEof)
+}
+
+fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Result<Told, Refusal>> {
+    let patience = match question {
+        Question::Look(Query::Verify | Query::Export { .. }) => PATIENCE_WITH_EVERYTHING,
+        Question::Look(_) => PATIENCE,
+        Question::Change(_) => PATIENCE_WITH_CHANGES,
+    };
+    stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut question = serde_json::to_vec(query)?;
-    question.push(b'\n');
-    stream.write_all(&question)?;
+    let mut text = serde_json::to_vec(question)?;
+    text.push(b'\n');
+    stream.write_all(&text)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     if line.is_empty() {
-        return Ok(None);
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok(Some(match serde_json::from_str(&line)? {
-        Reply::Answer(answer) => Ok(answer),
+    Ok(match serde_json::from_str(&line)? {
+        Reply::Told(told) => Ok(told),
         Reply::Refusal(refusal) => Err(refusal),
-    }))
+    })
 }
 
 /// The socket's path in a form that fits a socket's address.

@@ -32,6 +32,11 @@ pub(super) fn fail(what: impl fmt::Display) -> Exit {
     Exit::Failed
 }
 
+/// Says what a person should know, though the command goes on.
+pub(super) fn warn(what: impl fmt::Display) {
+    eprintln!("warning: {what}");
+}
+
 /// Says what is wrong with the command's arguments.
 pub(super) fn misuse(what: impl fmt::Display) -> Exit {
     fail(what);

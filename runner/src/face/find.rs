@@ -2,18 +2,20 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use super::cli::Look;
-use super::control::{self, Refusal};
+use super::control::{self, Question, Refusal, Told};
 use super::exit::{self, Exit};
 use super::look::{Answer, Query, answer};
-use crate::config::LoadOptions;
-use crate::engine::{Chain, Generation};
-use crate::store::{self, OpenError};
+use crate::config::{Configuration, LoadOptions};
+use crate::engine::{Chain, Generation, Granted, Request, amend};
+use crate::store::{self, OpenError, Store, Writer};
+use crate::words::{Clock as _, SystemClock};
 
 /// How long a store that another command has is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,46 +28,134 @@ pub(super) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions
     LoadOptions { data, plugins: plugins.to_vec(), ..LoadOptions::default() }
 }
 
+/// The configuration that a command is about, and with it the state.
+pub(super) struct Place {
+    pub(super) configuration: Arc<Configuration>,
+}
+
+/// Who has told something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Teller {
+    Runner,
+    /// Nothing runs.
+    Store,
+}
+
+/// Who can be asked.
+enum Found {
+    Runner(Told),
+    Store(Store, Writer),
+}
+
 /// Asks the running runner, or the store of one that is not running.
-pub(super) fn ask(look: &Look, query: &Query) -> Result<Answer, Exit> {
-    let generation = match Generation::read(&look.config, &options(look.data.clone(), &[])) {
-        Ok(generation) => generation,
-        Err(diagnostics) => {
-            exit::show(&diagnostics);
-            return Err(Exit::Configuration);
-        }
-    };
-    let configuration = generation.configuration;
-    let data = &configuration.data;
-    let started = Instant::now();
-    loop {
-        match control::ask(data, query) {
-            Ok(Some(Ok(answer))) => return Ok(answer),
-            Ok(Some(Err(Refusal::Closed(_)))) if started.elapsed() < PATIENCE => {
-                thread::sleep(PAUSE);
-                continue;
+pub(super) fn ask(look: &Look, query: Query) -> Result<Answer, Exit> {
+    Place::of(&look.config, look.data.clone())?.ask(query)
+}
+
+impl Place {
+    pub(super) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
+        match Generation::read(config, &options(data, &[])) {
+            Ok(generation) => Ok(Self { configuration: generation.configuration }),
+            Err(diagnostics) => {
+                exit::show(&diagnostics);
+                Err(Exit::Configuration)
             }
-            Ok(Some(Err(Refusal::Closed(why) | Refusal::Other(why)))) => return Err(exit::fail(why)),
-            Ok(None) => {}
-            Err(error) => {
-                let waited = "within 10 seconds; its process may be stopped";
-                let error = match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => waited.to_owned(),
-                    _ => error.to_string(),
-                };
-                return Err(exit::fail(format_args!("the runner does not answer: {error}")));
-            }
-        }
-        match store::open_existing(data) {
-            Ok(Some((store, _writer))) => {
-                return answer(&store, &configuration, query).map_err(|error| exit::fail(Chain(&error)));
-            }
-            Ok(None) => return Err(exit::fail(no_state(data))),
-            // Somebody else looks, or a runner is just starting and will answer in a moment.
-            Err(OpenError::Locked { .. }) if started.elapsed() < PATIENCE => thread::sleep(PAUSE),
-            Err(error) => return Err(exit::fail(Chain(&error))),
         }
     }
+
+    pub(super) fn ask(&self, query: Query) -> Result<Answer, Exit> {
+        self.ask_whoever(query).map(|(answer, _)| answer)
+    }
+
+    /// As [`Self::ask`]; also tells who has answered.
+    pub(super) fn ask_whoever(&self, query: Query) -> Result<(Answer, Teller), Exit> {
+        let question = Question::Look(query);
+        match self.find(&question, store::open_existing)? {
+            Found::Runner(Told::Answer(answer)) => Ok((answer, Teller::Runner)),
+            Found::Runner(Told::Change(_)) => Err(other_question()),
+            Found::Store(store, _writer) => {
+                let Question::Look(query) = &question else { return Err(other_question()) };
+                let answer = answer(&store, &self.configuration, query);
+                answer.map(|answer| (answer, Teller::Store)).map_err(|error| exit::fail(Chain(&error)))
+            }
+        }
+    }
+
+    /// Has a change made, by the runner or in the store. The inner error says why it was not.
+    pub(super) fn change(&self, request: Request) -> Result<(Result<Granted, String>, Teller), Exit> {
+        let question = Question::Change(request);
+        // What is pushed may be the first that there is.
+        let pushes = matches!(question, Question::Change(Request::Push { .. }));
+        let open =
+            |data: &Path| if pushes { store::open(data).map(Some) } else { store::open_existing(data) };
+        match self.find(&question, open)? {
+            Found::Runner(Told::Change(outcome)) => Ok((outcome, Teller::Runner)),
+            Found::Runner(Told::Answer(_)) => Err(other_question()),
+            Found::Store(store, mut writer) => {
+                let Question::Change(request) = &question else { return Err(other_question()) };
+                let amendment = amend(&store, &self.configuration, request, SystemClock.now());
+                let outcome = match amendment {
+                    Ok(amendment) => {
+                        writer.commit(&amendment.changes).map_err(|error| exit::fail(Chain(&error)))?;
+                        Ok(amendment.granted)
+                    }
+                    Err(why) => Err(why),
+                };
+                Ok((outcome, Teller::Store))
+            }
+        }
+    }
+
+    /// Asks the runner, or opens the store where nothing runs.
+    fn find(
+        &self,
+        question: &Question,
+        open: impl Fn(&Path) -> Result<Option<(Store, Writer)>, OpenError>,
+    ) -> Result<Found, Exit> {
+        let data = &self.configuration.data;
+        let started = Instant::now();
+        loop {
+            match control::ask(data, question) {
+                Ok(Some(Ok(told))) => return Ok(Found::Runner(told)),
+                Ok(Some(Err(Refusal::Closed(_)))) if started.elapsed() < PATIENCE => {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+                Ok(Some(Err(Refusal::Closed(why) | Refusal::Other(why)))) => return Err(exit::fail(why)),
+                Ok(None) => {}
+                Err(error) => return Err(no_answer(question, &error)),
+            }
+            match open(data) {
+                Ok(Some((store, writer))) => return Ok(Found::Store(store, writer)),
+                Ok(None) => return Err(exit::fail(no_state(data))),
+                // Somebody else looks, or a runner is just starting and will answer in a moment.
+                Err(OpenError::Locked { .. }) if started.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                Err(error) => return Err(exit::fail(Chain(&error))),
+            }
+        }
+    }
+}
+
+/// Says that an answer does not belong to the question.
+pub(super) fn other_question() -> Exit {
+    exit::fail("the runner answered another question; is it of another version?")
+}
+
+fn no_answer(question: &Question, error: &io::Error) -> Exit {
+    let what = match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            "in time; its process may be stopped, or its disk full".to_owned()
+        }
+        io::ErrorKind::UnexpectedEof => "since it has ended".to_owned(),
+        _ => error.to_string(),
+    };
+    let unknown = match question {
+        Question::Look(_) => "",
+        Question::Change(_) => {
+            "; whether it has done what it was asked for is not known: look before you ask again"
+        }
+    };
+    exit::fail(format_args!("the runner does not answer: {what}{unknown}"))
 }
 
 /// Opens a store; one that somebody only looks into is waited for.
@@ -83,7 +173,7 @@ pub(super) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Resu
     }
 }
 
-fn no_state(data: &Path) -> String {
+pub(super) fn no_state(data: &Path) -> String {
     format!("there is no state in `{}` yet; `tidegate run` makes it", data.display())
 }
 
@@ -101,6 +191,24 @@ pub(super) fn print_json(value: &impl Serialize, exit: Exit) -> Exit {
 /// Prints text for people. What came from outside may hold control characters, which must not reach
 /// a terminal.
 pub(super) fn print_text(text: &str) {
+    print_lines(&plain(text));
+}
+
+/// Prints to standard output; a reader that has gone away is no error.
+fn print_lines(text: &str) {
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    print([text, end].concat().as_str());
+}
+
+/// Prints just this; answers whether somebody still reads it.
+pub(super) fn print(text: &str) -> bool {
+    use std::io::Write as _;
+    let mut output = std::io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_ok()
+}
+
+/// Text for people on a terminal: control characters are spelled out.
+pub(super) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -109,16 +217,5 @@ pub(super) fn print_text(text: &str) {
             other => plain.push(other),
         }
     }
-    print_lines(&plain);
-}
-
-/// Prints to standard output; a reader that has gone away is no error.
-fn print_lines(text: &str) {
-    use std::io::Write as _;
-    let mut output = std::io::stdout().lock();
-    let _ = output.write_all(text.as_bytes());
-    if !text.is_empty() && !text.ends_with('\n') {
-        let _ = output.write_all(b"\n");
-    }
-    let _ = output.flush();
+    plain
 }

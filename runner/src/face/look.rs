@@ -1,18 +1,25 @@
 //! Questions about state, and their answers. They are the same on a stopped store and, through the
 //! local socket, against a running runner.
 
+mod jobs;
+mod replay;
+mod steps;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::config::{Configuration, Input};
-use crate::decide::{Counters, Progress};
-use crate::store::{QueueState, ReadError, Store};
-use crate::words::Address;
+use crate::config::Configuration;
+use crate::decide::Counters;
+use crate::store::{ExportError, Inventory, ReadError, Store, export, verify};
+use crate::words::{Address, Timestamp};
 
 /// The most jobs that one answer brings.
 pub(super) const JOBS_MAX: usize = 10_000;
-/// Bytes read at a time.
-const READ_BYTES: usize = 1 << 20;
 
 /// A question.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,9 +27,50 @@ const READ_BYTES: usize = 1 << 20;
 pub(super) enum Query {
     Status,
     Queues,
-    Jobs { queue: String, from: Option<u64>, limit: usize },
-    Errors { queue: Option<String>, limit: usize },
-    Error { queue: String, index: u64 },
+    /// Jobs of a queue, from the oldest that is kept where `from` does not say.
+    Jobs {
+        queue: String,
+        from: Option<u64>,
+        to: Option<u64>,
+        limit: usize,
+    },
+    /// The last errors of a queue, or of each; `all`: also those that were dealt with.
+    Errors {
+        queue: Option<String>,
+        all: bool,
+        limit: usize,
+    },
+    Error {
+        queue: String,
+        index: u64,
+    },
+    /// Errors that nobody has dealt with, from an index on.
+    OpenErrors {
+        queue: String,
+        from: u64,
+        to: Option<u64>,
+    },
+    /// What running a step again would come to.
+    Replay {
+        step: String,
+        input: Option<String>,
+        start: ReplayStart,
+    },
+    /// Whether the store is whole.
+    Verify,
+    /// Write everything to this file, which is there and the asker's own.
+    Export {
+        file: PathBuf,
+    },
+}
+
+/// Where a step shall begin again.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ReplayStart {
+    At(u64),
+    /// Milliseconds since 1970: the first job that was committed then or later.
+    Since(i64),
 }
 
 /// An answer; which one belongs to the question.
@@ -31,9 +79,12 @@ pub(super) enum Query {
 pub(super) enum Answer {
     Status(Vec<StepStatus>),
     Queues(Vec<QueueStatus>),
-    Jobs(Vec<Job>),
+    Jobs(Page),
     Errors(Vec<Job>),
-    /// There is no queue, or no job, of that name.
+    Replay(Replay),
+    Verify(Verified),
+    Exported(Inventory),
+    /// There is no queue, or no job, of that name, or it cannot be done; a sentence.
     Missing(String),
 }
 
@@ -46,6 +97,10 @@ pub(super) struct StepStatus {
     pub(super) watermark: u64,
     /// Jobs that wait; `null` for a source, which is not counted beforehand.
     pub(super) waiting: Option<u64>,
+    /// Jobs of the step that wait in the store to be run again. Told with its first input.
+    pub(super) delayed: u64,
+    /// Jobs whose attempt was begun, can be seen outside, and is not delivered. As above.
+    pub(super) begun: u64,
     /// The step is in the configuration.
     pub(super) configured: bool,
     #[serde(flatten)]
@@ -72,11 +127,74 @@ pub(super) struct ReaderStatus {
     pub(super) waiting: u64,
 }
 
+/// As many jobs as one answer may bring.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Page {
+    pub(super) jobs: Vec<Job>,
+    /// Where to go on.
+    pub(super) next: u64,
+    /// There are more now.
+    pub(super) more: bool,
+    /// The index of the last job of the queue.
+    pub(super) head: u64,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) queue: String,
     pub(super) index: u64,
+    /// When it was committed; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) time: Option<String>,
+    /// The number of the commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) transaction: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) origin: Option<Made>,
+    /// The provenance that it carries along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) meta: Option<Box<RawValue>>,
+    /// It is an error that was retried or dropped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) handled: bool,
     pub(super) job: Box<RawValue>,
+}
+
+/// The delivery that made a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Made {
+    pub(super) step: String,
+    /// By input, as it enters the hash: the index.
+    pub(super) inputs: BTreeMap<String, u64>,
+    pub(super) hash: String,
+}
+
+/// What running a step again comes to.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Replay {
+    pub(super) step: Address,
+    /// By input that goes back: the indices of the first and the last job to run again.
+    pub(super) inputs: Vec<Again>,
+    /// How many jobs the step takes again; tuples, of a join.
+    pub(super) jobs: u64,
+    /// Queues and sinks that it delivers to, errors last.
+    pub(super) outputs: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Again {
+    pub(super) input: Address,
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+/// What the walk over the whole store found.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Verified {
+    pub(super) queues: u64,
+    pub(super) jobs: u64,
+    pub(super) bytes: u64,
+    pub(super) problems: Vec<String>,
 }
 
 /// Answers from the store.
@@ -89,156 +207,47 @@ pub(super) fn answer(
     query: &Query,
 ) -> Result<Answer, ReadError> {
     match query {
-        Query::Status => status(store, configuration),
-        Query::Queues => queues(store, configuration),
-        Query::Jobs { queue, from, limit } => jobs(store, queue, *from, *limit),
-        Query::Errors { queue, limit } => errors(store, configuration, queue.as_deref(), *limit),
-        Query::Error { queue, index } => error(store, queue, *index),
-    }
-}
-
-fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
-    let mut known = store.all_progress()?;
-    let mut steps = Vec::new();
-    let reads =
-        configuration.steps.iter().flat_map(|step| step.inputs.iter().map(move |input| (step, input)));
-    for (step, input) in reads {
-        let at = known.iter().position(|(name, from, _)| *name == step.address && *from == input.address);
-        let progress = at.map(|at| known.remove(at).2).unwrap_or_default();
-        let waiting = match input.input {
-            Input::Source(_) => None,
-            Input::Queue(_) => {
-                Some(store.queue(&input.address)?.map_or(0, |queue| waiting(&queue, &progress)))
-            }
-        };
-        steps.push(StepStatus {
-            step: step.address.to_string(),
-            input: input.address.to_string(),
-            watermark: progress.watermark(),
-            waiting,
-            configured: true,
-            counters: progress.counters,
-        });
-    }
-    // Progress that nothing in the configuration claims is kept, and shown.
-    for (step, input, progress) in known {
-        let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
-        steps.push(StepStatus {
-            step: step.to_string(),
-            input: input.to_string(),
-            watermark: progress.watermark(),
-            waiting,
-            configured: false,
-            counters: progress.counters,
-        });
-    }
-    Ok(Answer::Status(steps))
-}
-
-fn queues(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
-    let progress = store.all_progress()?;
-    let mut queues = Vec::new();
-    for queue in store.queues()? {
-        let readers =
-            progress.iter().filter(|(_, input, _)| *input == queue.address).map(|(step, _, progress)| {
-                ReaderStatus {
-                    step: step.to_string(),
-                    waiting: queue.head.saturating_sub(progress.watermark()),
-                }
-            });
-        let settings = configuration.queues.iter().find(|settings| settings.address == queue.address);
-        queues.push(QueueStatus {
-            queue: queue.address.to_string(),
-            first: queue.first,
-            head: queue.head,
-            jobs: queue.jobs(),
-            bytes: queue.bytes,
-            errors: settings.is_some_and(|settings| settings.holds_errors),
-            readers: readers.collect(),
-        });
-    }
-    Ok(Answer::Queues(queues))
-}
-
-fn jobs(store: &Store, queue: &str, from: Option<u64>, limit: usize) -> Result<Answer, ReadError> {
-    let Some((address, state)) = find(store, queue)? else { return missing(store, queue) };
-    let from = from.unwrap_or(state.first).max(state.first);
-    Ok(Answer::Jobs(read(store, &address, from, limit)?))
-}
-
-fn errors(
-    store: &Store,
-    configuration: &Configuration,
-    queue: Option<&str>,
-    limit: usize,
-) -> Result<Answer, ReadError> {
-    let mut all = Vec::new();
-    if let Some(queue) = queue {
-        let Some((address, state)) = find(store, queue)? else { return missing(store, queue) };
-        return Ok(Answer::Errors(read(store, &address, last(&state, limit), limit)?));
-    }
-    for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
-        if let Some(state) = store.queue(&queue.address)? {
-            all.extend(read(store, &queue.address, last(&state, limit), limit)?);
+        Query::Status => steps::status(store, configuration),
+        Query::Queues => steps::queues(store, configuration),
+        Query::Jobs { queue, from, to, limit } => {
+            jobs::jobs(store, configuration, queue, (*from, *to), *limit)
         }
-    }
-    Ok(Answer::Errors(all))
-}
-
-fn error(store: &Store, queue: &str, index: u64) -> Result<Answer, ReadError> {
-    let Some((address, state)) = find(store, queue)? else { return missing(store, queue) };
-    if index < state.first || index > state.head {
-        let what = format!("queue `{queue}` has no job {index}; it holds {}", range(&state));
-        return Ok(Answer::Missing(what));
-    }
-    Ok(Answer::Errors(read(store, &address, index, 1)?))
-}
-
-/// The jobs that a step has not accounted for and that are still kept.
-fn waiting(queue: &QueueState, progress: &Progress) -> u64 {
-    queue.head.saturating_sub(progress.watermark().max(queue.first - 1))
-}
-
-fn range(state: &QueueState) -> String {
-    match state.jobs() {
-        0 => "none".to_owned(),
-        _ => format!("{} to {}", state.first, state.head),
+        Query::Errors { queue, all, limit } => {
+            jobs::errors(store, configuration, queue.as_deref(), *all, *limit)
+        }
+        Query::Error { queue, index } => jobs::error(store, queue, *index),
+        Query::OpenErrors { queue, from, to } => jobs::open_errors(store, queue, *from, *to),
+        Query::Replay { step, input, start } => {
+            replay::plan(store, configuration, step, input.as_deref(), *start)
+        }
+        Query::Verify => verify(store).map(|report| {
+            let crate::store::Report { queues, jobs, bytes, problems, .. } = report;
+            Answer::Verify(Verified { queues, jobs, bytes, problems })
+        }),
+        Query::Export { file } => write_export(store, file),
     }
 }
 
-/// Where the last `limit` jobs begin.
-fn last(state: &QueueState, limit: usize) -> u64 {
-    state.first.max((state.head + 1).saturating_sub(limit as u64))
-}
-
-fn find(store: &Store, queue: &str) -> Result<Option<(Address, QueueState)>, ReadError> {
-    let Some(address) = Address::parse(queue) else { return Ok(None) };
-    Ok(store.queue(&address)?.map(|state| (address, state)))
-}
-
-fn missing(store: &Store, queue: &str) -> Result<Answer, ReadError> {
-    let names: Vec<String> = store.queues()?.iter().map(|queue| queue.address.to_string()).collect();
-    let hint = match crate::words::suggest::nearest(queue, names.iter().map(String::as_str)) {
-        Some(near) => format!("; did you mean `{near}`?"),
-        None if names.is_empty() => "; no queue has had a job yet".to_owned(),
-        None => format!("; there are {}", names.join(", ")),
+fn write_export(store: &Store, path: &Path) -> Result<Answer, ReadError> {
+    let failed =
+        |error: &std::io::Error| Ok(Answer::Missing(format!("cannot write `{}`: {error}", path.display())));
+    let file = match File::options().write(true).truncate(true).open(path) {
+        Ok(file) => file,
+        Err(error) => return failed(&error),
     };
-    Ok(Answer::Missing(format!("there is no queue `{queue}`{hint}")))
+    match export(store, BufWriter::new(&file)) {
+        Ok(inventory) => {
+            file.sync_all().map_or_else(|error| failed(&error), |()| Ok(Answer::Exported(inventory)))
+        }
+        Err(ExportError::Read(error)) => Err(error),
+        Err(ExportError::Write(error)) => failed(&error),
+    }
 }
 
-fn read(store: &Store, queue: &Address, mut from: u64, limit: usize) -> Result<Vec<Job>, ReadError> {
-    let mut jobs = Vec::new();
-    let limit = limit.min(JOBS_MAX);
-    while jobs.len() < limit {
-        let Some(batch) = store.read(queue, from, limit - jobs.len(), READ_BYTES)? else { break };
-        from = batch.end();
-        for (index, payload) in (batch.first..).zip(batch.payloads.iter()) {
-            let text = String::from_utf8_lossy(payload).into_owned();
-            let job = RawValue::from_string(text).map_err(|error| {
-                ReadError::Damaged(format!("job {index} of `{queue}` is no JSON: {error}"))
-            })?;
-            jobs.push(Job { queue: queue.to_string(), index, job });
-        }
+/// A time as people write it, always as wide.
+pub(super) fn rfc3339(time: Timestamp) -> String {
+    match jiff::Timestamp::from_millisecond(time.0) {
+        Ok(time) => format!("{time:.3}"),
+        Err(_) => time.0.to_string(),
     }
-    Ok(jobs)
 }

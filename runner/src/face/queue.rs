@@ -1,18 +1,16 @@
 //! `tidegate queue`: what stands on queues.
 
-use std::fmt::Write as _;
-
-use super::cli::{Format, Look, QueueShow};
-use super::exit::{self, Exit};
-use super::find::{ask, print_json, print_text};
+use super::cli::{Format, Look};
+use super::exit::Exit;
+use super::find::{ask, other_question, print_json, print_text};
 use super::look::{Answer, Query};
 use super::table::{grouped, table};
 use crate::words::format_size;
 
 pub(super) fn list(command: &Look) -> Exit {
-    let queues = match ask(command, &Query::Queues) {
+    let queues = match ask(command, Query::Queues) {
         Ok(Answer::Queues(queues)) => queues,
-        Ok(_) => return exit::fail("the runner answered another question; is it of another version?"),
+        Ok(_) => return other_question(),
         Err(exit) => return exit,
     };
     if command.format == Format::Json {
@@ -44,24 +42,5 @@ pub(super) fn list(command: &Look) -> Exit {
         })
         .collect();
     print_text(&table(&["queue", "first", "last", "kept", "size", "waiting"], &[1, 2, 3, 4], &rows));
-    Exit::Done
-}
-
-pub(super) fn show(command: &QueueShow) -> Exit {
-    let query = Query::Jobs { queue: command.queue.clone(), from: command.from, limit: command.limit };
-    let jobs = match ask(&command.look, &query) {
-        Ok(Answer::Jobs(jobs)) => jobs,
-        Ok(Answer::Missing(what)) => return exit::fail(what),
-        Ok(_) => return exit::fail("the runner answered another question; is it of another version?"),
-        Err(exit) => return exit,
-    };
-    if command.look.format == Format::Json {
-        return print_json(&jobs, Exit::Done);
-    }
-    let mut text = String::new();
-    for job in &jobs {
-        let _ = writeln!(text, "{:>8}  {}", job.index, job.job.get()); // writing to a String cannot fail
-    }
-    print_text(if text.is_empty() { "no jobs there" } else { &text });
     Exit::Done
 }

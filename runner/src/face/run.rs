@@ -46,7 +46,8 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
         .with_plugins(generation.plugins)
         .with_attempts(Attempts::open(&configuration.data));
-    if let Err(error) = start_io(&configuration, store, run.handle()) {
+    let conversations = control::Conversations::default();
+    if let Err(error) = start_io(&configuration, store, run.handle(), conversations.clone()) {
         return exit::fail(format_args!("cannot start: {error}"));
     }
     let stats = run.stats();
@@ -56,6 +57,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let elapsed = started.elapsed();
     drop(progress);
     control::remove(&configuration.data);
+    conversations.finish();
     match outcome {
         Ok(report) => {
             eprint!("{}", summary::summary(&configuration, &stats, &report, elapsed));
@@ -68,11 +70,17 @@ pub(super) fn run(command: &cli::Run) -> Exit {
 }
 
 /// Starts the thread that carries signals and the local socket. It ends with the process.
-fn start_io(configuration: &Arc<Configuration>, store: Store, handle: Handle) -> io::Result<()> {
+fn start_io(
+    configuration: &Arc<Configuration>,
+    store: Store,
+    handle: Handle,
+    conversations: control::Conversations,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let guard = runtime.enter();
     let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    match control::serve(&configuration.data, store, Arc::clone(configuration)) {
+    let desk = control::Desk { store, configuration: Arc::clone(configuration), handle: handle.clone() };
+    match control::serve(&configuration.data, desk, conversations) {
         Ok(serve) => {
             runtime.spawn(serve);
         }

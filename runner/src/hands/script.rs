@@ -11,6 +11,7 @@ pub mod json;
 mod compile;
 mod context;
 mod explain;
+mod expression;
 mod filter;
 mod functions;
 mod imports;
@@ -20,6 +21,7 @@ mod number;
 mod step;
 
 pub use compile::{CompileError, check_expression, check_script};
+pub use expression::Expression;
 pub use step::{ScriptStep, ScriptStepSpec};
 
 #[cfg(test)]

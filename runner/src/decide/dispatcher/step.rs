@@ -321,6 +321,15 @@ impl StepState {
         commands.push(Command::Rewind { step: self.position });
     }
 
+    /// Goes on at these indices. Nothing is on record any more of what was to be formed again.
+    pub(super) fn rewound(&mut self, next: &[u64]) {
+        self.rewinding = Rewinding::No;
+        self.redo.clear();
+        for (input, &next) in self.inputs.iter_mut().zip(next) {
+            input.rewind(next);
+        }
+    }
+
     /// Whether something of it is still on its way.
     pub(super) fn is_busy(&self, stopping: bool) -> bool {
         let working = |batch: &BatchState| !self.halted || batch.phase == Phase::Running;

@@ -395,6 +395,19 @@ fn progress_is_put_back_when_nothing_is_on_its_way() {
     assert_eq!(play.words(), "read 0@3");
 }
 
+#[test]
+fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
+    let redo = vec![Redo { number: 4, inputs: vec![(0, 1)], jobs: 3 }];
+    let mut play = Play::new(&[Flow { before: Before::Snapshot, redo, ..queue() }], &[5]);
+    assert_eq!(play.start(), "read 0@1");
+    play.on(Event::Rewind { step: 0 });
+    assert_eq!(play.read(0, 1, 2), "rewind 0");
+    play.dispatcher.rewound(0, &[1], &mut play.commands);
+    assert_eq!(play.words(), "read 0@1");
+    // Its snapshot went with the progress, so that it needs another one.
+    assert_eq!(play.read(0, 1, 5), "begin 0#5");
+}
+
 proptest! {
     /// Whatever the order in which workers and readers answer: each job is committed once, in
     /// order, up to the one that halts, and the run ends.

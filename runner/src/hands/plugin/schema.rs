@@ -28,6 +28,58 @@ pub fn mistakes(schema: &Value, config: &Value) -> Vec<Mistake> {
     checker.found
 }
 
+/// A key that a config may have, for people.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    pub name: String,
+    /// What stands there, in words.
+    pub kind: String,
+    pub required: bool,
+    pub default: Option<Value>,
+    /// The first line of it.
+    pub description: String,
+}
+
+/// The keys that a schema knows at the top.
+#[must_use]
+pub fn keys(schema: &Value) -> Vec<Key> {
+    let required: Vec<&str> =
+        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    properties
+        .map(|(name, rules)| Key {
+            name: name.clone(),
+            kind: kind(schema, rules),
+            required: required.contains(&name.as_str()),
+            default: rules.get("default").cloned().filter(|default| !default.is_null()),
+            description: rules["description"]
+                .as_str()
+                .and_then(|text| text.lines().next())
+                .unwrap_or_default()
+                .to_owned(),
+        })
+        .collect()
+}
+
+fn kind(root: &Value, rules: &Value) -> String {
+    if let Some(choices) = rules["enum"].as_array() {
+        let words: Vec<String> = choices.iter().map(plain).collect();
+        return listed(words.iter().map(String::as_str), "or");
+    }
+    if let Some(schema) = rules["$ref"].as_str().and_then(|way| root.pointer(way.strip_prefix('#')?))
+        && !schema["$ref"].is_string()
+    {
+        return kind(root, schema);
+    }
+    let types = match &rules["type"] {
+        Value::String(one) => vec![one.as_str()],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let words: Vec<&str> = types.into_iter().filter(|kind| *kind != "null").map(in_words).collect();
+    if words.is_empty() { "anything".to_owned() } else { words.join(" or ") }
+}
+
 /// Schemas that refer to each other in a circle end here.
 const DEPTH_MAX: usize = 64;
 

@@ -54,7 +54,7 @@ pub fn check_script(script: &Script, limits: &Limits) -> Result<(), CompileError
 /// # Errors
 /// What is wrong with it; the column is counted from the start of `text`.
 pub fn check_expression(text: &str, limits: &Limits) -> Result<(), CompileError> {
-    compile_expression(&engine(limits, &Deadline::default()), text).map(drop)
+    compile_expression(&engine(limits, &Deadline::default()), text, "job").map(drop)
 }
 
 /// An engine without access to files, network or clock.
@@ -139,9 +139,10 @@ pub(super) fn self_contained(
     Ok(ast)
 }
 
-pub(super) fn compile_expression(engine: &Engine, text: &str) -> Result<AST, CompileError> {
+/// Compiles an expression over one variable.
+pub(super) fn compile_expression(engine: &Engine, text: &str, variable: &str) -> Result<AST, CompileError> {
     let mut scope = Scope::new();
-    scope.push("job", rhai::Dynamic::UNIT);
+    scope.push(variable, rhai::Dynamic::UNIT);
     engine
         .compile_expression_with_scope(&scope, text)
         .map_err(|error| from_parsing(error.err_type(), error.position(), text))

@@ -28,7 +28,7 @@ impl Filter {
             return Ok(None);
         }
         let engine = engine();
-        let when = when.as_ref().map(|(text, _)| compile_expression(&engine, text)).transpose()?;
+        let when = when.as_ref().map(|(text, _)| compile_expression(&engine, text, "job")).transpose()?;
         let (types, topics) = (types.clone(), topics.clone());
         Ok(Some(Self { engine, types, topics, wrapped, when, scope: Scope::new() }))
     }

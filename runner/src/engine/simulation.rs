@@ -1,0 +1,82 @@
+//! Whole graphs under crashes: random graphs, jobs, failures and requests, on one thread, over a disk
+//! that loses and tears what was not synced; afterwards every queue and sink holds what a plain
+//! evaluation of the graph says.
+//!
+//! Everything follows from a seed. A seed that fails says so and is played again with
+//! `TIDEGATE_SIM_SEED=… cargo test -p tidegate --lib simulation`; `TIDEGATE_SIM_SEEDS=…` plays so many,
+//! which goes faster with `--release`, and `TIDEGATE_SIM_FIRST=…` says where to begin.
+//!
+//! | room | what it knows |
+//! | --- | --- |
+//! | `dice` | chance |
+//! | `twin` | what the scripts do, in Rhai and in Rust |
+//! | `blueprint` | a random graph, as files |
+//! | `history` | what was seen to be durable |
+//! | `requests` | what somebody asks from outside |
+//! | `effects` | what was seen outside |
+//! | `stage` | one run, with chance in the place of threads |
+//! | `world` | a seed: runs, crashes, changes between them |
+//! | `model` | what a step must have come to |
+//! | `check` | the comparison |
+
+mod blueprint;
+mod check;
+mod dice;
+mod effects;
+mod history;
+mod model;
+mod requests;
+mod stage;
+mod twin;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use world::Tally;
+
+/// So many seeds in a plain `cargo test`.
+const SEEDS: u64 = 300;
+/// A batch of steps that nest deeply needs it, as in a run.
+const STACK: usize = 16 << 20;
+
+#[test]
+fn whole_graphs_keep_their_promise_whatever_crashes_when() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let (first, count) = match number("TIDEGATE_SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (number("TIDEGATE_SIM_FIRST").unwrap_or(1), number("TIDEGATE_SIM_SEEDS").unwrap_or(SEEDS)),
+    };
+    let next = AtomicU64::new(first);
+    let failed = AtomicU64::new(0);
+    let tally = Mutex::new(Tally::default());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count || failed.load(Ordering::Relaxed) >= 10 {
+                return;
+            }
+            match catch_unwind(AssertUnwindSafe(|| world::play(seed))) {
+                Ok(played) => tally.lock().unwrap().add(&played),
+                Err(_) => {
+                    eprintln!("seed {seed} failed; play it again with TIDEGATE_SIM_SEED={seed}");
+                    failed.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work).unwrap();
+        }
+    });
+    let tally = tally.into_inner().unwrap();
+    eprintln!("{count} seeds from {first} on: {tally:?}");
+    assert_eq!(failed.into_inner(), 0, "seeds failed; each says above how it is played again");
+    let Tally { crashes, again, granted, jobs, lost, .. } = tally;
+    let all_happened = [crashes, again, granted, jobs, lost].iter().all(|&times| times > 0);
+    assert!(all_happened || count < 100, "so many seeds should see everything");
+}

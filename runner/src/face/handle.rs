@@ -1,0 +1,302 @@
+//! `tidegate errors retry` and `drop`: errors that somebody deals with, each once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::chosen::Where;
+use super::cli::{ErrorsChoice, Format};
+use super::exit::{self, Exit};
+use super::find::{Place, Teller, other_question, print_json, print_text};
+use super::look::{Answer, Job, Query};
+use super::record::Record;
+use super::table::grouped;
+use super::terminal::confirm;
+use crate::engine::{Granted, Request};
+use crate::words::Address;
+
+/// How many errors one change deals with.
+const AT_ONCE: usize = 1000;
+/// How many of those that were refused are told one by one.
+const TOLD_MAX: usize = 10;
+
+/// What is done with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Retry,
+    Drop,
+}
+
+/// By error queue, the indices.
+type Chosen = BTreeMap<Address, BTreeSet<u64>>;
+
+pub(super) fn handle(command: &ErrorsChoice, how: How) -> Exit {
+    match deal(command, how) {
+        Ok(exit) | Err(exit) => exit,
+    }
+}
+
+fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
+    let selectors = selectors(command)?;
+    let place = Place::of(&command.config, command.data.clone())?;
+    let mut choice =
+        Choice { command, filter: Where::new(command.filter.as_deref(), "error")?, place: &place };
+    let chosen = choice.errors(&selectors)?;
+    choice.filter.say_failures();
+    let count: u64 = chosen.values().map(|indices| indices.len() as u64).sum();
+    let mut done = Done { errors: 0, handled_meanwhile: 0, refused: Vec::new() };
+    if count > 0 {
+        let queues: Vec<String> = chosen.keys().map(Address::to_string).collect();
+        let question = match how {
+            How::Retry => format!("{} of {} will run again.", errors(count), queues.join(", ")),
+            How::Drop => format!("{} will be taken off {} for good.", errors(count), queues.join(", ")),
+        };
+        confirm(&question, command.yes)?;
+    }
+    let mut teller = None;
+    for (queue, indices) in chosen {
+        let indices: Vec<u64> = indices.into_iter().collect();
+        for some in indices.chunks(AT_ONCE) {
+            teller = Some(change(&place, how, &queue, some, &mut done)?);
+        }
+    }
+    Ok(tell(command, how, &done, teller))
+}
+
+/// Deals with some errors. Where one of them stands in the way, the others are dealt with all the same.
+fn change(place: &Place, how: How, queue: &Address, some: &[u64], done: &mut Done) -> Result<Teller, Exit> {
+    let (queue, indices) = (queue.clone(), some.to_vec());
+    let request = match how {
+        How::Retry => Request::Retry { queue: queue.clone(), errors: indices },
+        How::Drop => Request::Drop { queue: queue.clone(), errors: indices },
+    };
+    let (outcome, teller) = place.change(request)?;
+    match (outcome, some) {
+        (Ok(Granted::Retried { jobs } | Granted::Dropped { jobs }), _) => done.errors += jobs,
+        (Ok(_), _) => return Err(other_question()),
+        (Err(why), [index]) => match place.ask(Query::Error { queue: queue.to_string(), index: *index })? {
+            Answer::Errors(errors) if errors.iter().all(|error| !error.handled) => {
+                done.refused.push(Refused { error: format!("{queue}/{index}"), why });
+            }
+            // Somebody else was quicker.
+            _ => done.handled_meanwhile += 1,
+        },
+        (Err(_), some) => {
+            let (some, others) = some.split_at(some.len() / 2);
+            change(place, how, &queue, some, done)?;
+            return change(place, how, &queue, others, done);
+        }
+    }
+    Ok(teller)
+}
+
+/// What became of the errors that were chosen.
+#[derive(Serialize)]
+struct Done {
+    /// Retried or dropped.
+    errors: u64,
+    /// Retried or dropped by somebody else in the meantime.
+    handled_meanwhile: u64,
+    refused: Vec<Refused>,
+}
+
+#[derive(Serialize)]
+struct Refused {
+    error: String,
+    why: String,
+}
+
+fn tell(command: &ErrorsChoice, how: How, done: &Done, teller: Option<Teller>) -> Exit {
+    let exit = if done.refused.is_empty() { Exit::Done } else { Exit::Failed };
+    if command.format == Format::Json {
+        return print_json(done, exit);
+    }
+    if done.errors > 0 {
+        let count = errors(done.errors);
+        print_text(&match (how, teller) {
+            (How::Retry, Some(Teller::Runner)) => format!("{count} put back: the jobs run again now"),
+            (How::Retry, _) => format!("{count} put back: the jobs run again with the next `tidegate run`"),
+            (How::Drop, _) => format!("{count} dropped"),
+        });
+    } else if done.refused.is_empty() && done.handled_meanwhile == 0 {
+        print_text("no errors there that nobody has dealt with");
+    }
+    if done.handled_meanwhile > 0 {
+        print_text(&format!("{} dealt with by somebody else meanwhile", errors(done.handled_meanwhile)));
+    }
+    for refused in done.refused.iter().take(TOLD_MAX) {
+        exit::fail(&refused.why);
+    }
+    if let Some(more) = done.refused.len().checked_sub(TOLD_MAX).filter(|&more| more > 0) {
+        exit::fail(format_args!("and {more} more like these (`--format json` tells all)"));
+    }
+    exit
+}
+
+/// `1 error`, `1,234 errors`.
+fn errors(number: u64) -> String {
+    format!("{} {}", grouped(number), if number == 1 { "error" } else { "errors" })
+}
+
+/// Errors as they were named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Selector {
+    queue: Address,
+    which: Which,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    All,
+    One(u64),
+    /// Both included; `None`: up to the last.
+    Range(u64, Option<u64>),
+}
+
+impl Selector {
+    fn parse(text: &str) -> Option<Self> {
+        let Some((queue, which)) = text.rsplit_once('/').filter(|(queue, _)| queue.contains('/')) else {
+            return Some(Self { queue: Address::parse(text)?, which: Which::All });
+        };
+        let which = match which.split_once('-') {
+            None => Which::One(which.parse().ok()?),
+            Some((first, "")) => Which::Range(first.parse().ok()?, None),
+            Some((first, last)) => Which::Range(first.parse().ok()?, Some(last.parse().ok()?)),
+        };
+        Some(Self { queue: Address::parse(queue)?, which })
+    }
+}
+
+fn selectors(command: &ErrorsChoice) -> Result<Vec<Selector>, Exit> {
+    let filtered = command.filter.is_some() || command.step.is_some() || command.kind.is_some();
+    if command.errors.is_empty() && !filtered {
+        return Err(exit::misuse(
+            "say which errors: PIPELINE/QUEUE for all of a queue, PIPELINE/QUEUE/INDEX for one, or --where, --step or --kind",
+        ));
+    }
+    let parse = |text: &String| {
+        Selector::parse(text).ok_or_else(|| {
+            exit::misuse(format_args!(
+                "`{text}` names no errors; write PIPELINE/QUEUE, PIPELINE/QUEUE/INDEX or PIPELINE/QUEUE/FROM-TO"
+            ))
+        })
+    };
+    command.errors.iter().map(parse).collect()
+}
+
+/// Finds the errors that are meant.
+struct Choice<'a> {
+    command: &'a ErrorsChoice,
+    filter: Where,
+    place: &'a Place,
+}
+
+impl Choice<'_> {
+    fn errors(&mut self, selectors: &[Selector]) -> Result<Chosen, Exit> {
+        let mut chosen = Chosen::new();
+        if selectors.is_empty() {
+            for queue in self.error_queues()? {
+                self.add_range(&queue, (1, None), &mut chosen)?;
+            }
+        }
+        for Selector { queue, which } in selectors {
+            match *which {
+                Which::All => self.add_range(queue, (1, None), &mut chosen)?,
+                Which::Range(first, last) => self.add_range(queue, (first, last), &mut chosen)?,
+                Which::One(index) => self.add_one(queue, index, &mut chosen)?,
+            }
+        }
+        chosen.retain(|_, indices| !indices.is_empty());
+        Ok(chosen)
+    }
+
+    fn error_queues(&self) -> Result<Vec<Address>, Exit> {
+        let Answer::Queues(queues) = self.place.ask(Query::Queues)? else { return Err(other_question()) };
+        let holding = queues.iter().filter(|queue| queue.errors && queue.jobs > 0);
+        Ok(holding.filter_map(|queue| Address::parse(&queue.queue)).collect())
+    }
+
+    /// One that was named by its index has to be there.
+    fn add_one(&mut self, queue: &Address, index: u64, chosen: &mut Chosen) -> Result<(), Exit> {
+        self.must_hold_errors(queue)?;
+        match self.place.ask(Query::Error { queue: queue.to_string(), index })? {
+            Answer::Errors(errors) => {
+                if errors.iter().any(|error| error.handled) {
+                    return Err(exit::fail(format_args!("{queue}/{index} was retried or dropped already")));
+                }
+                self.add(queue, &errors, chosen);
+                Ok(())
+            }
+            Answer::Missing(what) => Err(exit::fail(what)),
+            _ => Err(other_question()),
+        }
+    }
+
+    fn add_range(
+        &mut self,
+        queue: &Address,
+        (mut from, to): (u64, Option<u64>),
+        chosen: &mut Chosen,
+    ) -> Result<(), Exit> {
+        self.must_hold_errors(queue)?;
+        loop {
+            match self.place.ask(Query::OpenErrors { queue: queue.to_string(), from, to })? {
+                Answer::Jobs(page) => {
+                    self.add(queue, &page.jobs, chosen);
+                    if !page.more {
+                        return Ok(());
+                    }
+                    from = page.next;
+                }
+                Answer::Missing(what) => return Err(exit::fail(what)),
+                _ => return Err(other_question()),
+            }
+        }
+    }
+
+    fn add(&mut self, queue: &Address, errors: &[Job], chosen: &mut Chosen) {
+        let passing: Vec<u64> =
+            errors.iter().filter(|error| self.passes(error)).map(|error| error.index).collect();
+        chosen.entry(queue.clone()).or_default().extend(passing);
+    }
+
+    fn passes(&mut self, error: &Job) -> bool {
+        let ErrorsChoice { step, kind, .. } = self.command;
+        if step.is_some() || kind.is_some() {
+            let Ok(record) = Record::of(error) else { return false };
+            let is_step = |name: &String| {
+                *name == record.step || *name == format!("{}/{}", record.pipeline, record.step)
+            };
+            if !step.as_ref().is_none_or(is_step) || kind.as_ref().is_some_and(|kind| *kind != record.kind) {
+                return false;
+            }
+        }
+        self.filter.passes(&error.queue, error.index, error.job.get())
+    }
+
+    fn must_hold_errors(&self, queue: &Address) -> Result<(), Exit> {
+        let mut queues = self.place.configuration.queues.iter();
+        if queues.any(|declared| declared.address == *queue && !declared.holds_errors) {
+            return Err(exit::fail(format_args!("`{queue}` is no error queue")));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_named_by_queue_index_or_range() {
+        let which = |text| Selector::parse(text).map(|selector| (selector.queue.to_string(), selector.which));
+        let queue = "p/failed-1".to_owned();
+        assert_eq!(which("p/failed-1"), Some((queue.clone(), Which::All)));
+        assert_eq!(which("p/failed-1/3"), Some((queue.clone(), Which::One(3))));
+        assert_eq!(which("p/failed-1/3-7"), Some((queue.clone(), Which::Range(3, Some(7)))));
+        assert_eq!(which("p/failed-1/3-"), Some((queue, Which::Range(3, None))));
+        for none in ["failed", "p/failed/", "p/failed/x", "p/failed/-3", "p/failed/1-2-3", "p/a/b/3"] {
+            assert_eq!(which(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! How far steps are, and what queues hold.
+
+use super::{Answer, QueueStatus, ReaderStatus, StepStatus};
+use crate::config::{Configuration, Input};
+use crate::decide::Progress;
+use crate::store::{QueueState, ReadError, Store};
+
+pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
+    let mut known = store.all_progress()?;
+    let mut steps = Vec::new();
+    for step in &configuration.steps {
+        let begun = store.snapshots(&step.address)?.iter().map(|snapshot| snapshot.jobs).sum();
+        let mut of_step = (store.delayed_count(&step.address)?, begun);
+        for input in &step.inputs {
+            let at = known.iter().position(|(name, from, _)| *name == step.address && *from == input.address);
+            let progress = at.map(|at| known.remove(at).2).unwrap_or_default();
+            let waiting = match input.input {
+                Input::Source(_) => None,
+                Input::Queue(_) => {
+                    Some(store.queue(&input.address)?.map_or(0, |queue| waiting(&queue, &progress)))
+                }
+            };
+            let (delayed, begun) = std::mem::take(&mut of_step);
+            steps.push(StepStatus {
+                step: step.address.to_string(),
+                input: input.address.to_string(),
+                watermark: progress.watermark(),
+                waiting,
+                delayed,
+                begun,
+                configured: true,
+                counters: progress.counters,
+            });
+        }
+    }
+    // Progress that nothing in the configuration claims is kept, and shown.
+    for (step, input, progress) in known {
+        let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
+        steps.push(StepStatus {
+            step: step.to_string(),
+            input: input.to_string(),
+            watermark: progress.watermark(),
+            waiting,
+            delayed: 0,
+            begun: 0,
+            configured: false,
+            counters: progress.counters,
+        });
+    }
+    Ok(Answer::Status(steps))
+}
+
+pub(super) fn queues(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
+    let progress = store.all_progress()?;
+    let mut queues = Vec::new();
+    for queue in store.queues()? {
+        let readers =
+            progress.iter().filter(|(_, input, _)| *input == queue.address).map(|(step, _, progress)| {
+                ReaderStatus {
+                    step: step.to_string(),
+                    waiting: queue.head.saturating_sub(progress.watermark()),
+                }
+            });
+        let settings = configuration.queues.iter().find(|settings| settings.address == queue.address);
+        queues.push(QueueStatus {
+            queue: queue.address.to_string(),
+            first: queue.first,
+            head: queue.head,
+            jobs: queue.jobs(),
+            bytes: queue.bytes,
+            errors: settings.is_some_and(|settings| settings.holds_errors),
+            readers: readers.collect(),
+        });
+    }
+    Ok(Answer::Queues(queues))
+}
+
+/// The jobs that a step has not accounted for and that are still kept.
+fn waiting(queue: &QueueState, progress: &Progress) -> u64 {
+    queue.head.saturating_sub(progress.watermark().max(queue.first - 1))
+}

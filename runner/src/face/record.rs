@@ -1,0 +1,118 @@
+//! Error records, as commands read and show them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::look::Job;
+
+/// An error record, as far as commands show it. The job stays the text that it is, since it may be
+/// what no JSON reader takes.
+#[derive(Debug, Deserialize)]
+pub(super) struct Record<'a> {
+    pub(super) time: String,
+    pub(super) pipeline: String,
+    pub(super) step: String,
+    pub(super) input: String,
+    pub(super) index: u64,
+    /// The parts of a joined job, by binding.
+    inputs: Option<BTreeMap<String, Given>>,
+    attempt: u32,
+    pub(super) kind: String,
+    pub(super) message: String,
+    #[serde(borrow)]
+    context: Option<&'a RawValue>,
+    at: Option<Place>,
+    file: Option<Place>,
+    hash: String,
+    generation: Option<u64>,
+    #[serde(borrow)]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    job: Option<&'a RawValue>,
+    job_text: Option<String>,
+    #[serde(borrow)]
+    job_bytes: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Given {
+    from: String,
+    index: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Place {
+    path: String,
+    line: u64,
+    column: Option<u64>,
+}
+
+impl Record<'_> {
+    pub(super) fn of(error: &Job) -> Result<Record<'_>, String> {
+        let what = |problem| format!("{}/{} is no error record: {problem}", error.queue, error.index);
+        serde_json::from_str(error.job.get()).map_err(what)
+    }
+
+    /// Where the job came from; of a joined one, all its parts.
+    pub(super) fn origin(&self) -> String {
+        match &self.inputs {
+            Some(inputs) => {
+                let parts = inputs.values().map(|given| format!("{}/{}", given.from, given.index));
+                parts.collect::<Vec<_>>().join(" + ")
+            }
+            None => format!("{}/{}", self.input, self.index),
+        }
+    }
+
+    /// The error as a page: the words first, the job last.
+    pub(super) fn describe(&self, error: &Job) -> String {
+        let mut lines = vec![format!("{}/{}: {}", error.queue, error.index, self.message), String::new()];
+        let mut line = |name: &str, value: Option<String>| {
+            lines.extend(value.map(|value| format!("{name:<12}{value}")));
+        };
+        line("handled", error.handled.then(|| "it was retried or dropped".to_owned()));
+        line("kind", Some(self.kind.clone()));
+        line("at", self.at.as_ref().map(Place::to_string));
+        line("step", Some(format!("{}/{}", self.pipeline, self.step)));
+        match &self.inputs {
+            Some(inputs) => {
+                let part = |(binding, given): (&String, &Given)| {
+                    format!("{binding} = {}/{}", given.from, given.index)
+                };
+                line("inputs", Some(inputs.iter().map(part).collect::<Vec<_>>().join(", ")));
+            }
+            None => line("job", Some(self.origin())),
+        }
+        line("file", self.file.as_ref().map(Place::to_string));
+        line("context", self.context.map(|context| context.get().to_owned()));
+        line("attempt", Some(self.attempt.to_string()));
+        line("time", Some(self.time.clone()));
+        line("generation", self.generation.map(|number| number.to_string()));
+        line("hash", Some(self.hash.clone()));
+        line("meta", self.meta.map(|meta| meta.get().to_owned()));
+        lines.push(String::new());
+        lines.push(self.job());
+        lines.join("\n")
+    }
+
+    /// The job for people: indented where it can be, otherwise as it is.
+    fn job(&self) -> String {
+        if let Some(text) = &self.job_text {
+            return text.clone();
+        }
+        let Some(raw) = self.job.or(self.job_bytes) else { return String::new() };
+        let pretty = serde_json::from_str::<serde_json::Value>(raw.get())
+            .and_then(|job| serde_json::to_string_pretty(&job));
+        pretty.unwrap_or_else(|_| raw.get().to_owned())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.path, self.line)?;
+        self.column.map_or(Ok(()), |column| write!(f, ":{column}"))
+    }
+}

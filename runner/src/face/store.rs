@@ -1,0 +1,160 @@
+//! `tidegate store`: looking after the file that holds everything.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::cli::{Format, Look, StoreFile};
+use super::exit::{self, Exit};
+use super::find::{Place, ask, no_state, open_patiently, other_question, print_json, print_text};
+use super::look::{Answer, Query};
+use super::table::{grouped, jobs};
+use crate::engine::Chain;
+use crate::store::{self, Inventory, OpenError};
+use crate::words::format_size;
+
+pub(super) fn verify(command: &Look) -> Exit {
+    let report = match ask(command, Query::Verify) {
+        Ok(Answer::Verify(report)) => report,
+        Ok(_) => return other_question(),
+        Err(exit) => return exit,
+    };
+    let exit = if report.problems.is_empty() { Exit::Done } else { Exit::Failed };
+    if command.format == Format::Json {
+        return print_json(&report, exit);
+    }
+    let queues = if report.queues == 1 { "queue" } else { "queues" };
+    let (count, size) = (grouped(report.queues), format_size(report.bytes));
+    print_text(&format!("{} on {count} {queues}, {size}", jobs(report.jobs)));
+    match &report.problems[..] {
+        [] => print_text("everything is in order"),
+        problems => {
+            for problem in problems {
+                exit::fail(problem);
+            }
+        }
+    }
+    exit
+}
+
+pub(super) fn compact(command: &Look) -> Exit {
+    #[derive(Serialize)]
+    struct Sizes {
+        before: u64,
+        after: u64,
+    }
+    let place = match Place::of(&command.config, command.data.clone()) {
+        Ok(place) => place,
+        Err(exit) => return exit,
+    };
+    let data = &place.configuration.data;
+    let sizes = match open_patiently(|| store::compact(data)) {
+        Ok(Some(compacted)) => Sizes { before: compacted.before, after: compacted.after },
+        Ok(None) => return exit::fail(no_state(data)),
+        Err(error @ OpenError::Locked { .. }) => {
+            return exit::fail(format_args!("{}; only a stopped store can be compacted", Chain(&error)));
+        }
+        Err(error) => return exit::fail(Chain(&error)),
+    };
+    if command.format == Format::Json {
+        return print_json(&sizes, Exit::Done);
+    }
+    print_text(&format!("{} before, {} now", format_size(sizes.before), format_size(sizes.after)));
+    Exit::Done
+}
+
+pub(super) fn export(command: &StoreFile) -> Exit {
+    match write_export(command) {
+        Ok(exit) | Err(exit) => exit,
+    }
+}
+
+/// The file gets its name when it is whole. Also standard output gets nothing but what is whole.
+fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
+    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let data = &place.configuration.data;
+    if !data.exists() {
+        return Err(exit::fail(no_state(data)));
+    }
+    let to_stdout = command.file == Path::new("-");
+    let target = if to_stdout { data.join("export") } else { command.file.clone() };
+    let unfinished = Unfinished::create(&target)?;
+    let query = Query::Export { file: unfinished.0.clone() };
+    let inventory = match place.ask(query)? {
+        Answer::Exported(inventory) => inventory,
+        Answer::Missing(what) => return Err(exit::fail(what)),
+        _ => return Err(other_question()),
+    };
+    let cannot = |error: io::Error| exit::fail(format_args!("cannot write the export: {error}"));
+    if to_stdout {
+        let copied = File::open(&unfinished.0).and_then(|mut file| io::copy(&mut file, &mut io::stdout()));
+        copied.map_err(cannot)?;
+        return Ok(Exit::Done);
+    }
+    fs::rename(&unfinished.0, &target).map_err(cannot)?;
+    if command.look.format == Format::Json {
+        return Ok(print_json(&inventory, Exit::Done));
+    }
+    print_text(&format!("{} → {}", words(&inventory), target.display()));
+    Ok(Exit::Done)
+}
+
+/// A file in the making, which goes away with it unless it was given another name.
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    fn create(target: &Path) -> Result<Self, Exit> {
+        let cannot = |error: io::Error| {
+            exit::fail(format_args!("cannot write the export to `{}`: {error}", target.display()))
+        };
+        let target = std::path::absolute(target).map_err(cannot)?;
+        let mut name = target.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let path = target.with_file_name(name);
+        File::create(&path).map_err(cannot)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+pub(super) fn import(command: &StoreFile) -> Exit {
+    let place = match Place::of(&command.look.config, command.look.data.clone()) {
+        Ok(place) => place,
+        Err(exit) => return exit,
+    };
+    let data = &place.configuration.data;
+    let imported = if command.file == Path::new("-") {
+        store::import(data, BufReader::new(io::stdin()))
+    } else {
+        match File::open(&command.file) {
+            Ok(file) => store::import(data, BufReader::new(file)),
+            Err(error) => {
+                return exit::fail(format_args!("cannot read `{}`: {error}", command.file.display()));
+            }
+        }
+    };
+    match imported {
+        Ok(inventory) if command.look.format == Format::Json => print_json(&inventory, Exit::Done),
+        Ok(inventory) => {
+            print_text(&format!("{} → {}", words(&inventory), data.display()));
+            Exit::Done
+        }
+        Err(error) => exit::fail(Chain(&error)),
+    }
+}
+
+fn words(inventory: &Inventory) -> String {
+    let queues = if inventory.queues == 1 { "queue" } else { "queues" };
+    format!(
+        "{} on {} {queues}, and all that belongs to them",
+        jobs(inventory.jobs),
+        grouped(inventory.queues)
+    )
+}

@@ -1,0 +1,178 @@
+//! Errors that somebody deals with: retried once, or dropped.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::project::{Project, ids, jobs};
+use crate::random::Random;
+
+const PIPELINE: &str = "[pipeline]\nerrors = \"failed\"\n\
+                        [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+                        [step.sort]\nfrom = \"in\"\nrun = \"sort.rhai\"\nto = \"sorted\"\n\
+                        [sink.out]\nfrom = \"sorted\"\ntype = \"file\"\npath = \"out.ndjson\"\n";
+const BROKEN: &str =
+    "fn process(job) { if job.id == 2 { reject(\"two\") } if job.id % 2 == 0 { throw \"even\" } job }";
+const MENDED: &str = "fn process(job) { job }";
+
+/// A run that has left errors of the even jobs, whose script was mended since.
+fn project(count: u64) -> Project {
+    let project =
+        Project::new().file("p.toml", PIPELINE).file("sort.rhai", BROKEN).file("in.ndjson", jobs(1..=count));
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    project.write("sort.rhai", MENDED);
+    project
+}
+
+fn errors(project: &Project, arguments: &[&str]) -> Vec<Value> {
+    let arguments = [&["errors", "list", "--format", "json"], arguments].concat();
+    serde_json::from_str(&project.tidegate(&arguments).done().stdout).expect("it is JSON")
+}
+
+#[test]
+fn a_retry_runs_the_job_once_through_the_mended_step() {
+    let project = project(9);
+    let retried = project.tidegate(&["errors", "retry", "p/failed/2", "--yes"]).done();
+    assert_eq!(retried.stdout, "1 error put back: the jobs run again with the next `tidegate run`\n");
+    let status = project.tidegate(&["status"]).done().stdout;
+    assert!(status.contains("delayed"), "{status}");
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 3, 5, 7, 9, 4]);
+    let again = project.tidegate(&["errors", "retry", "p/failed/2", "--yes"]).failed(1);
+    assert!(again.stderr.contains("p/failed/2 was retried or dropped already"), "{}", again.stderr);
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(ids(&project.read("out.ndjson")).len(), 6);
+    let left: Vec<u64> = errors(&project, &[]).iter().filter_map(|error| error["index"].as_u64()).collect();
+    assert_eq!(left, [1, 3, 4]);
+    let all = errors(&project, &["--all"]);
+    let handled: Vec<bool> = all.iter().map(|error| error["handled"] == true).collect();
+    assert_eq!(handled, [false, true, false, false]);
+    let shown = project.tidegate(&["errors", "show", "p/failed/2"]).done().stdout;
+    assert!(shown.contains("it was retried or dropped"), "{shown}");
+}
+
+#[test]
+fn a_running_runner_takes_a_retry_and_delivers_at_once() {
+    let project = project(9);
+    let mut running = project.started();
+    let retried = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
+    assert_eq!(retried.stdout, "4 errors put back: the jobs run again now\n");
+    running.wait_until("the output", || ids(&project.read("out.ndjson")) == [1, 3, 5, 7, 9, 2, 4, 6, 8]);
+    let none = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
+    assert_eq!(none.stdout, "no errors there that nobody has dealt with\n");
+    assert!(errors(&project, &[]).is_empty());
+    running.stop().done();
+    assert_eq!(ids(&project.read("out.ndjson")).len(), 9);
+}
+
+#[test]
+fn errors_are_chosen_by_range_kind_step_and_expression() {
+    let project = project(20);
+    let drop = |arguments: &[&str]| {
+        let arguments = [&["errors", "drop", "--yes", "--format", "json"], arguments].concat();
+        let done: Value =
+            serde_json::from_str(&project.tidegate(&arguments).done().stdout).expect("it is JSON");
+        done["errors"].as_u64().expect("a count")
+    };
+    assert_eq!(drop(&["--kind", "rejected"]), 1);
+    assert_eq!(drop(&["--step", "nobody"]), 0);
+    assert_eq!(drop(&["p/failed/1-3", "p/failed/3"]), 2);
+    assert_eq!(drop(&["--where", "error.job.id >= 18"]), 2);
+    assert_eq!(drop(&["p/failed", "--step", "p/sort", "--where", "error.index == 8"]), 1);
+    assert_eq!(drop(&["p/failed/8-", "--step", "sort"]), 1);
+    let left: Vec<u64> = errors(&project, &[]).iter().filter_map(|error| error["index"].as_u64()).collect();
+    assert_eq!(left, [5, 6, 7]);
+    assert_eq!(drop(&["p/failed"]), 3);
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(ids(&project.read("out.ndjson")), (1..=20).step_by(2).collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_is_dealt_with_unless_it_is_said_what_and_somebody_agrees() {
+    let project = project(9);
+    for (arguments, code, answer) in [
+        (&["errors", "retry", "--yes"][..], 64, "say which errors"),
+        (
+            &["errors", "retry", "p/failed"],
+            64,
+            "4 errors of p/failed will run again. Nobody is there to say yes",
+        ),
+        (&["errors", "drop", "p/failed/1"], 64, "1 error will be taken off p/failed"),
+        (&["errors", "drop", "nonsense", "--yes"], 64, "names no errors"),
+        (&["errors", "drop", "p/failed", "--where", "error.", "--yes"], 64, "does not compile"),
+        (&["errors", "drop", "p/failed/7", "--yes"], 1, "queue `p/failed` has no job 7"),
+        (&["errors", "drop", "p/sorted", "--yes"], 1, "`p/sorted` is no error queue"),
+        (&["errors", "retry", "p/faild", "--yes"], 1, "did you mean `p/failed`?"),
+    ] {
+        let said = project.tidegate(arguments).failed(code).stderr;
+        let answer = answer
+            .replace("1 error will be taken off p/failed", "1 error will be taken off p/failed for good");
+        assert!(said.contains(&answer), "{arguments:?}: {said}");
+    }
+    assert_eq!(errors(&project, &[]).len(), 4);
+}
+
+#[test]
+fn the_tuple_of_a_join_is_retried_as_it_was_with_what_its_author_said() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [source.other]\ntype = \"file\"\npath = \"other.ndjson\"\nformat = \"ndjson\"\n\
+             [queue.left]\nmeta = [\"index\"]\n[step.give]\nfrom = \"in\"\nto = \"left\"\n\
+             [step.pair]\njoin = { a = \"left\", b = \"other\" }\nrun = \"pair.rhai\"\nto = \"out\"\nerrors = \"failed\"\n\
+             [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n",
+        )
+        .file("pair.rhai", "fn process(job) { reject(\"no\", #{ sum: job.a.id + job.b.id }) }")
+        .file("in.ndjson", jobs(1..=2))
+        .file("other.ndjson", jobs(11..=12));
+    project.run().done();
+    let shown = project.tidegate(&["errors", "show", "p/failed/2"]).done().stdout;
+    insta::assert_snapshot!(project.stable(&shown));
+    project.write(
+        "pair.rhai",
+        "fn process(job, ctx) { #{ id: job.a.id * 100 + job.b.id, attempt: ctx.attempt } }",
+    );
+    project.tidegate(&["errors", "retry", "--where", "error.context.sum == 14", "--yes"]).done();
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), "{\"attempt\":2,\"id\":212}\n");
+}
+
+#[test]
+fn what_cannot_be_retried_is_told_and_the_others_are() {
+    let project = project(9);
+    // The step has another name now, begins anew, and has its errors on the same queue.
+    project.write("p.toml", PIPELINE.replace("[step.sort]", "[step.other]"));
+    project.write("sort.rhai", BROKEN);
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let refused = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).failed(1);
+    assert_eq!(
+        refused.stderr.matches("its step `p/sort` is not in the configuration").count(),
+        4,
+        "{}",
+        refused.stderr
+    );
+    assert!(refused.stdout.starts_with("4 errors put back"), "{}", refused.stdout);
+    assert_eq!(errors(&project, &[]).len(), 4);
+}
+
+#[test]
+fn a_kill_between_retry_and_delivery_loses_and_repeats_nothing() {
+    const JOBS: u64 = 4000;
+    let project = project(JOBS);
+    let retried = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
+    assert!(retried.stdout.starts_with("2,000 errors put back"), "{}", retried.stdout);
+    let mut random = Random::new(Random::seed());
+    for _ in 0..20 {
+        let running = project.start(&["run", "."]);
+        let (started, moment) = (Instant::now(), Duration::from_micros(random.below(20_000)));
+        while started.elapsed() < moment {
+            std::thread::yield_now();
+        }
+        running.kill();
+    }
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let delivered = ids(&project.read("out.ndjson"));
+    let expected: Vec<u64> = (1..=JOBS).step_by(2).chain((2..=JOBS).step_by(2)).collect();
+    assert_eq!(delivered, expected);
+}
