@@ -106,6 +106,8 @@ pub const fn step<S: PluginStep>() -> TidegateStep {
 /// A step with its line to the runner. The context is dropped last.
 struct Slot<S> {
     step: S,
+    /// See [`Outlet`].
+    scratch: Vec<u8>,
     context: Context,
 }
 
@@ -164,7 +166,7 @@ unsafe extern "C" fn create<S: PluginStep>(
         let config = serde_json::from_slice(config)
             .map_err(|error| Failure::failed(format!("`config` is not what the step needs: {error}")))?;
         let step = S::create(config, &context)?;
-        let slot = Box::into_raw(Box::new(Slot { step, context }));
+        let slot = Box::into_raw(Box::new(Slot { step, scratch: Vec::new(), context }));
         // SAFETY: the runner gives a place for one pointer.
         unsafe { *instance = slot.cast() };
         Ok(())
@@ -191,9 +193,10 @@ unsafe extern "C" fn process<S: PluginStep>(
             now_ms: job.now_ms,
             hash: u128::from(job.hash_high) << 64 | u128::from(job.hash_low),
         };
+        let Slot { step, scratch, context } = slot;
         // SAFETY: `answer` lives for this call, and the outlet does not leave it.
-        let mut outlet = unsafe { Outlet::new(answer, slot.context.bindings()) };
-        slot.step.process(&job, &mut outlet)
+        let mut outlet = unsafe { Outlet::new(answer, context.bindings(), scratch) };
+        step.process(&job, &mut outlet)
     });
     // SAFETY: `answer` is the runner's for this call.
     unsafe { status(answer, processed) }

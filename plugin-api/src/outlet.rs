@@ -9,13 +9,19 @@ use crate::{Failure, FailureKind};
 pub struct Outlet<'a> {
     answer: *const TidegateAnswer,
     bindings: &'a [String],
+    /// Where values are written before they are pushed; kept from job to job.
+    scratch: &'a mut Vec<u8>,
 }
 
 impl<'a> Outlet<'a> {
     /// # Safety
     /// `answer` is as the ABI says, and is not used past the call that it belongs to.
-    pub(crate) unsafe fn new(answer: *const TidegateAnswer, bindings: &'a [String]) -> Self {
-        Self { answer, bindings }
+    pub(crate) unsafe fn new(
+        answer: *const TidegateAnswer,
+        bindings: &'a [String],
+        scratch: &'a mut Vec<u8>,
+    ) -> Self {
+        Self { answer, bindings, scratch }
     }
 
     /// Adds an output, a JSON text, to the one output of the step. A step without `to` drops it.
@@ -49,18 +55,30 @@ impl<'a> Outlet<'a> {
     ///
     /// # Errors
     /// As [`Self::push`], and where it cannot be written as JSON.
-    #[cfg(feature = "json")]
     pub fn give(&mut self, value: &impl serde::Serialize) -> Result<(), Failure> {
-        self.push(&json(value)?)
+        self.written(value, Self::push)
     }
 
     /// Adds `value` as JSON to the output called `binding`.
     ///
     /// # Errors
     /// As [`Self::push_to`], and where it cannot be written as JSON.
-    #[cfg(feature = "json")]
     pub fn give_to(&mut self, binding: &str, value: &impl serde::Serialize) -> Result<(), Failure> {
-        self.push_to(binding, &json(value)?)
+        self.written(value, |outlet, payload| outlet.push_to(binding, payload))
+    }
+
+    fn written(
+        &mut self,
+        value: &impl serde::Serialize,
+        push: impl FnOnce(&mut Self, &[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut payload = std::mem::take(self.scratch);
+        payload.clear();
+        let written = serde_json::to_writer(&mut payload, value)
+            .map_err(|error| Failure::new(FailureKind::Output, format!("the output is no JSON: {error}")));
+        let pushed = written.and_then(|()| push(self, &payload));
+        *self.scratch = payload;
+        pushed
     }
 
     fn push_at(&mut self, position: usize, payload: &[u8]) -> Result<(), Failure> {
@@ -78,10 +96,4 @@ impl<'a> Outlet<'a> {
         }
         Err(Failure::new(FailureKind::Output, "the runner does not take the output"))
     }
-}
-
-#[cfg(feature = "json")]
-fn json(value: &impl serde::Serialize) -> Result<Vec<u8>, Failure> {
-    serde_json::to_vec(value)
-        .map_err(|error| Failure::new(FailureKind::Output, format!("the output is no JSON: {error}")))
 }
