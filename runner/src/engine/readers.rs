@@ -178,14 +178,10 @@ pub(super) fn read_store(
                 batch.map(Fetched::new).ok_or_else(|| ReadError::Damaged(lost()))
             })
         }
-        Wanted::Returned { step, but } => {
-            let due = store.due(step, now, None, limit.jobs + but.len(), limit.bytes);
-            match due.map(|due| returned(due.into_iter().filter(|(key, _)| !but.contains(key)))) {
-                Ok(Some(fetched)) => Ok(fetched),
-                Ok(None) => return Some(Message::Idle { port, reader }),
-                Err(error) => Err(error),
-            }
-        }
+        Wanted::Returned { step, but } => match due(store, limit, step, but, now) {
+            Ok(due) if due.is_empty() => return Some(Message::Idle { port, reader }),
+            due => due.map(returned),
+        },
     };
     match fetched {
         Ok(fetched) => Some(Message::Read { port, reader, fetched }),
@@ -194,14 +190,70 @@ pub(super) fn read_store(
     }
 }
 
-/// `None` where there is none.
-fn returned(due: impl Iterator<Item = (DelayedKey, DelayedJob)>) -> Option<Fetched> {
-    let returned: Vec<Returned> = due.map(|(key, job)| Returned { key, job }).collect();
-    if returned.is_empty() {
-        return None;
+/// Jobs that are due and not in `but`; none only where there are none. What is in `but` may stand
+/// before them, and may be more than one read holds.
+fn due(
+    store: &Store,
+    limit: BatchLimit,
+    step: &Address,
+    but: &BTreeSet<DelayedKey>,
+    now: Timestamp,
+) -> Result<Vec<(DelayedKey, DelayedJob)>, ReadError> {
+    let mut after = None;
+    loop {
+        let mut due = store.due(step, now, after.as_ref(), limit.jobs, limit.bytes)?;
+        let Some((last, _)) = due.last() else { return Ok(due) };
+        after = Some(last.clone());
+        due.retain(|(key, _)| !but.contains(key));
+        if !due.is_empty() {
+            return Ok(due);
+        }
     }
+}
+
+fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {
+    let returned: Vec<Returned> = due.into_iter().map(|(key, job)| Returned { key, job }).collect();
     let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
     // They have no index in the order of which they came; what they are is with each of them.
     let batch = Batch::json(1, payloads);
-    Some(Fetched { returned: Some(returned.into()), ..Fetched::new(batch) })
+    Fetched { returned: Some(returned.into()), ..Fetched::new(batch) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::FaultyDisk;
+    use crate::store::{Changes, Delayed, JobForm, open_disk};
+
+    fn delayed(step: &Address, payload: &str) -> Delayed {
+        let job = DelayedJob {
+            inputs: vec![("p/in".into(), 1)],
+            attempt: 2,
+            first_attempt: None,
+            last_error: None,
+            from_error: None,
+            form: JobForm::Json,
+            payload: payload.as_bytes().to_vec(),
+            carried: None,
+        };
+        Delayed { step: step.clone(), due: Timestamp(0), job }
+    }
+
+    #[test]
+    fn jobs_that_come_again_are_found_behind_those_that_are_on_their_way() {
+        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
+        let step = Address::parse("p/step").unwrap();
+        let delayed = vec![delayed(&step, "[1, 2, 3]"), delayed(&step, "[4]")];
+        let keys = writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed;
+        let found = |but: &[DelayedKey]| {
+            let but = but.iter().cloned().collect();
+            // Less than the first one is.
+            let limit = BatchLimit { jobs: 1, bytes: 3 };
+            let due = due(&store, limit, &step, &but, Timestamp(0)).unwrap();
+            due.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[]), keys[..1]);
+        assert_eq!(found(&keys[..1]), keys[1..]);
+        assert_eq!(found(&keys), []);
+    }
 }

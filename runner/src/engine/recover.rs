@@ -16,14 +16,20 @@ pub(super) enum Verdict {
 }
 
 /// The verdicts on the snapshots of a step, which come in the order in which they were recorded.
-/// `progress` is by input. Looks only, so it can be interrupted and asked again.
-pub(super) fn verdicts(step: &Step, progress: &[Progress], snapshots: &[Snapshot]) -> Vec<Verdict> {
+/// `progress` is by input, and so is `kept`: the index of the first job that is still there. Looks only,
+/// so it can be interrupted and asked again.
+pub(super) fn verdicts(
+    step: &Step,
+    progress: &[Progress],
+    kept: &[u64],
+    snapshots: &[Snapshot],
+) -> Vec<Verdict> {
     let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
-    snapshots.iter().map(|snapshot| verdict(step, &mut next, snapshot)).collect()
+    snapshots.iter().map(|snapshot| verdict(step, &mut next, kept, snapshot)).collect()
 }
 
 /// `next`, by input: the index of the job after those that the verdicts so far have accounted for.
-fn verdict(step: &Step, next: &mut [u64], snapshot: &Snapshot) -> Verdict {
+fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> Verdict {
     let mut inputs = Vec::with_capacity(snapshot.inputs.len());
     for taken in &snapshot.inputs {
         let same = |input: &crate::config::InputRef| {
@@ -44,6 +50,9 @@ fn verdict(step: &Step, next: &mut [u64], snapshot: &Snapshot) -> Verdict {
     if inputs.iter().all(|&(input, first)| first + snapshot.jobs <= next[input]) {
         return Verdict::Delivered;
     }
+    if inputs.iter().any(|&(input, first)| first < kept[input]) {
+        return Verdict::Lost("some of its jobs are not kept any more".to_owned());
+    }
     if inputs.iter().any(|&(input, first)| first != next[input]) {
         return Verdict::Lost("its progress was put elsewhere".to_owned());
     }
@@ -55,4 +64,79 @@ fn verdict(step: &Step, next: &mut [u64], snapshot: &Snapshot) -> Verdict {
     }
     inputs.sort_unstable();
     Verdict::Again(Redo { number: snapshot.number, inputs, jobs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Configuration, LoadOptions, load};
+    use crate::store::SnapshotInput;
+    use crate::words::{Address, Timestamp};
+
+    /// A step that prints what it joins of `a` and `b`.
+    fn configuration(step: &str) -> Configuration {
+        let folder = tempfile::tempdir().unwrap();
+        let toml = format!(
+            "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n[sink.out]\ntype = \"stdout\"\n\
+             [step.print]\n{step}\nto = \"out\"\n"
+        );
+        std::fs::write(folder.path().join("p.toml"), toml).unwrap();
+        load(folder.path(), &LoadOptions::default()).finish().unwrap().0
+    }
+
+    const JOIN: &str = "join = { a = \"a\", b = \"b\" }";
+
+    fn snapshot(number: u64, inputs: &[(&str, u64)], jobs: u64) -> Snapshot {
+        let input = |&(name, first): &(&str, u64)| {
+            let address = Address::parse(&format!("p/{name}")).unwrap();
+            SnapshotInput { name: name.to_owned(), address, first, jobs }
+        };
+        let step = Address::parse("p/print").unwrap();
+        Snapshot { step, number, inputs: inputs.iter().map(input).collect(), jobs, time: Timestamp(0) }
+    }
+
+    fn at(watermark: u64) -> Progress {
+        let mut progress = Progress::default();
+        progress.skip_to(watermark);
+        progress
+    }
+
+    #[test]
+    fn what_was_begun_is_made_again_in_order() {
+        let configuration = configuration(JOIN);
+        let snapshots = [snapshot(7, &[("a", 4), ("b", 9)], 2), snapshot(8, &[("a", 6), ("b", 11)], 1)];
+        let verdicts = verdicts(&configuration.steps[0], &[at(3), at(8)], &[1, 1], &snapshots);
+        let again = |number, a, b, jobs| Verdict::Again(Redo { number, inputs: vec![(0, a), (1, b)], jobs });
+        assert_eq!(verdicts, [again(7, 4, 9, 2), again(8, 6, 11, 1)]);
+    }
+
+    #[test]
+    fn what_progress_has_passed_is_delivered_and_what_is_gone_is_lost() {
+        let configuration = configuration(JOIN);
+        let begun = [snapshot(7, &[("a", 4), ("b", 9)], 2)];
+        let verdict = |watermarks: [u64; 2], kept: [u64; 2]| {
+            verdicts(&configuration.steps[0], &watermarks.map(at), &kept, &begun).remove(0)
+        };
+        assert_eq!(verdict([5, 10], [6, 11]), Verdict::Delivered);
+        // While the step was away its jobs were let go of: that is no delivery.
+        let Verdict::Lost(why) = verdict([3, 8], [6, 9]) else { panic!("it is gone") };
+        assert_eq!(why, "some of its jobs are not kept any more");
+        let Verdict::Lost(why) = verdict([0, 8], [1, 1]) else { panic!("it was put back") };
+        assert_eq!(why, "its progress was put elsewhere");
+    }
+
+    #[test]
+    fn a_step_that_takes_its_jobs_otherwise_cannot_make_it_again() {
+        let begun = [snapshot(7, &[("a", 4), ("b", 9)], 2)];
+        for step in [
+            "join = { a = \"a\", b = \"b\", c = \"c\" }",
+            "join = { a = \"a\", c = \"b\" }",
+            "alts = { a = \"a\", b = \"b\" }",
+            "delivery = \"at-least-once\"\njoin = { a = \"a\", b = \"b\" }",
+        ] {
+            let configuration = configuration(step);
+            let verdicts = verdicts(&configuration.steps[0], &[at(3), at(8), at(0)], &[1, 1, 1], &begun);
+            assert!(matches!(verdicts[..], [Verdict::Lost(_)]), "{step}: {verdicts:?}");
+        }
+    }
 }

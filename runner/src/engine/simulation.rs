@@ -10,21 +10,25 @@
 //! | --- | --- |
 //! | `dice` | chance |
 //! | `twin` | what the scripts do, in Rhai and in Rust |
-//! | `blueprint` | a random graph, as files |
+//! | `blueprint` | a graph, as files |
+//! | `drawing` | a random one |
 //! | `history` | what was seen to be durable |
 //! | `requests` | what somebody asks from outside |
 //! | `effects` | what was seen outside |
 //! | `stage` | one run, with chance in the place of threads |
 //! | `world` | a seed: runs, crashes, changes between them |
 //! | `model` | what a step must have come to |
-//! | `check` | the comparison |
+//! | `compare`, `outlets`, `check` | the comparison: with a place, with all sinks, with everything |
 
 mod blueprint;
 mod check;
+mod compare;
 mod dice;
+mod drawing;
 mod effects;
 mod history;
 mod model;
+mod outlets;
 mod requests;
 mod stage;
 mod twin;
@@ -79,4 +83,10 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
     let Tally { crashes, again, granted, jobs, lost, .. } = tally;
     let all_happened = [crashes, again, granted, jobs, lost].iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "so many seeds should see everything");
+}
+
+#[test]
+fn recovery_may_be_interrupted_at_every_step_of_itself() {
+    let steps: Vec<u64> = (1..).filter_map(world::interrupt).take(2).collect();
+    assert!(steps.iter().all(|&steps| steps > 10), "{steps:?}");
 }

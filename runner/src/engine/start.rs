@@ -65,8 +65,10 @@ pub(super) fn start(
     let (mut snapshots, mut halts) = (Vec::new(), Vec::new());
     for (position, step) in configuration.steps.iter().enumerate() {
         let (mut done_by_input, mut inputs) = (Vec::new(), Vec::new());
+        let (mut accounted, mut kept) = (Vec::new(), Vec::new());
         for (input, declared) in step.inputs.iter().enumerate() {
             let mut done = store.progress(&step.address, &declared.address)?.unwrap_or_default();
+            accounted.push(done.clone());
             let feed = match declared.input {
                 Input::Source(SourceRef(source)) => {
                     let next = done.watermark() + 1;
@@ -77,10 +79,12 @@ pub(super) fn start(
                         }
                         None => halts.extend(unopened.get(&source).map(|why| (position, why.clone()))),
                     }
+                    kept.push(1);
                     Feed::Source
                 }
                 Input::Queue(queue) => {
                     // A step that is new to a queue begins with the oldest job that is left.
+                    kept.push(firsts.get(&queue.0).copied().unwrap_or(1));
                     done.skip_to(firsts.get(&queue.0).map_or(0, |first| first - 1));
                     Feed::Queue(queue.0)
                 }
@@ -88,7 +92,7 @@ pub(super) fn start(
             inputs.push(FlowInput { feed, next: done.watermark() + 1 });
             done_by_input.push(done);
         }
-        let redo = take_up(step, &done_by_input, store, &mut changes)?;
+        let redo = take_up(step, (&accounted, &kept), store, &mut changes)?;
         snapshots.push(redo.iter().map(|redo| redo.number).collect());
         let gather = if step.take == Take::Join { Gather::Each } else { Gather::Any };
         let returned = store.delayed_count(&step.address)? > 0;
@@ -139,13 +143,13 @@ fn before(step: &Step, configuration: &Configuration) -> Before {
 /// forgotten.
 fn take_up(
     step: &Step,
-    progress: &[Progress],
+    (progress, kept): (&[Progress], &[u64]),
     store: &Store,
     changes: &mut Changes,
 ) -> Result<Vec<Redo>, EngineError> {
     let snapshots = store.snapshots(&step.address)?;
     let mut again = Vec::new();
-    for (snapshot, verdict) in snapshots.iter().zip(verdicts(step, progress, &snapshots)) {
+    for (snapshot, verdict) in snapshots.iter().zip(verdicts(step, progress, kept, &snapshots)) {
         match verdict {
             Verdict::Again(redo) => {
                 again.push(redo);
@@ -215,7 +219,7 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
                 step = %snapshot.step,
                 jobs = snapshot.jobs,
                 "the step is not in the configuration, and an attempt of it that may have been seen outside was \
-                 interrupted ({}); what it was is kept, and is completed if the step comes back",
+                 interrupted ({}); what it was is kept, and is completed if the step comes back while its jobs are kept",
                 inputs.collect::<Vec<_>>().join(", ")
             );
         }

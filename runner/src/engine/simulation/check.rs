@@ -1,11 +1,13 @@
 //! Compares what stands on queues and sinks with what the model says, at any moment between two runs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::compare::{Expected, Seen, compare, in_order};
 use super::history::{History, Known};
 use super::model::{Carried, Delivery, Inputs, deliveries, indices, merge, next};
+use super::outlets::{Feed, check_file, check_printed, lines};
 use super::stage::Ended;
 use super::world::World;
 use crate::config::{Promise, QueueRef, Retain, SinkKind, SinkRef, Take, Target};
@@ -13,31 +15,8 @@ use crate::decide::{Counters, End};
 use crate::store::Store;
 use crate::words::Address;
 
-/// A job on a queue, or a line of a sink, seen so that only what matters is compared.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Seen {
-    indices: Vec<u64>,
-    payload: String,
-    carried: Carried,
-}
-
-/// What is expected of one step on one target, in order.
-#[derive(Clone, Debug)]
-struct Expected {
-    seen: Seen,
-    retried: bool,
-    /// It need not be there.
-    lost: bool,
-}
-
 /// By queue or sink.
 type Targets = BTreeMap<Address, Vec<Expected>>;
-
-/// What a step has to do with one sink.
-struct Feed<'k> {
-    known: &'k Known,
-    lines: Vec<Expected>,
-}
 
 pub(super) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
     let inputs = Inputs { history: &world.history, sources: &world.plan.sources };
@@ -223,43 +202,7 @@ fn check_queue(history: &History, known: &Known, queue: &Address, expected: &[Ex
         Target::Sink(_) => false,
     });
     if targets.count() <= 1 && !unseen {
-        check_order(known, queue, expected, &actual);
-    }
-}
-
-/// Nothing is there that is not expected, and nothing is missing that is not lost.
-fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen: bool) {
-    let mut wanted: BTreeMap<&Seen, i64> = BTreeMap::new();
-    for one in expected {
-        *wanted.entry(&one.seen).or_default() += 1;
-    }
-    for one in actual {
-        let count = wanted.entry(one).or_default();
-        *count -= 1;
-        assert!(*count >= 0, "{what}: this is there once too often: {one:?}\nexpected {expected:#?}");
-    }
-    for (one, count) in wanted {
-        let may_lack = expected.iter().filter(|wanted| wanted.seen == *one && wanted.lost).count();
-        let lacks = usize::try_from(count).unwrap();
-        assert!(unseen || lacks <= may_lack, "{what}: this is missing: {one:?}\nthere is {actual:#?}");
-    }
-}
-
-/// The jobs of one input stand in its order, but for those that were run again.
-fn check_order(known: &Known, queue: &Address, expected: &[Expected], actual: &[Seen]) {
-    let again: BTreeSet<&Vec<u64>> =
-        expected.iter().filter(|one| one.retried).map(|one| &one.seen.indices).collect();
-    let takes = if known.step.take == Take::Join { 1 } else { known.step.inputs.len() };
-    for input in 0..takes {
-        let of = |seen: &&Seen| seen.indices[input] > 0 && !again.contains(&seen.indices);
-        let mut wanted = expected.iter().map(|one| &one.seen).filter(of);
-        for one in actual.iter().filter(of) {
-            assert!(
-                wanted.any(|wanted| wanted == one),
-                "{} on {queue}: out of order: {one:?}",
-                known.step.address
-            );
-        }
+        in_order(known, queue, expected, &actual);
     }
 }
 
@@ -326,63 +269,13 @@ fn check_end(inputs: Inputs<'_>, known: &Known, store: &Store, ended: &Ended) {
     assert_eq!(store.snapshots(&step.address).unwrap(), [], "{}", step.address);
 }
 
-fn lines(bytes: &[u8]) -> Vec<String> {
-    let text = std::str::from_utf8(bytes).unwrap();
-    assert!(text.is_empty() || text.ends_with('\n'), "a line is cut: {text:?}");
-    text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap().to_string()).collect()
-}
-
-fn plain(payload: &str) -> Seen {
-    Seen { indices: Vec::new(), payload: payload.to_owned(), carried: Carried::new() }
-}
-
-fn all_lines(feeds: &[Feed<'_>]) -> Vec<Expected> {
-    let lines = feeds.iter().flat_map(|feed| &feed.lines);
-    lines.map(|line| Expected { seen: plain(&line.seen.payload), ..line.clone() }).collect()
-}
-
-/// A file is exactly once.
-fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
-    let expected = all_lines(feeds);
-    let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
-    compare(&sink.to_string(), &expected, &actual, false);
-    let [Feed { known, .. }] = feeds else { return };
-    let into_it = known.step.outputs.iter().filter(|output| matches!(output.target, Target::Sink(_)));
-    if known.step.take != Take::Alts && into_it.count() == 1 && expected.iter().all(|line| !line.retried) {
-        let mut wanted = expected.iter().map(|line| &line.seen);
-        assert!(actual.iter().all(|line| wanted.any(|one| one == line)), "{sink} is out of order");
-    }
-}
-
-/// What is printed cannot be taken back, so that a crash may print it again, unless it is printed at
-/// most once.
-fn check_printed(sink: &Address, lines: &[String], feeds: &[Feed<'_>], crashes: u64) {
-    let expected = all_lines(feeds);
-    let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
-    let never_twice = feeds.iter().all(|feed| feed.known.step.delivery == Promise::AtMostOnce);
-    if crashes == 0 || never_twice {
-        compare(&sink.to_string(), &expected, &actual, false);
-        return;
-    }
-    // What was printed last may not be accounted for yet.
-    let mut counts: BTreeMap<&Seen, i64> = BTreeMap::new();
-    for line in &actual {
-        *counts.entry(line).or_default() += 1;
-    }
-    for line in expected.iter().filter(|line| !line.lost) {
-        let count = counts.entry(&line.seen).or_default();
-        *count -= 1;
-        assert!(*count >= 0, "{sink}: this was not printed: {line:?}");
-    }
-}
-
 /// No job goes before every reader has accounted for it, and what is consumed goes.
 fn check_retention(world: &World, store: &Store, ended: Option<&Ended>) {
     for queue in &world.configuration.queues {
         let Some(state) = store.queue(&queue.address).unwrap() else { continue };
         let of = |known: &&Known| known.step.inputs.iter().any(|input| input.address == queue.address);
-        let readers: Vec<&Known> =
-            world.history.steps.values().filter(of).filter(|known| !known.retired).collect();
+        let all: Vec<&Known> = world.history.steps.values().filter(of).collect();
+        let readers: Vec<&Known> = all.iter().copied().filter(|known| !known.retired).collect();
         for known in &readers {
             let input = known.step.inputs.iter().position(|input| input.address == queue.address).unwrap();
             // Where a step was put back, it may be that its jobs were gone already.
@@ -396,7 +289,9 @@ fn check_retention(world: &World, store: &Store, ended: Option<&Ended>) {
             );
         }
         let drained = ended.is_some_and(|ended| ended.end == End::Drained && !ended.asked);
-        let all_read = readers.iter().all(|known| known.step.take != Take::Join);
+        // What a reader that was taken away held goes with the next delivery.
+        let none_gone = readers.len() == all.len();
+        let all_read = none_gone && readers.iter().all(|known| known.step.take != Take::Join);
         if drained && all_read && !readers.is_empty() && queue.retain == Retain::Consumed {
             assert_eq!(state.first, state.head + 1, "{} keeps what is consumed", queue.address);
         }

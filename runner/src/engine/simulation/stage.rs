@@ -157,6 +157,7 @@ impl<'w> Stage<'w> {
         let committer = Committer {
             writer,
             store: store.clone(),
+            attempts: Attempts::none(),
             opening: started.opening,
             ledger: Ledger { configuration: configured, progress, snapshots, heads, marks, segments },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
@@ -164,7 +165,6 @@ impl<'w> Stage<'w> {
             tails,
             stats: Arc::new(Stats::new(configuration.steps.len())),
             // What took a process down is a matter of real processes.
-            attempts: Attempts::none(),
             clock: Arc::clone(&world.clock) as Arc<_>,
             coming: Arc::clone(&floor.coming),
             retry_after: Duration::ZERO,

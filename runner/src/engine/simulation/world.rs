@@ -11,17 +11,18 @@ use tempfile::TempDir;
 use super::blueprint::Blueprint;
 use super::check;
 use super::dice::Dice;
+use super::drawing;
 use super::effects::Effects;
 use super::history::History;
 use super::requests::Requests;
 use super::stage::{self, Ended, Perils};
-use crate::config::{Configuration, SinkKind};
+use crate::config::{Configuration, Promise, SinkKind};
 use crate::engine::amend::amend;
 use crate::engine::request::Request;
 use crate::engine::work::Worker;
 use crate::hands::plugin::Plugins;
 use crate::store::testing::{Failure, FaultyDisk};
-use crate::store::{Store, open_disk, verify};
+use crate::store::{Store, Writer, open_disk, verify};
 use crate::words::{Address, Clock as _, ManualClock};
 
 pub(super) struct World {
@@ -103,14 +104,14 @@ pub(super) fn play(seed: u64) -> Tally {
     let mut world = World::new(seed);
     let mut ended = None;
     for _ in 0..world.dice.between(1, 6) {
-        world.between(ended.take());
+        world.between(ended.as_ref());
         let perils = world.perils();
         world.tally.runs += 1;
         ended = stage::run(&mut world, perils).ok();
     }
     world.calm();
     for last in [false, true, true] {
-        world.between(ended.take());
+        world.between(ended.as_ref());
         let requests = if last { 0 } else { world.dice.below(4) };
         let Ok(calm) = stage::run(&mut world, Perils { requests, ..Perils::default() }) else {
             panic!("nothing failed, and it crashed")
@@ -119,8 +120,42 @@ pub(super) fn play(seed: u64) -> Tally {
         world.reload();
         ended = Some(calm);
     }
-    world.between(ended);
+    world.between(ended.as_ref());
     world.tally()
+}
+
+/// Crashes a run that leaves attempts on record, and then the recovery at each step of it, one after the
+/// other. Answers how many steps that were; `None` where the run left nothing on record.
+pub(super) fn interrupt(seed: u64) -> Option<u64> {
+    let mut world = World::new(seed);
+    world.between(None);
+    if stage::run(&mut world, Perils { dies_after: Some(60), ..Perils::default() }).is_ok() {
+        return None;
+    }
+    let (store, writer) = open_disk(Box::new(world.disk.clone())).unwrap();
+    let nothing = store.all_snapshots().unwrap().is_empty();
+    world.look(&store, None);
+    drop(writer);
+    if nothing {
+        return None;
+    }
+    for step in 1.. {
+        world.disk = FaultyDisk::with(world.disk.bytes());
+        world.disk.fail(Failure::From(step));
+        let failing = world.disk.clone();
+        // Where nothing strikes, it dies with the recovery behind it.
+        assert!(stage::run(&mut world, Perils { dies_after: Some(0), ..Perils::default() }).is_err());
+        let (store, writer) = open_disk(Box::new(world.disk.clone())).unwrap();
+        world.look(&store, None);
+        drop(writer);
+        if !failing.struck() {
+            world.between(None);
+            let ended = stage::run(&mut world, Perils::default()).unwrap();
+            world.between(Some(&ended));
+            return Some(step);
+        }
+    }
+    None
 }
 
 /// An empty store, which takes a while to make.
@@ -138,7 +173,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let folder = tempfile::tempdir().unwrap();
-        let plan = Blueprint::random(&mut dice);
+        let plan = drawing::random(&mut dice);
         plan.write_sources(folder.path());
         let configuration = Arc::new(plan.load(folder.path()));
         Self {
@@ -162,7 +197,7 @@ impl World {
         let jobs = self.history.rows.values().map(|rows| rows.len() as u64).sum();
         let granted = self.requests.all.iter().filter(|wish| wish.granted).count() as u64;
         let lost = self.history.steps.values().map(|known| known.lost.fresh.len() as u64).sum();
-        Tally { jobs, granted, lost, ..self.tally }
+        Tally { granted, jobs, lost, ..self.tally }
     }
 
     /// The run has ended in order.
@@ -215,37 +250,45 @@ impl World {
         perils
     }
 
-    /// Between two runs: looks at what is left, and compares it with what was promised; then somebody
-    /// may change something. `ended` is how the last run ended, where it did.
-    fn between(&mut self, ended: Option<Ended>) {
+    /// Between two runs: looks at what is left, and then somebody may change something. `ended` is how
+    /// the last run ended, where it did.
+    fn between(&mut self, ended: Option<&Ended>) {
         let (store, mut writer) = open_disk(Box::new(self.disk.clone())).unwrap();
-        self.history.observe(&store).unwrap();
-        self.requests.settle(&self.history, &store);
-        if let Some(power) = self.crashed {
-            self.effects.crashed(&mut self.history, &store);
-            self.meddle_with_sinks(&store, power);
-        }
-        self.history.compare(&store);
-        assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
-        check::check(self, &store, ended.as_ref());
+        self.look(&store, ended);
         self.change();
         self.history.begin(&self.configuration, &store).unwrap();
         if self.dice.chance(15) {
-            let World { dice, requests, history, configuration, clock, .. } = self;
-            if let Some(request) = requests.think(dice, history, configuration)
-                && let Ok(amendment) = amend(&store, configuration, &request, clock.now())
-            {
-                writer.commit(&amendment.changes).unwrap();
-                if let Request::Replay { step, .. } = &request {
-                    history.replayed.insert(step.clone());
-                    self.effects.forget(step);
-                }
-                requests.done(request);
-                history.observe(&store).unwrap();
-            }
+            self.amend_at_rest(&store, &mut writer);
         }
         drop(writer);
         self.disk = FaultyDisk::with(self.disk.bytes());
+    }
+
+    /// Compares what is left with what was promised.
+    fn look(&mut self, store: &Store, ended: Option<&Ended>) {
+        self.history.observe(store).unwrap();
+        self.requests.settle(&self.history, store);
+        if let Some(power) = self.crashed {
+            self.effects.crashed(&mut self.history, store);
+            self.meddle_with_sinks(store, power);
+        }
+        self.history.compare(store);
+        assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
+        check::check(self, store, ended);
+    }
+
+    /// Somebody asks for something while nothing runs.
+    fn amend_at_rest(&mut self, store: &Store, writer: &mut Writer) {
+        let World { dice, requests, history, configuration, clock, .. } = self;
+        let Some(request) = requests.think(dice, history, configuration) else { return };
+        let Ok(amendment) = amend(store, configuration, &request, clock.now()) else { return };
+        writer.commit(&amendment.changes).unwrap();
+        if let Request::Replay { step, .. } = &request {
+            history.replayed.insert(step.clone());
+            self.effects.forget(step);
+        }
+        requests.done(request);
+        history.observe(store).unwrap();
     }
 
     /// Somebody edits the files.
@@ -256,13 +299,23 @@ impl World {
             4 if number > 1 => {
                 let at = self.dice.below(number);
                 let Some(gone) = self.plan.remove(at) else { return };
-                self.effects.forget(&Address::parse(&format!("{}/{}", gone.pipeline, gone.name)).unwrap());
+                self.effects.forget(&gone.address());
             }
             5 if number > 0 => {
                 let at = self.dice.below(number);
                 let step = &mut self.plan.steps[at];
-                self.effects.forget(&Address::parse(&format!("{}/{}", step.pipeline, step.name)).unwrap());
+                self.effects.forget(&step.address());
                 step.name += "x";
+            }
+            6 if number > 0 => {
+                let at = self.dice.below(number);
+                let step = &mut self.plan.steps[at];
+                step.delivery = match step.delivery {
+                    None | Some(Promise::ExactlyOnce) => Some(Promise::AtLeastOnce),
+                    Some(Promise::AtLeastOnce) => None,
+                    Some(Promise::AtMostOnce) => return,
+                };
+                self.effects.forget(&step.address());
             }
             _ => return,
         }

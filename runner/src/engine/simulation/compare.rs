@@ -1,0 +1,61 @@
+//! Compares what stands somewhere with what is expected there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::Known;
+use super::model::Carried;
+use crate::config::Take;
+use crate::words::Address;
+
+/// A job on a queue, or a line of a sink, seen so that only what matters is compared.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seen {
+    pub(super) indices: Vec<u64>,
+    pub(super) payload: String,
+    pub(super) carried: Carried,
+}
+
+/// What is expected of one step on one target, in order.
+#[derive(Clone, Debug)]
+pub(super) struct Expected {
+    pub(super) seen: Seen,
+    pub(super) retried: bool,
+    /// It need not be there.
+    pub(super) lost: bool,
+}
+
+/// Nothing is there that is not expected, and nothing is missing that is not lost.
+pub(super) fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen: bool) {
+    let mut wanted: BTreeMap<&Seen, i64> = BTreeMap::new();
+    for one in expected {
+        *wanted.entry(&one.seen).or_default() += 1;
+    }
+    for one in actual {
+        let count = wanted.entry(one).or_default();
+        *count -= 1;
+        assert!(*count >= 0, "{what}: this is there once too often: {one:?}\nexpected {expected:#?}");
+    }
+    for (one, count) in wanted {
+        let may_lack = expected.iter().filter(|wanted| wanted.seen == *one && wanted.lost).count();
+        let lacks = usize::try_from(count).unwrap();
+        assert!(unseen || lacks <= may_lack, "{what}: this is missing: {one:?}\nthere is {actual:#?}");
+    }
+}
+
+/// The jobs of one input stand in its order, but for those that were run again.
+pub(super) fn in_order(known: &Known, queue: &Address, expected: &[Expected], actual: &[Seen]) {
+    let again: BTreeSet<&Vec<u64>> =
+        expected.iter().filter(|one| one.retried).map(|one| &one.seen.indices).collect();
+    let takes = if known.step.take == Take::Join { 1 } else { known.step.inputs.len() };
+    for input in 0..takes {
+        let of = |seen: &&Seen| seen.indices[input] > 0 && !again.contains(&seen.indices);
+        let mut wanted = expected.iter().map(|one| &one.seen).filter(of);
+        for one in actual.iter().filter(of) {
+            assert!(
+                wanted.any(|wanted| wanted == one),
+                "{} on {queue}: out of order: {one:?}\nexpected {expected:#?}\nthere is {actual:#?}",
+                known.step.address
+            );
+        }
+    }
+}
