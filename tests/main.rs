@@ -69,4 +69,6 @@ mod memory;
 
 mod quickstart;
 
+mod plugins;
+
 mod graph_demo;

@@ -1,6 +1,7 @@
 //! Why an attempt did not succeed, in words for the person who reads it at night.
 
 use std::fmt;
+use std::time::Duration;
 
 /// An attempt that brought no output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,17 @@ pub enum FailureKind {
     Limit,
     /// What the step returned cannot be an output.
     Output,
-    /// The process died again and again while the job was attempted, so it is attempted no more.
+    /// The code asks for another attempt, when the retry policy says so.
+    Retry,
+    /// The code asks for another attempt after this time.
+    RetryIn(Duration),
+    /// The step cannot start anything now; the job keeps its place, and this was no attempt.
+    GateClosed,
+    /// An outside system finishes the job; the message is the handle that a monitor asks for.
+    Pending,
+    /// Native code panicked, and was caught.
+    Panicked,
+    /// The process that ran the attempt died of it; where that was the runner itself, again and again.
     Crashed,
 }
 
@@ -42,6 +53,10 @@ impl FailureKind {
             Self::Rejected => "rejected",
             Self::Limit => "limit",
             Self::Output => "output",
+            Self::Retry | Self::RetryIn(_) => "retry",
+            Self::GateClosed => "gate closed",
+            Self::Pending => "pending",
+            Self::Panicked => "panicked",
             Self::Crashed => "crashed",
         }
     }
@@ -68,6 +83,42 @@ impl Failure {
     pub fn with_context(mut self, context: impl Into<Box<str>>) -> Self {
         self.context = Some(context.into());
         self
+    }
+
+    /// A failed attempt: an error that another attempt may or may not repeat.
+    #[must_use]
+    pub fn failed(why: impl fmt::Display) -> Self {
+        Self::new(FailureKind::Failed, why.to_string())
+    }
+
+    /// Asks for another attempt, when the step's retry policy says so.
+    #[must_use]
+    pub fn retry(why: impl fmt::Display) -> Self {
+        Self::new(FailureKind::Retry, why.to_string())
+    }
+
+    /// Asks for another attempt after `delay`.
+    #[must_use]
+    pub fn retry_in(delay: Duration, why: impl fmt::Display) -> Self {
+        Self::new(FailureKind::RetryIn(delay), why.to_string())
+    }
+
+    /// Sets the job aside for good.
+    #[must_use]
+    pub fn reject(why: impl fmt::Display) -> Self {
+        Self::new(FailureKind::Rejected, why.to_string())
+    }
+
+    /// Holds the step back without failing the job.
+    #[must_use]
+    pub fn gate_closed(why: impl fmt::Display) -> Self {
+        Self::new(FailureKind::GateClosed, why.to_string())
+    }
+
+    /// Hands the job to an outside system, which knows it by `handle`.
+    #[must_use]
+    pub fn pending(handle: impl fmt::Display) -> Self {
+        Self::new(FailureKind::Pending, handle.to_string())
     }
 
     #[must_use]
@@ -98,3 +149,34 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::failed(why)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(why: &str) -> Self {
+        Self::failed(why)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<std::str::Utf8Error> for Failure {
+    fn from(error: std::str::Utf8Error) -> Self {
+        Self::new(FailureKind::Payload, format!("the payload is no text: {error}"))
+    }
+}
+
+#[cfg(feature = "json")]
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(FailureKind::Payload, error.to_string())
+    }
+}

@@ -1,43 +1,160 @@
-//! What a Tidegate step is: the trait, what it is given, and what it gives back.
+//! Tidegate's steps: what a step is, and how to write one as a native plugin.
 //!
-//! A step takes one [`Job`] at a time and hands what it makes of it to [`Outputs`]. Script steps
-//! implement the same trait as native plugins do, so the runner has one way to run them all.
+//! A step takes one [`Job`] at a time and hands on what it makes of it. Payloads are JSON texts (UTF-8).
+//! Script steps of the runner implement [`Step`]; a native plugin implements [`PluginStep`], and
+//! [`export_plugin!`] makes a shared library of it that any Tidegate with the same version of the
+//! [interface](abi) can load, whatever compiler either was built with.
 //!
-//! Payloads are JSON texts (UTF-8). This crate neither parses nor checks them.
+//! # Writing a plugin
+//!
+//! `tidegate plugin new NAME` writes the whole crate. By hand: a crate with
+//!
+//! ```toml
+//! [lib]
+//! crate-type = ["cdylib", "rlib"]
+//!
+//! [dependencies]
+//! tidegate-plugin = { version = "0.1", features = ["schema"] }
+//! schemars = "1"
+//! serde = { version = "1", features = ["derive"] }
+//! ```
+//!
+//! and in it
 //!
 //! ```
-//! use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Step};
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//! use tidegate_plugin::{Context, Failure, Job, Outlet, PluginStep};
 //!
-//! /// Hands on every other job, and rejects what is empty.
-//! struct EveryOther;
+//! /// Converts the amount of an order into another currency.
+//! struct Convert {
+//!     rate: f64,
+//! }
 //!
-//! impl Step for EveryOther {
-//!     fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-//!         if job.payload.is_empty() {
-//!             return Err(Failure::new(FailureKind::Rejected, "the job is empty"));
+//! /// What `config = { … }` of a step may say; `tidegate check` tells what it may not.
+//! #[derive(Deserialize, JsonSchema)]
+//! #[serde(deny_unknown_fields)]
+//! struct Config {
+//!     /// How much one unit of the order's currency is worth.
+//!     rate: f64,
+//! }
+//!
+//! #[derive(Deserialize, Serialize)]
+//! struct Order {
+//!     id: u64,
+//!     amount: f64,
+//! }
+//!
+//! impl PluginStep for Convert {
+//!     const NAME: &'static str = "convert";
+//!     const DESCRIPTION: &'static str = "converts the amount of an order";
+//!     type Config = Config;
+//!
+//!     fn schema() -> Option<String> {
+//!         tidegate_plugin::schema_of::<Config>()
+//!     }
+//!
+//!     fn create(config: Config, context: &Context) -> Result<Self, Failure> {
+//!         context.debug(format_args!("converting at {}", config.rate));
+//!         Ok(Self { rate: config.rate })
+//!     }
+//!
+//!     fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
+//!         let mut order: Order = job.parse()?;
+//!         if order.amount < 0.0 {
+//!             return Err(Failure::reject(format!("order {} has a negative amount", order.id)));
 //!         }
-//!         if let (0, Some(output)) = (job.index % 2, outputs.get_mut(0)) {
-//!             output.push(job.payload);
-//!         }
-//!         Ok(())
+//!         order.amount *= self.rate;
+//!         outlet.give(&order)
 //!     }
 //! }
 //!
-//! let mut outputs = Outputs::new([""]);
-//! for index in 1..=4 {
-//!     let job = Job { index, payload: b"{}", attempt: 1, now_ms: 0, hash: 0 };
-//!     EveryOther.process(&job, &mut outputs)?;
-//! }
-//! assert_eq!(outputs.total(), 2);
+//! tidegate_plugin::export_plugin!(Convert);
+//!
+//! // Its test, without the runner:
+//! use tidegate_plugin::testing::Harness;
+//! let mut convert = Harness::<Convert>::new(r#"{"rate": 2.0}"#)?;
+//! assert_eq!(convert.run(r#"{"id": 1, "amount": 1.5}"#)?, [r#"{"id":1,"amount":3.0}"#]);
+//! assert!(convert.run(r#"{"id": 2, "amount": -1.0}"#).is_err());
 //! # Ok::<(), Failure>(())
 //! ```
+//!
+//! Put the library (`cargo build --release`) into the folder that `[runner] plugins` names, and write
+//! `run = "plugin:CRATE/convert"`; where a plugin offers one step, `plugin:CRATE` will do.
+//!
+//! # What to know
+//!
+//! - **Threads.** An instance is created, used and dropped on one thread; there is an instance for each
+//!   of the runner's threads. A [`Context`] may be cloned and handed to threads of the plugin. Threads
+//!   must have ended when the instance is dropped: one that still holds a context is detected, warned of,
+//!   and keeps the library loaded until the runner ends; one that holds none is not detected, and runs
+//!   into nothing when the library is closed.
+//! - **Time.** A step's `timeout` cannot end code inside the runner's process. An attempt that comes
+//!   back late has failed; one that loops or waits asks [`Context::stopping`] now and then. With
+//!   `isolate = "process"` the step runs in a process of its own, which is killed.
+//! - **Panics** are failed attempts, with message and place. The instance is dropped and a new one is
+//!   created. `panic = "abort"` is refused at compile time.
+//! - **Effects.** A step that sends, writes or pays says so with [`PluginStep::EFFECTS`], and hands
+//!   [`Job::hash`] to the other side, where it makes repeated attempts recognizable.
+//!
+//! # Features
+//!
+//! `json` (on): [`PluginStep`], [`export_plugin!`] and [`testing`], with serde and `serde_json`. `schema`:
+//! `schema_of`, with schemars. Without any, the crate is the [`Step`] trait and the ABI, and depends
+//! on nothing.
+
+pub mod abi;
+
+#[expect(unsafe_code, reason = "reads what comes across the boundary")]
+mod borrowed;
 
 mod failure;
+
+mod level;
+
 mod outputs;
+
 mod payloads;
+
 mod step;
 
+#[cfg(feature = "json")]
+#[expect(unsafe_code, reason = "calls across the boundary")]
+mod context;
+
+#[cfg(feature = "json")]
+#[expect(unsafe_code, reason = "calls across the boundary")]
+mod outlet;
+
+#[cfg(feature = "json")]
+mod plugin_step;
+
+#[cfg(feature = "json")]
+#[doc(hidden)]
+#[expect(unsafe_code, reason = "is called across the boundary")]
+pub mod export;
+
+#[expect(unsafe_code, reason = "calls across the boundary")]
+pub mod host;
+
+#[cfg(feature = "json")]
+#[expect(unsafe_code, reason = "describes a step as a library would")]
+pub mod testing;
+
 pub use failure::{Failure, FailureKind, Place};
+pub use level::Level;
 pub use outputs::{Checkpoint, Outputs};
 pub use payloads::Payloads;
 pub use step::{Job, Step};
+
+#[cfg(feature = "json")]
+pub use context::Context;
+#[cfg(feature = "json")]
+pub use outlet::Outlet;
+#[cfg(feature = "json")]
+pub use plugin_step::PluginStep;
+#[cfg(feature = "schema")]
+pub use plugin_step::schema_of;
+/// Any JSON value, for steps that do not know what their jobs look like.
+#[cfg(feature = "json")]
+pub use serde_json::Value;

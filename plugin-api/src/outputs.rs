@@ -15,6 +15,14 @@ pub struct Checkpoint {
     lengths: Vec<usize>,
 }
 
+impl Checkpoint {
+    /// How many payloads each binding had.
+    #[must_use]
+    pub fn lengths(&self) -> &[usize] {
+        &self.lengths
+    }
+}
+
 impl Outputs {
     /// Empty outputs for the bindings of a step, in the order they are declared.
     #[must_use]
@@ -68,6 +76,11 @@ impl Outputs {
         for ((_, payloads), &length) in self.bindings.iter_mut().zip(&checkpoint.lengths) {
             payloads.truncate(length);
         }
+    }
+
+    /// Drops every payload and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bindings.iter_mut().for_each(|(_, payloads)| payloads.clear());
     }
 
     /// Takes out all payloads, in the order of the bindings.

@@ -53,6 +53,16 @@ impl Payloads {
         Some(&self.bytes[start..end])
     }
 
+    /// The payload at `position`, to be changed in place.
+    pub fn get_mut(&mut self, position: usize) -> Option<&mut [u8]> {
+        let end = *self.ends.get(position)?;
+        let start = match position {
+            0 => 0,
+            _ => self.ends[position - 1],
+        };
+        Some(&mut self.bytes[start..end])
+    }
+
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         let mut start = 0;

@@ -17,6 +17,20 @@ pub struct Job<'a> {
     pub hash: u128,
 }
 
+#[cfg(feature = "json")]
+impl<'a> Job<'a> {
+    /// The payload, read as a `T`.
+    ///
+    /// # Errors
+    /// A failed attempt where it is not what a `T` needs.
+    pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, Failure> {
+        // Looking once whether it is UTF-8 is faster than doing so for each text in it.
+        serde_json::from_str(std::str::from_utf8(self.payload)?).map_err(|error| {
+            Failure::new(crate::FailureKind::Payload, format!("the job is not what it should be: {error}"))
+        })
+    }
+}
+
 /// Turns one job into outputs.
 ///
 /// An instance lives on one thread and sees its jobs one after another. It must not rely on state

@@ -7,7 +7,7 @@
 //! Every measurement is a process of its own (this one, called with the name of the path), so that
 //! CPU time and peak memory are that path's alone. Runs alternate, and medians are shown, since
 //! machines are noisy. `TIDEGATE_BENCH_JOBS` changes the number of jobs, `TIDEGATE_BENCH_ROUNDS` the
-//! number of rounds.
+//! number of rounds; `TIDEGATE_BENCH_ONLY=plugins` leaves out all but plugins.
 
 #[path = "main/child.rs"]
 mod child;
@@ -15,6 +15,8 @@ mod child;
 mod floor;
 #[path = "main/paths.rs"]
 mod paths;
+#[path = "main/plugins.rs"]
+mod plugins;
 #[path = "main/report.rs"]
 mod report;
 
@@ -27,6 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
         (Some("child"), Some(path), Some(folder)) => child::run(&path, folder.as_ref()),
+        // A step that runs in a process of its own starts this program again.
+        (Some(tidegate::hands::plugin::COMMAND), ..) => Ok(tidegate::hands::plugin::serve()?),
         _ => report::report(),
     }
 }

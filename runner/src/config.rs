@@ -42,6 +42,8 @@ mod source;
 
 mod queue;
 
+mod plugin;
+
 mod step;
 
 mod sink;
@@ -60,6 +62,8 @@ mod assemble;
 
 mod load;
 
+mod locate;
+
 #[cfg(test)]
 mod tests;
 
@@ -67,8 +71,10 @@ pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
 pub use files::{Files, Position};
 pub use interpolate::Lookup;
 pub use load::{Draft, LoadOptions, load};
+pub use locate::locate;
 pub use model::{
     Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings, Meta,
-    OnMismatch, OutputRef, Pipeline, Processor, Promise, Queue, QueueRef, Retain, Script, Settings, Sink,
-    SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Take, Target,
+    OnMismatch, OutputRef, Pin, Pipeline, PluginStep, Processor, Promise, Queue, QueueRef, Retain, Script,
+    Settings, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Take,
+    Target,
 };

@@ -19,6 +19,8 @@ mod stats;
 
 mod report;
 
+mod plugins;
+
 mod generation;
 
 mod error_record;
@@ -32,6 +34,8 @@ mod provenance;
 mod held;
 
 mod gather;
+
+mod chain;
 
 mod attempted;
 

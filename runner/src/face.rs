@@ -11,6 +11,8 @@ mod graph;
 mod handle;
 mod log;
 mod look;
+mod plugin;
+mod plugin_new;
 mod progress;
 mod push;
 mod queue;
@@ -28,7 +30,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use cli::{Command, ErrorsCommand, QueueCommand, StoreCommand};
+use cli::{Command, ErrorsCommand, PluginCommand, QueueCommand, StoreCommand};
 use exit::Exit;
 
 /// Parses the command line and does what it says.
@@ -60,6 +62,9 @@ pub fn main() -> ExitCode {
         Command::Store(StoreCommand::Compact(command)) => store::compact(&command),
         Command::Store(StoreCommand::Export(command)) => store::export(&command),
         Command::Store(StoreCommand::Import(command)) => store::import(&command),
+        Command::Plugin(PluginCommand::Inspect(command)) => plugin::inspect(&command),
+        Command::Plugin(PluginCommand::New(command)) => plugin_new::new(&command),
+        Command::PluginHost => plugin::host(),
     };
     exit.into()
 }

@@ -1,6 +1,8 @@
-//! What touches the outside: scripts, sources and sinks.
+//! What touches the outside: scripts, plugins, sources and sinks.
 
 pub mod script;
+
+pub mod plugin;
 
 pub mod sink;
 

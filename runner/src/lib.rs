@@ -8,7 +8,7 @@
 //! | [`decide`] | pure state machines: progress and the dispatcher; no I/O, no clock, no threads |
 //! | [`config`] | TOML on disk → a checked [`config::Configuration`], or every mistake with its place |
 //! | [`store`] | the one redb file: logs, progress, hashes, sink positions |
-//! | [`hands`] | what touches the outside: scripts, sources, sinks |
+//! | [`hands`] | what touches the outside: scripts, plugins, sources, sinks |
 //! | [`engine`] | threads and channels that carry out what the dispatcher decides |
 //! | [`face`] | what a person sees: commands, progress, summaries |
 

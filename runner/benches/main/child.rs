@@ -15,7 +15,7 @@ use tidegate::engine::{Generation, Options, Run, Stats};
 use tidegate::store::{self, Attempts};
 use tidegate::words::SystemClock;
 
-use crate::{floor, paths};
+use crate::{floor, paths, plugins};
 
 /// What a child prints.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -66,12 +66,13 @@ fn print(figures: &Figures) -> Result<(), Box<dyn Error>> {
 }
 
 fn prepare(folder: &Path) -> Result<Run, Box<dyn Error>> {
-    let generation = Generation::load(&folder.join("bench.toml"), &LoadOptions::default())
+    let options = LoadOptions { plugins: vec![plugins::folder()?], ..LoadOptions::default() };
+    let generation = Generation::load(&folder.join("bench.toml"), &options)
         .map_err(|diagnostics| diagnostics.render(false))?;
     let opened = store::open(&generation.configuration.data)?;
     let attempts = Attempts::open(&generation.configuration.data);
     let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default());
-    Ok(run.with_attempts(attempts))
+    Ok(run.with_attempts(attempts).with_plugins(generation.plugins))
 }
 
 fn drain(folder: &Path) -> Result<u64, Box<dyn Error>> {

@@ -54,6 +54,10 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
             }
             let _ = write!(toml, "[step.out]\nfrom = \"queue10\"\nto = \"out\"\n");
         }
+        "isolated" => {
+            toml += &step("pass", "events", "out")
+                .replace("\"add.rhai\"", "\"plugin:measure/pass\"\nisolate = \"process\"");
+        }
         "plain" => {
             let _ = write!(toml, "[step.copy]\nfrom = \"events\"\nto = \"out\"\n");
         }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::child::Figures;
-use crate::paths;
+use crate::{paths, plugins};
 
 const BACKLOG_FACTOR: u64 = 5;
 
@@ -30,6 +30,10 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
     eprintln!("{jobs} jobs of {} bytes, {rounds} rounds", paths::job(jobs / 2).len() + 1);
     paths::write_input(&folder.join("in.ndjson"), jobs)?;
 
+    if std::env::var_os("TIDEGATE_BENCH_ONLY").is_some_and(|only| only == "plugins") {
+        print_rows(&native(folder, rounds)?);
+        return Ok(());
+    }
     let (mut floors, mut paths) = (Vec::new(), PATHS.map(|_| Vec::new()));
     for _ in 0..rounds {
         for (path, figures) in PATHS.iter().zip(&mut paths) {
@@ -72,8 +76,40 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
         target: "< 300 ms",
         met: starts < 0.3,
     });
+    paths::write_input(&folder.join("in.ndjson"), jobs)?;
+    rows.extend(native(folder, rounds)?);
     print(&floor, &rows);
     Ok(())
+}
+
+/// What native plugins cost.
+fn native(folder: &Path, rounds: u64) -> Result<[Row; 3], Box<dyn Error>> {
+    plugins::build()?;
+    let calls = plugins::calls()?;
+    eprintln!("plugins: {calls:.1?}");
+    let isolated: Result<Vec<_>, _> = (0..rounds).map(|_| fresh("isolated", folder)).collect();
+    let isolated = rate(&median(&isolated?));
+    let (added, faster) = (calls.plugin - calls.built_in, calls.script / calls.field);
+    Ok([
+        Row {
+            path: "a plugin's no-op over a built-in one",
+            figure: format!("{added:.0} ns a job"),
+            target: "≤ 60 ns",
+            met: added <= 60.0,
+        },
+        Row {
+            path: "a plugin that parses one field, against Rhai",
+            figure: format!("{faster:.1} × ({:.0} ns a job)", calls.field),
+            target: "≥ 5 ×",
+            met: faster >= 5.0,
+        },
+        Row {
+            path: "file → plugin in a process of its own → file",
+            figure: format!("{isolated:.0} jobs/s"),
+            target: "≥ 250,000 jobs/s",
+            met: isolated >= 250_000.0,
+        },
+    ])
 }
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -210,6 +246,10 @@ fn print(floor: &Figures, rows: &[Row]) {
     println!("| --- | --- | --- | --- |");
     let figure = format!("{:.0} jobs/s, {:.2} CPU s", rate(floor), floor.cpu_seconds);
     println!("| the floor: a bare loop | {figure} | | |");
+    print_rows(rows);
+}
+
+fn print_rows(rows: &[Row]) {
     for Row { path, figure, target, met } in rows {
         println!("| {path} | {figure} | {target} | {} |", if *met { "met" } else { "**missed**" });
     }

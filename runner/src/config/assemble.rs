@@ -104,6 +104,7 @@ impl Lists {
             crash_limit: declared.crash_limit,
             timeout: Some(declared.timeout),
             config: declared.config.clone(),
+            isolate: declared.isolate,
             file: wired.pipeline.file.to_path_buf(),
             line: declared.line,
         })

@@ -11,6 +11,7 @@ pub(super) enum Kind {
     Source,
     Queue,
     Step,
+    Plugin,
     Limits,
     FileSink,
     StdoutSink,
@@ -18,7 +19,7 @@ pub(super) enum Kind {
 }
 
 /// Every kind, in the order in which they are named to the user.
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::PipelineFile,
     Kind::SettingsFile,
     Kind::Runner,
@@ -27,6 +28,7 @@ const KINDS: [Kind; 12] = [
     Kind::Source,
     Kind::Queue,
     Kind::Step,
+    Kind::Plugin,
     Kind::Limits,
     Kind::FileSink,
     Kind::StdoutSink,
@@ -38,8 +40,8 @@ impl Kind {
     pub(super) fn keys(self) -> &'static [&'static str] {
         match self {
             Self::PipelineFile => &["pipeline", "source", "queue", "step", "sink"],
-            Self::SettingsFile => &["runner", "log"],
-            Self::Runner => &["data", "workers", "shutdown_timeout"],
+            Self::SettingsFile => &["runner", "log", "plugin"],
+            Self::Runner => &["data", "workers", "shutdown_timeout", "plugins"],
             Self::Log => &["level", "format"],
             Self::Pipeline => &["name", "errors", "delivery"],
             Self::Source => &["type", "path", "format", "follow", "max_line", "headers", "delimiter"],
@@ -59,7 +61,9 @@ impl Kind {
                 "errors",
                 "delivery",
                 "crash_limit",
+                "isolate",
             ],
+            Self::Plugin => &["sha256"],
             Self::Limits => &["operations", "memory", "depth"],
             Self::FileSink => &["type", "from", "delivery", "path", "format", "on_mismatch"],
             Self::StdoutSink => &["type", "from", "delivery", "format"],
@@ -78,6 +82,7 @@ impl Kind {
             Self::Source => "`[source.NAME]`",
             Self::Queue => "`[queue.NAME]`",
             Self::Step => "`[step.NAME]`",
+            Self::Plugin => "`[plugin.NAME]` in tidegate.toml",
             Self::Limits => "`limits` of a step",
             Self::FileSink => "a `[sink.NAME]` of type `file`",
             Self::StdoutSink => "a `[sink.NAME]` of type `stdout`",

@@ -9,15 +9,15 @@ use super::grammar::Kind;
 const KEYS: &[(Kind, &[&str])] = &[
     (Kind::PipelineFile, &["retry", "queuer", "gate", "test"]),
     (Kind::SettingsFile, &["retry", "queuer", "gate", "reload"]),
-    (Kind::Runner, &["listen", "plugins"]),
-    (Kind::Step, &["queuer", "retry", "gate", "monitor", "http", "exec", "was", "isolate"]),
+    (Kind::Runner, &["listen"]),
+    (Kind::Step, &["queuer", "retry", "gate", "monitor", "http", "exec", "was"]),
 ];
 
 const VALUES: &[(Kind, &str, &[&str])] =
     &[(Kind::Source, "type", &["http", "schedule", "exec"]), (Kind::FileSink, "type", &["http"])];
 
 /// How the processors begin that are no scripts.
-const PROCESSORS: &[&str] = &["plugin:", "builtin:"];
+const PROCESSORS: &[&str] = &["builtin:"];
 
 /// Whether a later version knows `key` in a table of this kind.
 pub(super) fn key(kind: Kind, key: &str) -> bool {

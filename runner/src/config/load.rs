@@ -12,7 +12,7 @@ use super::diagnostic::{Diagnostic, Diagnostics};
 use super::files::{Files, position_in, read_text};
 use super::graph::{Graph, loose_ends};
 use super::interpolate::Lookup;
-use super::model::{Configuration, Step};
+use super::model::{Configuration, Settings, Step};
 use super::paths;
 use super::pipeline::{self, PipelineDeclaration};
 use super::reading::Reading;
@@ -28,6 +28,8 @@ const DATA: &str = ".tidegate";
 pub struct LoadOptions {
     /// `--data`: where state lives, before what any file says.
     pub data: Option<PathBuf>,
+    /// `--plugins`: where plugins are looked for, after what any file says.
+    pub plugins: Vec<PathBuf>,
     /// The environment variables for `${NAME}`.
     pub env: Box<Lookup>,
 }
@@ -46,6 +48,14 @@ impl Draft {
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         self.configuration.as_ref().map_or(&[], |configuration| &configuration.steps)
+    }
+
+    /// The runner's settings, with defaults for what could not be read.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.configuration
+            .as_ref()
+            .map_or_else(Settings::default, |configuration| configuration.settings.clone())
     }
 
     /// The configuration, and the warnings about it.
@@ -68,7 +78,8 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
     let Some(found) = find(&path, &mut loading.diagnostics) else {
         return Draft { configuration: None, diagnostics: loading.into_diagnostics(&path) };
     };
-    let settings = found.settings.map(|file| loading.settings(&file)).unwrap_or_default();
+    let mut settings = found.settings.map(|file| loading.settings(&file)).unwrap_or_default();
+    settings.settings.plugins.extend(options.plugins.iter().cloned());
     for file in &found.pipelines {
         loading.pipeline(file);
     }
@@ -252,12 +263,15 @@ fn near_path(path: &Path) -> Option<String> {
 impl Default for LoadOptions {
     /// The environment of the process, and no `--data`.
     fn default() -> Self {
-        Self { data: None, env: Box::new(|name| std::env::var(name).ok()) }
+        Self { data: None, plugins: Vec::new(), env: Box::new(|name| std::env::var(name).ok()) }
     }
 }
 
 impl fmt::Debug for LoadOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadOptions").field("data", &self.data).finish_non_exhaustive()
+        f.debug_struct("LoadOptions")
+            .field("data", &self.data)
+            .field("plugins", &self.plugins)
+            .finish_non_exhaustive()
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use twox_hash::XxHash3_64;
 
+use super::diagnostic::Place;
 use crate::words::{Address, Name};
 
 /// A configuration without mistakes.
@@ -36,6 +37,10 @@ pub struct Settings {
     pub workers: usize,
     /// `None` = 30 seconds.
     pub shutdown_timeout: Option<Duration>,
+    /// Where plugins are looked for, in order.
+    pub plugins: Vec<PathBuf>,
+    /// By name of the plugin.
+    pub pins: BTreeMap<String, Pin>,
 }
 
 /// `[log]`
@@ -210,6 +215,8 @@ pub struct Step {
     pub timeout: Option<Duration>,
     /// `config = { … }` as JSON; seen as `ctx.config`.
     pub config: serde_json::Value,
+    /// Its plugins run in a process of their own.
+    pub isolate: bool,
     /// The pipeline's file and the line of the step's header, for messages.
     pub file: PathBuf,
     pub line: u64,
@@ -267,6 +274,70 @@ pub enum Target {
 #[derive(Clone, Debug)]
 pub enum Processor {
     Script(Script),
+    Plugin(PluginStep),
+}
+
+impl Processor {
+    /// The script that it is.
+    #[must_use]
+    pub fn script(&self) -> Option<&Script> {
+        match self {
+            Self::Script(script) => Some(script),
+            Self::Plugin(_) => None,
+        }
+    }
+
+    /// The plugin's step that it is.
+    #[must_use]
+    pub fn plugin(&self) -> Option<&PluginStep> {
+        match self {
+            Self::Script(_) => None,
+            Self::Plugin(plugin) => Some(plugin),
+        }
+    }
+
+    /// The plugin's step that it is.
+    #[must_use]
+    pub fn plugin_mut(&mut self) -> Option<&mut PluginStep> {
+        match self {
+            Self::Script(_) => None,
+            Self::Plugin(plugin) => Some(plugin),
+        }
+    }
+}
+
+impl PluginStep {
+    /// As messages name it: `NAME/STEP`, or `NAME`.
+    #[must_use]
+    pub fn named(&self) -> String {
+        match &self.step {
+            Some(step) => format!("{}/{step}", self.plugin),
+            None => self.plugin.clone(),
+        }
+    }
+}
+
+/// A step of a native plugin: `plugin:NAME/STEP`.
+#[derive(Clone, Debug)]
+pub struct PluginStep {
+    pub plugin: String,
+    /// `None`: the only one, or the one of the plugin's name.
+    pub step: Option<String>,
+    /// Where `run` names it.
+    pub named_in: PathBuf,
+    pub named_at: std::ops::Range<usize>,
+    /// Attempts can be seen outside. Known when the library is loaded; until then `false`.
+    pub has_effects: bool,
+    /// Of the library. Known when it is loaded; until then empty.
+    pub sha256: String,
+}
+
+/// `[plugin.NAME] sha256`
+#[derive(Clone, Debug)]
+pub struct Pin {
+    /// 64 lowercase hex digits.
+    pub sha256: String,
+    pub place: Place,
 }
 
 /// A script as it was on disk when the configuration was read.
@@ -327,13 +398,16 @@ impl Step {
     /// back, while a file is cut back to its committed position.
     #[must_use]
     pub fn has_effects(&self, configuration: &Configuration) -> bool {
-        self.outputs.iter().any(|output| match output.target {
-            Target::Queue(_) => false,
-            Target::Sink(sink) => match configuration.sinks[sink.0].kind {
-                SinkKind::Stdout(_) => true,
-                SinkKind::File(_) | SinkKind::Null => false,
-            },
-        })
+        let plugin =
+            |processor: &Processor| matches!(processor, Processor::Plugin(plugin) if plugin.has_effects);
+        self.processors.iter().any(plugin)
+            || self.outputs.iter().any(|output| match output.target {
+                Target::Queue(_) => false,
+                Target::Sink(sink) => match configuration.sinks[sink.0].kind {
+                    SinkKind::Stdout(_) => true,
+                    SinkKind::File(_) | SinkKind::Null => false,
+                },
+            })
     }
 }
 

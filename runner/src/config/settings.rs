@@ -10,6 +10,7 @@ use super::diagnostic::Diagnostic;
 use super::field::Field;
 use super::grammar::Kind;
 use super::model::{LogFormat, LogSettings, Settings};
+use super::plugin;
 use super::reading::{Reading, Text};
 use super::section::Section;
 use crate::words::parse_duration;
@@ -46,8 +47,16 @@ pub(super) fn read(reading: &mut Reading<'_>, tree: &Spanned<DeTable<'_>>) -> Se
         file.settings = Settings {
             workers: runner.field("workers").and_then(|field| workers(reading, field)).unwrap_or(0),
             shutdown_timeout: runner.field("shutdown_timeout").and_then(|field| duration(reading, field)),
+            plugins: runner
+                .field("plugins")
+                .and_then(|field| field.path(reading))
+                .map(|path| path.value)
+                .into_iter()
+                .collect(),
+            ..Settings::default()
         };
     }
+    file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
     if let Some(field) = root.field("log")
         && let Some(log) = Section::open(reading, Kind::Log, "[log]", field.value())
     {

@@ -11,6 +11,7 @@ use super::grammar::Kind;
 use super::json::object;
 use super::later;
 use super::model::{Limits, Processor, Promise, Script, StepFilter, Take};
+use super::plugin;
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::{Reference, name, reference};
 use super::section::Section;
@@ -42,6 +43,7 @@ pub(super) struct StepDeclaration {
     pub(super) crash_limit: u32,
     pub(super) timeout: Duration,
     pub(super) config: serde_json::Value,
+    pub(super) isolate: bool,
 }
 
 impl StepDeclaration {
@@ -61,6 +63,7 @@ impl StepDeclaration {
             crash_limit: CRASH_LIMIT_DEFAULT,
             timeout: TIMEOUT_DEFAULT,
             config: serde_json::Value::Object(serde_json::Map::new()),
+            isolate: false,
         }
     }
 }
@@ -89,6 +92,7 @@ pub(super) fn read(
     let config = section.field("config").and_then(|field| field.table(reading));
     let config = config.map(|table| object(reading, table));
     let delivery = delivery(reading, Kind::Step, &section);
+    let isolate = plugin::isolate(reading, &section);
     let crash_limit = section.field("crash_limit").and_then(|field| crash_limit(reading, field));
 
     // Last, so that a step with a bad name is told its other mistakes too.
@@ -105,6 +109,7 @@ pub(super) fn read(
         crash_limit: crash_limit.unwrap_or(defaults.crash_limit),
         timeout: timeout.unwrap_or(defaults.timeout),
         config: config.unwrap_or_else(|| defaults.config.clone()),
+        isolate,
         ..defaults
     })
 }
@@ -133,9 +138,12 @@ fn processor(reading: &mut Reading<'_>, files: &mut Files, run: &Text) -> Option
         reading.report(later::diagnostic(&run.place, what));
         return None;
     }
+    if plugin::is_one(&run.value) {
+        return plugin::processor(reading, run).map(Processor::Plugin);
+    }
     if Path::new(&run.value).extension().is_none_or(|ending| ending != "rhai") {
         let message = format!("{} in `run` is no processor", run.quoted());
-        let help = "a processor is a script, whose name ends in `.rhai`";
+        let help = "a processor is a script, whose name ends in `.rhai`, or `plugin:NAME`";
         reading.report(Diagnostic::error_at(&run.place, message).help(help));
         return None;
     }

@@ -22,6 +22,7 @@ use super::tail::Tails;
 use super::workers;
 use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{End, Port};
+use crate::hands::plugin::Plugins;
 use crate::hands::source::Source;
 use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
@@ -29,6 +30,7 @@ use crate::words::Clock;
 /// What a run is made of before its threads start.
 pub(super) struct Parts {
     pub(super) configuration: Arc<Configuration>,
+    pub(super) plugins: Arc<Plugins>,
     pub(super) store: Store,
     pub(super) writer: Writer,
     pub(super) attempts: Attempts,
@@ -63,7 +65,8 @@ pub(super) struct Crew {
 impl Crew {
     /// Opens what the run needs and starts its threads.
     pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
-        let Parts { configuration, store, writer, attempts, clock, options, stats, messages } = parts;
+        let Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages } =
+            parts;
         let started = start::start(&configuration, &store, clock.now())?;
         let Started {
             progress,
@@ -118,6 +121,7 @@ impl Crew {
         let committer = start_committer(committer, for_committer, messages.0.clone())?;
         let shop = workers::Shop {
             configuration: Arc::clone(&configuration),
+            plugins,
             store: store.clone(),
             clock: Arc::clone(&clock),
             generation,

@@ -4,37 +4,65 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::plugins;
 use crate::config::{
-    self, Configuration, Diagnostic, Diagnostics, LoadOptions, Place, Position, Processor, Script, Step,
+    self, Configuration, Diagnostic, Diagnostics, Draft, LoadOptions, Place, Position, Processor, Script,
+    Step,
 };
+use crate::hands::plugin::Plugins;
 use crate::hands::script::{self, CompileError};
 
-/// A configuration whose scripts compile.
+/// A configuration whose scripts compile and whose plugins are loaded.
 #[derive(Clone, Debug)]
 pub struct Generation {
     pub configuration: Arc<Configuration>,
+    /// The libraries that its steps name.
+    pub plugins: Arc<Plugins>,
     /// What a person should look at, though it runs.
     pub warnings: Diagnostics,
 }
 
 impl Generation {
-    /// Reads and checks everything that a run needs, without touching any state.
+    /// Reads and checks everything that a run needs, without touching any state. Plugins are loaded, so
+    /// code of theirs runs.
     ///
     /// # Errors
     /// All mistakes of all files.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
+        Self::from(Self::draft(path, options), true)
+    }
+
+    /// Reads and checks everything but plugins: enough for looking at state.
+    ///
+    /// # Errors
+    /// All mistakes of all files.
+    pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
+        Self::from(Self::draft(path, options), false)
+    }
+
+    fn draft(path: &Path, options: &LoadOptions) -> Draft {
         let mut draft = config::load(path, options);
         let steps = draft.steps().to_vec();
         for step in &steps {
             check_step(step, &mut draft.diagnostics);
         }
-        let (configuration, warnings) = draft.finish()?;
-        Ok(Self { configuration: Arc::new(configuration), warnings })
+        draft
+    }
+
+    fn from(mut draft: Draft, with_plugins: bool) -> Result<Self, Diagnostics> {
+        let mut loaded = Plugins::default();
+        if with_plugins {
+            let (steps, settings) = (draft.steps().to_vec(), draft.settings());
+            loaded = plugins::load(&steps, &settings, &mut draft.diagnostics);
+        }
+        let (mut configuration, warnings) = draft.finish()?;
+        plugins::note(&mut configuration.steps, &loaded);
+        Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), warnings })
     }
 }
 
 fn check_step(step: &Step, diagnostics: &mut Diagnostics) {
-    for Processor::Script(script) in &step.processors {
+    for script in step.processors.iter().filter_map(Processor::script) {
         if let Err(error) = script::check_script(script, &step.limits) {
             let diagnostic = in_script(script, &error, diagnostics);
             diagnostics.push(diagnostic);

@@ -11,6 +11,7 @@ use super::report::{Options, Report};
 use super::request::{Asked, Granted, Request};
 use super::stats::Stats;
 use crate::config::Configuration;
+use crate::hands::plugin::Plugins;
 use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
 
@@ -64,8 +65,15 @@ impl Run {
     ) -> Self {
         let stats = Arc::new(Stats::new(configuration.steps.len()));
         let messages = crossbeam_channel::unbounded();
-        let attempts = Attempts::none();
-        Self(Parts { configuration, store, writer, attempts, clock, options, stats, messages })
+        let (plugins, attempts) = (Arc::default(), Attempts::none());
+        Self(Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages })
+    }
+
+    /// With the plugins that the configuration's steps name.
+    #[must_use]
+    pub fn with_plugins(mut self, plugins: Arc<Plugins>) -> Self {
+        self.0.plugins = plugins;
+        self
     }
 
     /// Writes down what is attempted, so that the next run knows what took this one down.

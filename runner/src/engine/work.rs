@@ -5,13 +5,15 @@ use std::sync::Arc;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
 use super::attempted::Watch;
+use super::chain::{self, Links, shown};
 use super::delivery::Made;
 use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
 use crate::config::{self, Configuration, Processor, Promise, Take, Target};
 use crate::decide::Counters;
-use crate::hands::script::{CompileError, ScriptStep, ScriptStepSpec, json};
+use crate::hands::plugin::Plugins;
+use crate::hands::script::{ScriptStep, ScriptStepSpec};
 use crate::store::{Outcome, Slot, Span, Store};
 use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
 
@@ -42,6 +44,8 @@ struct Binding {
 #[derive(Debug)]
 enum Runner {
     Script(Box<ScriptStep>),
+    /// With plugins among the processors.
+    Links(Box<Links>),
     /// Hands jobs on as they are.
     Pass,
 }
@@ -88,21 +92,25 @@ struct Side {
 
 impl Worker {
     /// # Errors
-    /// A script that does not compile; `check` has found them all before.
+    /// A script that does not compile, though `check` has found them all before, or a plugin that
+    /// cannot be set up.
     pub(super) fn new(
         configuration: &Configuration,
         step: &config::Step,
         generation: u64,
         store: &Store,
-    ) -> Result<Self, CompileError> {
+        plugins: &Plugins,
+    ) -> Result<Self, String> {
         let scripts: Vec<config::Script> =
-            step.processors.iter().map(|Processor::Script(script)| script.clone()).collect();
+            step.processors.iter().filter_map(Processor::script).cloned().collect();
         let filter = &step.filter;
-        let runner = if scripts.is_empty() && filter.is_empty() {
+        let runner = if step.processors.is_empty() && filter.is_empty() {
             Runner::Pass
+        } else if Links::needed(step) {
+            Runner::Links(Box::new(Links::new(configuration, step, plugins)?))
         } else {
             let file = shown(configuration, &step.file);
-            Runner::Script(Box::new(ScriptStep::new(&ScriptStepSpec {
+            let script = ScriptStep::new(&ScriptStepSpec {
                 pipeline: step.address.pipeline.as_str(),
                 step: step.address.name.as_str(),
                 scripts: &scripts,
@@ -113,6 +121,9 @@ impl Worker {
                 file: &file,
                 unnamed_output: step.outputs.iter().all(|output| output.binding.is_empty()),
                 wrapped: step.take == Take::Alts,
+            });
+            Runner::Script(Box::new(script.map_err(|error| {
+                format!("a script that compiled before does not any more: {}", error.message)
             })?))
         };
         Ok(Self {
@@ -180,6 +191,7 @@ impl Worker {
             error_side: side(),
             carries,
         };
+        self.prepare(work, carries, &made_before, now);
         let mut checkpoint = Checkpoint::default();
         // Progress of `at-most-once` moves first: nothing is attempted after a crash.
         let crash_limit = (!self.only_once).then_some(self.crash_limit);
@@ -241,6 +253,25 @@ impl Worker {
         ran
     }
 
+    /// Shows all jobs that will be run to processors that are better at batches.
+    fn prepare(&mut self, work: &Work, carries: bool, made_before: &[bool], now: Timestamp) {
+        let Runner::Links(links) = &mut self.runner else { return };
+        if !links.wants_batches() {
+            return;
+        }
+        links.begin(!self.has_errors && !self.only_once);
+        let (mut walk, mut position) = (Walk::new(work), 0);
+        while let Some(item) = self.gatherer.next(&mut walk, carries) {
+            let made = made_before.get(position).is_some_and(|before| *before);
+            let job = job(&item, now);
+            let sound = item.form != Form::Unchecked || chain::check_form(&job).is_ok();
+            if !made && item.fault.is_none() && sound {
+                links.prepare(&job);
+            }
+            position += 1;
+        }
+    }
+
     /// For each job whether its outputs stand already, where the step must not make them twice.
     fn made_before(&mut self, work: &Work, carries: bool) -> Result<Vec<bool>, Failure> {
         let Some(store) = &self.made_before else { return Ok(Vec::new()) };
@@ -270,21 +301,14 @@ fn attempt(
     if let Some(fault) = &item.fault {
         return Err(Failure::new(FailureKind::Payload, fault.as_ref()));
     }
-    let job = Job {
-        index: item.index(),
-        payload: item.payload,
-        attempt: item.attempt,
-        now_ms: now.0,
-        hash: item.hash.0,
-    };
+    let job = job(item, now);
+    if item.form == Form::Unchecked && !matches!(runner, Runner::Script(_)) {
+        chain::check_form(&job)?;
+    }
     match runner {
         Runner::Script(script) => script.process(&job, outputs),
+        Runner::Links(links) => links.process(&job, outputs),
         Runner::Pass => {
-            if item.form == Form::Unchecked {
-                json::check(job.payload).map_err(|error| {
-                    Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}"))
-                })?;
-            }
             for position in 0..outputs.bindings() {
                 if let Some(payloads) = outputs.get_mut(position) {
                     payloads.push(job.payload);
@@ -292,6 +316,16 @@ fn attempt(
             }
             Ok(())
         }
+    }
+}
+
+fn job<'a>(item: &Item<'a>, now: Timestamp) -> Job<'a> {
+    Job {
+        index: item.index(),
+        payload: item.payload,
+        attempt: item.attempt,
+        now_ms: now.0,
+        hash: item.hash.0,
     }
 }
 
@@ -344,9 +378,4 @@ impl Ran {
     pub(super) fn byte_len(&self) -> usize {
         self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
     }
-}
-
-/// A path as messages show it: from the configuration's folder on, where it lies in it.
-fn shown(configuration: &Configuration, path: &std::path::Path) -> String {
-    path.strip_prefix(&configuration.root).unwrap_or(path).display().to_string()
 }

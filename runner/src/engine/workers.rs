@@ -12,6 +12,7 @@ use super::held::Work;
 use super::message::Message;
 use super::work::{Ran, Stumble, Worker};
 use crate::config::Configuration;
+use crate::hands::plugin::Plugins;
 use crate::store::{Attempts, Store};
 use crate::words::Clock;
 
@@ -22,6 +23,7 @@ const STACK: usize = 64 << 20;
 /// What all workers share.
 pub(super) struct Shop {
     pub(super) configuration: Arc<Configuration>,
+    pub(super) plugins: Arc<Plugins>,
     pub(super) store: Store,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) generation: u64,
@@ -47,13 +49,13 @@ pub(super) fn start(
 }
 
 fn work(shop: &Shop, tasks: &Receiver<Task>, messages: &Sender<Message>) {
-    let Shop { configuration, store, clock, generation, attempts } = shop;
+    let Shop { configuration, plugins, store, clock, generation, attempts } = shop;
     let mut slot = attempts.slot();
     let mut workers: Vec<Option<Worker>> = configuration.steps.iter().map(|_| None).collect();
     for Task { step, id, work } in tasks {
         let worker = match &mut workers[step] {
             Some(worker) => Ok(worker),
-            empty => Worker::new(configuration, &configuration.steps[step], *generation, store)
+            empty => Worker::new(configuration, &configuration.steps[step], *generation, store, plugins)
                 .map(|made| empty.insert(made)),
         };
         let ran = match worker {
@@ -67,9 +69,7 @@ fn work(shop: &Shop, tasks: &Receiver<Task>, messages: &Sender<Message>) {
                         "the step panicked, which is a bug of Tidegate; please report it".to_owned(),
                     )
                 }),
-            Err(error) => {
-                failed(&work, format!("a script that compiled before does not any more: {}", error.message))
-            }
+            Err(why) => failed(&work, why),
         };
         // The jobs are freed here and not by the dispatcher's thread, which has more to do.
         drop(work);

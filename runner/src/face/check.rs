@@ -6,7 +6,8 @@ use super::find;
 use crate::engine::Generation;
 
 pub(super) fn check(command: &Check) -> Exit {
-    let (diagnostics, exit) = match Generation::load(&command.config, &find::options(None)) {
+    let (diagnostics, exit) = match Generation::load(&command.config, &find::options(None, &command.plugins))
+    {
         Ok(generation) => (generation.warnings, Exit::Done),
         Err(diagnostics) => (diagnostics, Exit::Configuration),
     };

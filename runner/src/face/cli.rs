@@ -36,6 +36,37 @@ pub(super) enum Command {
     /// Look after the store
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Look into native plugins, and begin new ones
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+    /// Run a plugin for a runner, which starts this itself
+    #[command(hide = true)]
+    PluginHost,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PluginCommand {
+    /// Show what a library offers, and what its steps can be told
+    Inspect(PluginInspect),
+    /// Begin a plugin in Rust: a crate that builds, with a test
+    New(PluginNew),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PluginInspect {
+    /// The library; code of it runs
+    pub(super) file: PathBuf,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PluginNew {
+    /// Name of the plugin, and of the folder that is made for it here
+    pub(super) name: String,
+    /// The folder of the crate `tidegate-plugin` [default: where this Tidegate was built, or the registry]
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) api: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,6 +110,9 @@ pub(super) struct Run {
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
     pub(super) data: Option<PathBuf>,
+    /// Another folder to look for plugins in, after what the configuration says
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) plugins: Vec<PathBuf>,
     /// End also when sources are followed but have nothing now
     #[arg(long)]
     pub(super) until_idle: bool,
@@ -88,6 +122,9 @@ pub(super) struct Run {
 pub(super) struct Check {
     /// A folder with TOML files, or one TOML file
     pub(super) config: PathBuf,
+    /// Another folder to look for plugins in, after what the configuration says
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) plugins: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(super) format: Format,
 }

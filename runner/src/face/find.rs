@@ -24,8 +24,8 @@ const GRACE: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How configurations are read for people: with the variables of the process.
-pub(super) fn options(data: Option<PathBuf>) -> LoadOptions {
-    LoadOptions { data, ..LoadOptions::default() }
+pub(super) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions {
+    LoadOptions { data, plugins: plugins.to_vec(), ..LoadOptions::default() }
 }
 
 /// The configuration that a command is about, and with it the state.
@@ -54,7 +54,7 @@ pub(super) fn ask(look: &Look, query: Query) -> Result<Answer, Exit> {
 
 impl Place {
     pub(super) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
-        match Generation::load(config, &options(data)) {
+        match Generation::read(config, &options(data, &[])) {
             Ok(generation) => Ok(Self { configuration: generation.configuration }),
             Err(diagnostics) => {
                 exit::show(&diagnostics);

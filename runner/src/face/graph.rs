@@ -19,7 +19,7 @@ use crate::engine::Generation;
 use topology::{Depths, Topology};
 
 pub(super) fn graph(command: &Graph) -> Exit {
-    let generation = match Generation::load(&command.config, &options(command.data.clone())) {
+    let generation = match Generation::read(&command.config, &options(command.data.clone(), &[])) {
         Ok(generation) => generation,
         Err(diagnostics) => {
             exit::show(&diagnostics);

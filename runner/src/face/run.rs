@@ -19,13 +19,14 @@ use crate::store::{self, Attempts, Store};
 use crate::words::SystemClock;
 
 pub(super) fn run(command: &cli::Run) -> Exit {
-    let generation = match Generation::load(&command.config, &find::options(command.data.clone())) {
-        Ok(generation) => generation,
-        Err(diagnostics) => {
-            exit::show(&diagnostics);
-            return Exit::Configuration;
-        }
-    };
+    let generation =
+        match Generation::load(&command.config, &find::options(command.data.clone(), &command.plugins)) {
+            Ok(generation) => generation,
+            Err(diagnostics) => {
+                exit::show(&diagnostics);
+                return Exit::Configuration;
+            }
+        };
     exit::show(&generation.warnings);
     let configuration = generation.configuration;
     log::start(&configuration.log);
@@ -43,6 +44,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     }
     let clock = Arc::new(SystemClock);
     let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
+        .with_plugins(generation.plugins)
         .with_attempts(Attempts::open(&configuration.data));
     let conversations = control::Conversations::default();
     if let Err(error) = start_io(&configuration, store, run.handle(), conversations.clone()) {

@@ -134,6 +134,9 @@ mod inputs {
             "[step.hyphen]\njoin = { an-order = \"x\", y = \"events\" }\ntypes = [\"refund\"]\n");
         a_delivery_is_one_of_three: "a.toml" = concat!("[pipeline]\ndelivery = \"once\"\n\n", step!("delivery = \"at-most-onec\""));
         a_sink_without_from_delivers_as_the_step_does: "a.toml" = concat!(step!("to = \"out\""), "[sink.out]\ntype = \"null\"\ndelivery = \"at-most-once\"\n");
+        a_plugin_is_named_by_words: "a.toml" = step!("run = [\"plugin:\", \"plugin:a/b/c\", \"plugin:a.so\"]");
+        a_step_is_isolated_by_a_process: "a.toml" = step!("run = \"plugin:geo\"\nisolate = \"proces\"");
+        a_pin_is_a_sha256: "tidegate.toml" = "[plugin.geo]\nsha256 = \"abc\"\n[plugin.x]\nsha = \"\"\n", "a.toml" = GOOD;
         a_crash_limit_is_one_or_more: "a.toml" = concat!(step!("crash_limit = 0"), "[step.b]\nfrom = \"events\"\ncrash_limit = 4294967296\n");
     }
 }
@@ -148,7 +151,7 @@ mod later {
         sources_of_a_later_version_are_not_supported_yet: "a.toml" = source!("type = \"http\"\nkey = \"id\"");
         sinks_of_a_later_version_are_not_supported_yet: "a.toml" = sink!("type = \"http\"\nurl = \"x\"");
         queuers_and_gates_are_not_supported_yet: "a.toml" = step!("queuer = \"per-pool\"\ngate = \"gas\"");
-        plugins_and_builtins_are_not_supported_yet: "a.toml" = step!("run = [\"plugin:rates/convert\", \"builtin:http\"]");
+        builtins_are_not_supported_yet: "a.toml" = step!("run = [\"plugin:rates/convert\", \"builtin:http\"]");
         tests_are_not_supported_yet: "a.toml" = concat!(step!(""), "[[test]]\nname = \"a\"\n");
     }
 }

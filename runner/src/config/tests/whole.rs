@@ -162,7 +162,7 @@ fn references_lead_to_what_they_name() {
         .collect();
     assert_eq!(targets, ["shop/priced", "shop/audit"]);
     assert_eq!(configuration.queues[price.errors.unwrap().0].address.to_string(), "shop/unpriced");
-    let Processor::Script(script) = &price.processors[1];
+    let Processor::Script(script) = &price.processors[1] else { panic!("it is a script") };
     let folder_text = EVERY_KEY[1].1;
     assert_eq!(&folder_text[script.named_at.clone()], "\"lib/price.rhai\"");
 }

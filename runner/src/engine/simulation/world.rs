@@ -20,6 +20,7 @@ use crate::config::{Configuration, Promise, SinkKind};
 use crate::engine::amend::amend;
 use crate::engine::request::Request;
 use crate::engine::work::Worker;
+use crate::hands::plugin::Plugins;
 use crate::store::testing::{Failure, FaultyDisk};
 use crate::store::{Store, Writer, open_disk, verify};
 use crate::words::{Address, Clock as _, ManualClock};
@@ -57,7 +58,7 @@ impl Workers {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let worker = Worker::new(configuration, step, generation, store).unwrap();
+            let worker = Worker::new(configuration, step, generation, store, &Plugins::default()).unwrap();
             self.0.insert(step.address.clone(), (version, worker));
         }
         &mut self.0.get_mut(&step.address).unwrap().1

@@ -1,0 +1,146 @@
+//! What the runner does for a step beside its jobs: logging, and saying when to stop.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Level;
+use crate::abi::{TidegateBytes, TidegateHost, TidegateSetup};
+use crate::borrowed;
+
+/// An instance's line to the runner. Clones may be handed to other threads; one that outlives its step
+/// keeps the plugin's library loaded until the runner ends, which the runner warns of.
+pub struct Context {
+    host: *const TidegateHost,
+    facts: std::sync::Arc<Facts>,
+}
+
+#[derive(Debug)]
+struct Facts {
+    pipeline: String,
+    step: String,
+    bindings: Vec<String>,
+    timeout: Option<Duration>,
+}
+
+// SAFETY: the functions of a host may be called from any thread, and the host lives for as long as it
+// is retained, which each context does for itself. Nothing else is shared but immutable texts.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// # Safety
+    /// `setup` is as the ABI says: it and all that it points to live for this call, the host until it
+    /// is released.
+    pub(crate) unsafe fn new(setup: *const TidegateSetup) -> Self {
+        // SAFETY: the caller vouches for it.
+        let setup = unsafe { &*setup };
+        let bindings = (0..setup.binding_count).map(|position| {
+            // SAFETY: there are `binding_count` of them in a row.
+            unsafe { borrowed::text(*setup.bindings.add(position)) }
+        });
+        // SAFETY: texts that live for this call.
+        let (pipeline, step) = unsafe { (borrowed::text(setup.pipeline), borrowed::text(setup.step)) };
+        let timeout = (setup.timeout_ms > 0).then(|| Duration::from_millis(setup.timeout_ms));
+        let facts = Facts { pipeline, step, bindings: bindings.collect(), timeout };
+        let context = Self { host: setup.host, facts: std::sync::Arc::new(facts) };
+        context.retain();
+        context
+    }
+
+    /// The pipeline that the step stands in.
+    #[must_use]
+    pub fn pipeline(&self) -> &str {
+        &self.facts.pipeline
+    }
+
+    /// The step's name in its pipeline.
+    #[must_use]
+    pub fn step(&self) -> &str {
+        &self.facts.step
+    }
+
+    /// The names of the step's outputs: one empty name for `to = "…"`, none for a step without `to`.
+    #[must_use]
+    pub fn bindings(&self) -> &[String] {
+        &self.facts.bindings
+    }
+
+    /// How long an attempt may take.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        self.facts.timeout
+    }
+
+    /// Writes to the runner's log, under the plugin's name.
+    pub fn log(&self, level: Level, message: impl fmt::Display) {
+        let message = message.to_string();
+        // SAFETY: the host is retained.
+        let host = unsafe { &*self.host };
+        if let Some(log) = host.log {
+            // SAFETY: as the ABI asks; the text lives until the call returns.
+            unsafe { log(host.context, level.to_abi(), TidegateBytes::of(message.as_bytes())) };
+        }
+    }
+
+    pub fn error(&self, message: impl fmt::Display) {
+        self.log(Level::Error, message);
+    }
+
+    pub fn warn(&self, message: impl fmt::Display) {
+        self.log(Level::Warn, message);
+    }
+
+    pub fn info(&self, message: impl fmt::Display) {
+        self.log(Level::Info, message);
+    }
+
+    pub fn debug(&self, message: impl fmt::Display) {
+        self.log(Level::Debug, message);
+    }
+
+    /// Whether what runs should end soon: the attempt is past its timeout, or the step is gone. An
+    /// attempt that waits or loops asks this now and then: inside the runner's process nobody else can
+    /// end it.
+    #[must_use]
+    pub fn stopping(&self) -> bool {
+        // SAFETY: the host is retained.
+        let host = unsafe { &*self.host };
+        // SAFETY: as the ABI asks.
+        host.stopping.is_some_and(|stopping| unsafe { stopping(host.context) } != 0)
+    }
+
+    fn retain(&self) {
+        // SAFETY: the host is alive: it is retained already, or belongs to the call that sets up.
+        let host = unsafe { &*self.host };
+        if let Some(retain) = host.retain {
+            // SAFETY: as the ABI asks.
+            unsafe { retain(host.context) };
+        }
+    }
+}
+
+impl Clone for Context {
+    fn clone(&self) -> Self {
+        let context = Self { host: self.host, facts: std::sync::Arc::clone(&self.facts) };
+        context.retain();
+        context
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: the host is retained until the call below.
+        let host = unsafe { *self.host };
+        if let Some(release) = host.release {
+            // SAFETY: each context retained it once.
+            unsafe { release(host.context) };
+        }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}

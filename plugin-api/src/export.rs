@@ -1,0 +1,284 @@
+//! From a [`PluginStep`] to the functions of the ABI; what [`export_plugin!`](crate::export_plugin) is
+//! made of.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_void;
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::{Once, OnceLock};
+
+use crate::abi::{
+    self, TIDEGATE_FAILED, TIDEGATE_OK, TidegateAnswer, TidegateBytes, TidegateJob, TidegatePlugin,
+    TidegateSetup, TidegateStep,
+};
+use crate::{Context, Failure, FailureKind, Job, Outlet, Place, PluginStep, borrowed};
+
+/// Exports steps as a plugin: once in a crate of type `cdylib`.
+///
+/// ```
+/// # use tidegate_plugin::{Context, Failure, Job, Outlet, PluginStep};
+/// # struct Uppercase;
+/// # impl PluginStep for Uppercase {
+/// #     const NAME: &'static str = "uppercase";
+/// #     type Config = serde_json::Value;
+/// #     fn create(_: serde_json::Value, _: &Context) -> Result<Self, Failure> { Ok(Self) }
+/// #     fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> { outlet.push(job.payload) }
+/// # }
+/// tidegate_plugin::export_plugin!(Uppercase);
+/// ```
+///
+/// The plugin has the name and the version of the crate.
+#[macro_export]
+macro_rules! export_plugin {
+    ($($step:ty),+ $(,)?) => {
+        #[cfg(panic = "abort")]
+        compile_error!("a plugin must not be built with `panic = \"abort\"`: a panic would end the runner");
+
+        /// What this library offers to Tidegate.
+        #[allow(unsafe_code, missing_docs)]
+        #[unsafe(no_mangle)]
+        pub extern "C" fn tidegate_plugin() -> *const $crate::abi::TidegatePlugin {
+            const STEPS: &[$crate::abi::TidegateStep] = &[$($crate::export::step::<$step>()),+];
+            static PLUGIN: $crate::export::Exported<$crate::abi::TidegatePlugin> =
+                $crate::export::Exported::new($crate::export::plugin(
+                    env!("CARGO_PKG_NAME"),
+                    env!("CARGO_PKG_VERSION"),
+                    STEPS,
+                ));
+            PLUGIN.get()
+        }
+    };
+}
+
+/// A description that never changes, and so may be read from any thread.
+#[derive(Debug)]
+pub struct Exported<T>(T);
+
+// SAFETY: never written to, and the pointers in it are to what lives as long as the library does.
+unsafe impl<T> Sync for Exported<T> {}
+
+impl<T> Exported<T> {
+    #[must_use]
+    pub const fn new(description: T) -> Self {
+        Self(description)
+    }
+
+    #[must_use]
+    pub const fn get(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Describes a plugin.
+#[must_use]
+pub const fn plugin(
+    name: &'static str,
+    version: &'static str,
+    steps: &'static [TidegateStep],
+) -> TidegatePlugin {
+    TidegatePlugin {
+        abi_version: abi::TIDEGATE_ABI_VERSION,
+        #[expect(clippy::cast_possible_truncation, reason = "some dozens of bytes")]
+        size: size_of::<TidegatePlugin>() as u32,
+        name: TidegateBytes::of(name.as_bytes()),
+        version: TidegateBytes::of(version.as_bytes()),
+        init: Some(init),
+        steps: steps.as_ptr(),
+        step_count: steps.len(),
+        step_size: size_of::<TidegateStep>(),
+    }
+}
+
+/// Describes one of its steps.
+#[must_use]
+pub const fn step<S: PluginStep>() -> TidegateStep {
+    TidegateStep {
+        name: TidegateBytes::of(S::NAME.as_bytes()),
+        description: TidegateBytes::of(S::DESCRIPTION.as_bytes()),
+        flags: if S::EFFECTS { abi::TIDEGATE_HAS_EFFECTS } else { 0 },
+        schema: Some(schema::<S>),
+        create: Some(create::<S>),
+        process: Some(process::<S>),
+        destroy: Some(destroy::<S>),
+    }
+}
+
+/// A step with its line to the runner. The context is dropped last.
+struct Slot<S> {
+    step: S,
+    /// See [`Outlet`].
+    scratch: Vec<u8>,
+    context: Context,
+}
+
+thread_local! {
+    /// This thread runs a call of the runner, which tells of a panic by itself.
+    static IN_CALL: Cell<bool> = const { Cell::new(false) };
+    static LAST_PANIC: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// Panics within a call are not printed but answered, with their place; others go their usual way.
+unsafe extern "C" fn init(_: *const TidegateAnswer) -> i32 {
+    type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
+    static BEFORE: OnceLock<Hook> = OnceLock::new();
+    fn hook(info: &PanicHookInfo<'_>) {
+        if !IN_CALL.get() {
+            if let Some(before) = BEFORE.get() {
+                before(info);
+            }
+            return;
+        }
+        let place = info.location().map(|location| Place {
+            file: location.file().to_owned(),
+            line: u64::from(location.line()),
+            column: Some(u64::from(location.column())),
+        });
+        LAST_PANIC.set(place);
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let _ = BEFORE.set(panic::take_hook()); // it is empty: nobody else fills it
+        panic::set_hook(Box::new(hook));
+    });
+    TIDEGATE_OK
+}
+
+unsafe extern "C" fn schema<S: PluginStep>(answer: *const TidegateAnswer) -> i32 {
+    let asked = guard(|| {
+        if let Some(schema) = S::schema() {
+            // SAFETY: `answer` is the runner's for this call.
+            unsafe { say(answer, &schema) };
+        }
+        Ok(())
+    });
+    // SAFETY: as above.
+    unsafe { status(answer, asked) }
+}
+
+unsafe extern "C" fn create<S: PluginStep>(
+    setup: *const TidegateSetup,
+    answer: *const TidegateAnswer,
+    instance: *mut *mut c_void,
+) -> i32 {
+    let created = guard(|| {
+        // SAFETY: `setup` is the runner's for this call.
+        let (context, config) = unsafe { (Context::new(setup), borrowed::slice((*setup).config)) };
+        let config = serde_json::from_slice(config)
+            .map_err(|error| Failure::failed(format!("`config` is not what the step needs: {error}")))?;
+        let step = S::create(config, &context)?;
+        let slot = Box::into_raw(Box::new(Slot { step, scratch: Vec::new(), context }));
+        // SAFETY: the runner gives a place for one pointer.
+        unsafe { *instance = slot.cast() };
+        Ok(())
+    });
+    // SAFETY: `answer` is the runner's for this call.
+    unsafe { status(answer, created) }
+}
+
+unsafe extern "C" fn process<S: PluginStep>(
+    instance: *mut c_void,
+    job: *const TidegateJob,
+    answer: *const TidegateAnswer,
+) -> i32 {
+    let processed = guard(|| {
+        // SAFETY: `create` made it, `destroy` has not been called, and the runner uses an instance on one
+        // thread at a time.
+        let slot = unsafe { &mut *instance.cast::<Slot<S>>() };
+        // SAFETY: job and payload live for this call.
+        let (job, payload) = unsafe { (&*job, borrowed::slice((*job).payload)) };
+        let job = Job {
+            index: job.index,
+            payload,
+            attempt: job.attempt,
+            now_ms: job.now_ms,
+            hash: u128::from(job.hash_high) << 64 | u128::from(job.hash_low),
+        };
+        let Slot { step, scratch, context } = slot;
+        // SAFETY: `answer` lives for this call, and the outlet does not leave it.
+        let mut outlet = unsafe { Outlet::new(answer, context.bindings(), scratch) };
+        step.process(&job, &mut outlet)
+    });
+    // SAFETY: `answer` is the runner's for this call.
+    unsafe { status(answer, processed) }
+}
+
+unsafe extern "C" fn destroy<S: PluginStep>(instance: *mut c_void, answer: *const TidegateAnswer) -> i32 {
+    let destroyed = guard(|| {
+        // SAFETY: `create` made it from a box, and the runner destroys it once.
+        drop(unsafe { Box::from_raw(instance.cast::<Slot<S>>()) });
+        Ok(())
+    });
+    // SAFETY: `answer` is the runner's for this call.
+    unsafe { status(answer, destroyed) }
+}
+
+/// Runs what may panic. A panic is a failure with its message and place.
+fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let outer = IN_CALL.replace(true);
+    let called = catch_unwind(AssertUnwindSafe(call));
+    IN_CALL.set(outer);
+    called.unwrap_or_else(|thrown| {
+        let failure = Failure::new(FailureKind::Panicked, message(&*thrown));
+        // What was thrown may panic again when it is dropped; there is nobody left to tell.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
+            std::mem::forget(again);
+        }
+        match LAST_PANIC.take() {
+            Some(place) => Err(failure.at(place)),
+            None => Err(failure),
+        }
+    })
+}
+
+fn message(thrown: &(dyn Any + Send)) -> String {
+    let text = thrown.downcast_ref::<&str>().copied().map(str::to_owned);
+    text.or_else(|| thrown.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
+}
+
+/// Tells the runner what became of a call.
+///
+/// # Safety
+/// `answer` is that of the call which runs.
+unsafe fn status(answer: *const TidegateAnswer, called: Result<(), Failure>) -> i32 {
+    let Err(failure) = called else { return TIDEGATE_OK };
+    // SAFETY: the caller vouches for it, here and below.
+    unsafe { say(answer, &failure.message) };
+    // SAFETY: as above.
+    let answer = unsafe { &*answer };
+    if let (Some(tell), Some(place)) = (answer.place, &failure.place) {
+        let line = u32::try_from(place.line).unwrap_or(u32::MAX);
+        let column = place.column.map_or(0, |column| u32::try_from(column).unwrap_or(u32::MAX));
+        // SAFETY: as the ABI asks.
+        unsafe { tell(answer.target, TidegateBytes::of(place.file.as_bytes()), line, column) };
+    }
+    if let (Some(tell), Some(context)) = (answer.context, &failure.context) {
+        // SAFETY: as the ABI asks.
+        unsafe { tell(answer.target, TidegateBytes::of(context.as_bytes())) };
+    }
+    match failure.kind {
+        FailureKind::Retry => abi::TIDEGATE_RETRY,
+        FailureKind::RetryIn(delay) => {
+            if let Some(tell) = answer.delay {
+                // SAFETY: as the ABI asks.
+                unsafe { tell(answer.target, u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)) };
+            }
+            abi::TIDEGATE_RETRY_IN
+        }
+        FailureKind::Rejected => abi::TIDEGATE_REJECT,
+        FailureKind::GateClosed => abi::TIDEGATE_GATE_CLOSED,
+        FailureKind::Pending => abi::TIDEGATE_PENDING,
+        FailureKind::Panicked => abi::TIDEGATE_PANICKED,
+        _ => TIDEGATE_FAILED,
+    }
+}
+
+/// # Safety
+/// As [`status`].
+unsafe fn say(answer: *const TidegateAnswer, text: &str) {
+    // SAFETY: the caller vouches for it.
+    let answer = unsafe { &*answer };
+    if let Some(say) = answer.say {
+        // SAFETY: as the ABI asks; the text lives until the call returns.
+        unsafe { say(answer.target, TidegateBytes::of(text.as_bytes())) };
+    }
+}

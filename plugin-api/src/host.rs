@@ -1,0 +1,543 @@
+//! The other side of the boundary, for whoever runs plugins: a description made safe.
+//!
+//! [`Plugin::attach`] is the one function that has to trust a pointer. Everything that it gives out
+//! keeps the library loaded.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::abi::{
+    self, TIDEGATE_ABI_VERSION, TIDEGATE_FAILED, TIDEGATE_OK, TidegateAnswer, TidegateBytes, TidegateHost,
+    TidegateJob, TidegatePlugin, TidegateSetup, TidegateStep,
+};
+use crate::{Failure, FailureKind, Job, Level, Outputs, Place, borrowed};
+
+/// What keeps a library loaded.
+pub type Keep = Arc<dyn Any + Send + Sync>;
+
+/// A library whose description has been read and found in order.
+#[derive(Clone)]
+pub struct Plugin {
+    name: String,
+    version: String,
+    /// At least one. Each keeps the library loaded.
+    offers: Vec<Offer>,
+}
+
+/// A step that a plugin offers.
+#[derive(Clone)]
+pub struct Offer {
+    name: String,
+    description: String,
+    has_effects: bool,
+    schema: Option<String>,
+    functions: Functions,
+    keep: Keep,
+}
+
+#[derive(Clone, Copy)]
+struct Functions {
+    create: unsafe extern "C" fn(*const TidegateSetup, *const TidegateAnswer, *mut *mut c_void) -> i32,
+    process: unsafe extern "C" fn(*mut c_void, *const TidegateJob, *const TidegateAnswer) -> i32,
+    destroy: unsafe extern "C" fn(*mut c_void, *const TidegateAnswer) -> i32,
+}
+
+/// Why a description cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unusable {
+    /// There is none.
+    Null,
+    /// It was built for another version of the interface.
+    Version(u32),
+    /// It is shorter than this version's.
+    Size(usize),
+    /// A function or a list is missing; says which.
+    Missing(String),
+    /// Texts that should say something, or steps of one name; says which.
+    Wrong(String),
+    /// The plugin itself refuses.
+    Init(String),
+}
+
+/// What an instance asks of whoever runs it; called from any thread.
+pub trait Host: Send + Sync {
+    fn log(&self, level: Level, message: &str);
+
+    /// Whether what runs should end.
+    fn stopping(&self) -> bool;
+}
+
+/// What an instance is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec<'a> {
+    pub pipeline: &'a str,
+    pub step: &'a str,
+    /// A JSON object.
+    pub config: &'a str,
+    pub bindings: &'a [&'a str],
+    pub timeout: Option<Duration>,
+}
+
+/// An instance of a step; on one thread.
+pub struct Instance {
+    raw: *mut c_void,
+    functions: Functions,
+    /// `None` when it has ended.
+    line: Option<Arc<Line>>,
+    keep: Keep,
+    /// Neither sent nor shared.
+    _thread: PhantomData<*mut ()>,
+}
+
+/// What a plugin holds on to of the runner. It is counted (each `retain` is one `Arc` more), since the
+/// plugin's threads may outlive the instance.
+struct Line {
+    host: TidegateHost,
+    serves: Box<dyn Host>,
+    /// The instance is gone.
+    ended: AtomicBool,
+}
+
+// SAFETY: the pointer in `host` is to the line itself, and everything else may be shared.
+unsafe impl Send for Line {}
+// SAFETY: as above.
+unsafe impl Sync for Line {}
+
+/// Where the answers of one call go.
+struct Target<'a> {
+    outputs: Option<&'a mut Outputs>,
+    said: String,
+    place: Option<Place>,
+    context: Option<Box<str>>,
+    delay_ms: u64,
+    /// An output went to a binding that is none.
+    astray: Option<u32>,
+}
+
+impl Plugin {
+    /// Reads a description, and initializes the plugin.
+    ///
+    /// # Errors
+    /// Why it cannot be used; nothing was called then, but for `Init`.
+    ///
+    /// # Safety
+    /// `description` is null, or what a plugin's entry returned, and its library stays loaded for as
+    /// long as `keep` lives.
+    pub unsafe fn attach(description: *const TidegatePlugin, keep: &Keep) -> Result<Self, Unusable> {
+        if description.is_null() {
+            return Err(Unusable::Null);
+        }
+        // SAFETY: of every version, these two come first. They are read alone, as nothing else is known
+        // to be there yet.
+        let (version, size) = unsafe {
+            ((&raw const (*description).abi_version).read(), (&raw const (*description).size).read())
+        };
+        if version != TIDEGATE_ABI_VERSION {
+            return Err(Unusable::Version(version));
+        }
+        if (size as usize) < size_of::<TidegatePlugin>() {
+            return Err(Unusable::Size(size as usize));
+        }
+        // SAFETY: it is of our version and at least of our size, and lives as long as `keep`.
+        let about = unsafe { &*description };
+        if about.step_size < size_of::<TidegateStep>() || about.step_size % align_of::<TidegateStep>() != 0 {
+            return Err(Unusable::Size(about.step_size));
+        }
+        if about.step_count == 0 || about.steps.is_null() {
+            return Err(Unusable::Missing("steps".into()));
+        }
+        // SAFETY: texts of a description live as long as the library.
+        let (name, version) = unsafe { (borrowed::text(about.name), borrowed::text(about.version)) };
+        if name.is_empty() {
+            return Err(Unusable::Wrong("its name is empty".into()));
+        }
+        let steps: Vec<TidegateStep> = (0..about.step_count)
+            .map(|position| {
+                // SAFETY: `step_count` steps of `step_size` bytes stand in a row, aligned as checked above.
+                unsafe { *about.steps.byte_add(position * about.step_size) }
+            })
+            .collect();
+        if let Some(init) = about.init {
+            // SAFETY: as the ABI asks: once, before anything else is used.
+            call(None, |answer| unsafe { init(answer) })
+                .map_err(|failure| Unusable::Init(failure.message))?;
+        }
+        let mut offers: Vec<Offer> = Vec::with_capacity(steps.len());
+        for step in steps {
+            // SAFETY: the step is of a description that lives as long as `keep`.
+            let offer = unsafe { Offer::of(&step, keep) }?;
+            if offers.iter().any(|other| other.name == offer.name) {
+                return Err(Unusable::Wrong(format!("it offers `{}` twice", offer.name)));
+            }
+            offers.push(offer);
+        }
+        Ok(Self { name, version, offers })
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// In the plugin's order.
+    #[must_use]
+    pub fn offers(&self) -> &[Offer] {
+        &self.offers
+    }
+
+    #[must_use]
+    pub fn offer(&self, name: &str) -> Option<&Offer> {
+        self.offers.iter().find(|offer| offer.name == name)
+    }
+}
+
+impl Offer {
+    /// # Safety
+    /// As [`Plugin::attach`].
+    unsafe fn of(step: &TidegateStep, keep: &Keep) -> Result<Self, Unusable> {
+        // SAFETY: texts of a description live as long as the library.
+        let (name, description) = unsafe { (borrowed::text(step.name), borrowed::text(step.description)) };
+        if name.is_empty() || name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_') {
+            return Err(Unusable::Wrong(format!("`{name}` is no name for a step")));
+        }
+        let missing = |function| Unusable::Missing(format!("function `{function}` of its step `{name}`"));
+        let functions = Functions {
+            create: step.create.ok_or_else(|| missing("create"))?,
+            process: step.process.ok_or_else(|| missing("process"))?,
+            destroy: step.destroy.ok_or_else(|| missing("destroy"))?,
+        };
+        let mut schema = None;
+        if let Some(ask) = step.schema {
+            let mut target = Target::new(None);
+            // SAFETY: as the ABI asks: after `init`, with an answer of its own.
+            let asked = target.call(|answer| unsafe { ask(answer) });
+            asked.map_err(|failure| Unusable::Wrong(format!("the schema of `{name}`: {failure}")))?;
+            schema = Some(target.said).filter(|said| !said.is_empty());
+        }
+        let has_effects = step.flags & abi::TIDEGATE_HAS_EFFECTS != 0;
+        Ok(Self { name, description, has_effects, schema, functions, keep: Arc::clone(keep) })
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Whether attempts can be seen from outside.
+    #[must_use]
+    pub fn has_effects(&self) -> bool {
+        self.has_effects
+    }
+
+    /// The JSON Schema of the step's config, as the plugin says it.
+    #[must_use]
+    pub fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
+    /// Makes an instance for this thread.
+    ///
+    /// # Errors
+    /// What the plugin says.
+    pub fn create(&self, spec: &Spec<'_>, host: Box<dyn Host>) -> Result<Instance, Failure> {
+        let line = Line::open(host);
+        let bindings: Vec<TidegateBytes> =
+            spec.bindings.iter().map(|binding| TidegateBytes::of(binding.as_bytes())).collect();
+        let setup = TidegateSetup {
+            size: size_of::<TidegateSetup>(),
+            host: &raw const line.host,
+            pipeline: TidegateBytes::of(spec.pipeline.as_bytes()),
+            step: TidegateBytes::of(spec.step.as_bytes()),
+            config: TidegateBytes::of(spec.config.as_bytes()),
+            bindings: bindings.as_ptr(),
+            binding_count: bindings.len(),
+            timeout_ms: spec
+                .timeout
+                .map_or(0, |timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1)),
+        };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: as the ABI asks; all that `setup` points to lives past the call.
+        let created =
+            call(None, |answer| unsafe { (self.functions.create)(&raw const setup, answer, &raw mut raw) });
+        if let Err(failure) = created {
+            line.end(&self.keep);
+            return Err(failure);
+        }
+        let (functions, keep) = (self.functions, Arc::clone(&self.keep));
+        Ok(Instance { raw, functions, line: Some(line), keep, _thread: PhantomData })
+    }
+}
+
+impl Instance {
+    /// Runs one attempt. Outputs of a failed one are left for the caller to take back.
+    ///
+    /// # Errors
+    /// What the plugin says. After [`FailureKind::Panicked`] the instance should be dropped.
+    pub fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let job = TidegateJob {
+            size: size_of::<TidegateJob>(),
+            payload: TidegateBytes::of(job.payload),
+            index: job.index,
+            hash_high: (job.hash >> 64) as u64,
+            #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+            hash_low: job.hash as u64,
+            now_ms: job.now_ms,
+            attempt: job.attempt,
+            reserved: 0,
+        };
+        let (process, raw) = (self.functions.process, self.raw);
+        // SAFETY: as the ABI asks: `create` made it, on this thread, and it is not destroyed.
+        call(Some(outputs), |answer| unsafe { process(raw, &raw const job, answer) })
+    }
+
+    /// Ends the instance.
+    ///
+    /// # Errors
+    /// What the plugin says; the instance is gone all the same.
+    pub fn close(mut self) -> Result<Ended, Failure> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<Ended, Failure> {
+        let Some(line) = self.line.take() else { return Ok(Ended::Clean) };
+        line.ended.store(true, Ordering::Release);
+        let (destroy, raw) = (self.functions.destroy, self.raw);
+        // SAFETY: as the ABI asks: `create` made it, on this thread, and this is the only `destroy`, since
+        // the line is taken once.
+        let destroyed = call(None, |answer| unsafe { destroy(raw, answer) });
+        let ended = line.end(&self.keep);
+        destroyed.map(|()| ended)
+    }
+}
+
+/// How an instance ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Nothing of it is left.
+    Clean,
+    /// Something of the plugin, perhaps a thread, still holds on to the runner; the library stays loaded
+    /// for good.
+    LeftBehind,
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.end(); // whoever wants to know calls `close`
+    }
+}
+
+impl Line {
+    fn open(serves: Box<dyn Host>) -> Arc<Self> {
+        Arc::new_cyclic(|line: &Weak<Self>| Self {
+            host: TidegateHost {
+                size: size_of::<TidegateHost>(),
+                context: line.as_ptr().cast(),
+                log: Some(log),
+                stopping: Some(stopping),
+                retain: Some(retain),
+                release: Some(release),
+            },
+            serves,
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes leave of it. Where the plugin still holds it, its library must never be closed: nobody
+    /// knows when the code that will let go has run to its end.
+    fn end(self: Arc<Self>, keep: &Keep) -> Ended {
+        self.ended.store(true, Ordering::Release);
+        if Arc::strong_count(&self) == 1 {
+            return Ended::Clean;
+        }
+        std::mem::forget(Arc::clone(keep));
+        Ended::LeftBehind
+    }
+}
+
+unsafe extern "C" fn log(context: *const c_void, level: i32, text: TidegateBytes) {
+    // SAFETY: the plugin holds the line, and the text lives for this call.
+    let (line, text) = unsafe { (&*context.cast::<Line>(), borrowed::text(text)) };
+    // A panic here would have to cross the plugin.
+    let _ = catch_unwind(AssertUnwindSafe(|| line.serves.log(Level::from_abi(level), &text)));
+}
+
+unsafe extern "C" fn stopping(context: *const c_void) -> i32 {
+    // SAFETY: the plugin holds the line.
+    let line = unsafe { &*context.cast::<Line>() };
+    i32::from(line.ended.load(Ordering::Acquire) || line.serves.stopping())
+}
+
+unsafe extern "C" fn retain(context: *const c_void) {
+    // SAFETY: the plugin holds the line, which came out of an `Arc`.
+    unsafe { Arc::increment_strong_count(context.cast::<Line>()) };
+}
+
+unsafe extern "C" fn release(context: *const c_void) {
+    // SAFETY: it gives back one `retain`.
+    unsafe { Arc::decrement_strong_count(context.cast::<Line>()) };
+}
+
+/// Calls into a plugin, with an answer of its own.
+fn call(
+    outputs: Option<&mut Outputs>,
+    run: impl FnOnce(*const TidegateAnswer) -> i32,
+) -> Result<(), Failure> {
+    Target::new(outputs).call(run)
+}
+
+impl<'a> Target<'a> {
+    fn new(outputs: Option<&'a mut Outputs>) -> Self {
+        Self { outputs, said: String::new(), place: None, context: None, delay_ms: 0, astray: None }
+    }
+
+    fn call(&mut self, run: impl FnOnce(*const TidegateAnswer) -> i32) -> Result<(), Failure> {
+        let answer = TidegateAnswer {
+            size: size_of::<TidegateAnswer>(),
+            target: (&raw mut *self).cast(),
+            push: Some(push),
+            say: Some(say),
+            place: Some(place),
+            context: Some(context),
+            delay: Some(delay),
+        };
+        let status = run(&raw const answer);
+        if status == TIDEGATE_OK && self.astray.is_none() {
+            return Ok(());
+        }
+        Err(self.failure(status))
+    }
+
+    #[cold]
+    fn failure(&mut self, status: i32) -> Failure {
+        let (kind, unsaid) = match (status, self.astray) {
+            (TIDEGATE_OK, binding) => {
+                let binding = binding.unwrap_or_default();
+                let message = format!("it gave an output to binding {binding}, which the step does not have");
+                return Failure::new(FailureKind::Output, message);
+            }
+            (TIDEGATE_FAILED, _) => (FailureKind::Failed, "it failed without a reason"),
+            (abi::TIDEGATE_RETRY, _) => (FailureKind::Retry, "without a reason"),
+            (abi::TIDEGATE_RETRY_IN, _) => {
+                (FailureKind::RetryIn(Duration::from_millis(self.delay_ms)), "without a reason")
+            }
+            (abi::TIDEGATE_REJECT, _) => (FailureKind::Rejected, "without a reason"),
+            (abi::TIDEGATE_GATE_CLOSED, _) => (FailureKind::GateClosed, "without a reason"),
+            (abi::TIDEGATE_PENDING, _) => (FailureKind::Pending, ""),
+            (abi::TIDEGATE_PANICKED, _) => (FailureKind::Panicked, "without a message"),
+            (unknown, _) => {
+                let message = format!("it returned the status {unknown}, which does not exist");
+                return Failure::new(FailureKind::Failed, message);
+            }
+        };
+        let said = std::mem::take(&mut self.said);
+        let message = if said.is_empty() { unsaid.to_owned() } else { said };
+        Failure { kind, message, context: self.context.take(), place: self.place.take() }
+    }
+}
+
+unsafe extern "C" fn push(target: *mut c_void, binding: u32, payload: TidegateBytes) -> i32 {
+    // SAFETY: it is the target of the call that runs, on its thread, and nobody else touches it meanwhile.
+    let target = unsafe { &mut *target.cast::<Target<'_>>() };
+    // SAFETY: the payload lives for this call.
+    let payload = unsafe { borrowed::slice(payload) };
+    let place = target.outputs.as_deref_mut().and_then(|outputs| outputs.get_mut(binding as usize));
+    if let Some(payloads) = place {
+        payloads.push(payload);
+        return TIDEGATE_OK;
+    }
+    target.astray = Some(binding);
+    TIDEGATE_FAILED
+}
+
+unsafe extern "C" fn say(target: *mut c_void, text: TidegateBytes) {
+    // SAFETY: as in `push`.
+    let target = unsafe { &mut *target.cast::<Target<'_>>() };
+    // SAFETY: the text lives for this call.
+    target.said = unsafe { borrowed::text(text) };
+}
+
+unsafe extern "C" fn place(target: *mut c_void, file: TidegateBytes, line: u32, column: u32) {
+    // SAFETY: as in `push`.
+    let target = unsafe { &mut *target.cast::<Target<'_>>() };
+    // SAFETY: the text lives for this call.
+    let file = unsafe { borrowed::text(file) };
+    let column = (column > 0).then_some(u64::from(column));
+    target.place = Some(Place { file, line: u64::from(line), column });
+}
+
+unsafe extern "C" fn context(target: *mut c_void, json: TidegateBytes) {
+    // SAFETY: as in `push`.
+    let target = unsafe { &mut *target.cast::<Target<'_>>() };
+    // SAFETY: the text lives for this call.
+    target.context = Some(unsafe { borrowed::text(json) }.into());
+}
+
+unsafe extern "C" fn delay(target: *mut c_void, delay_ms: u64) {
+    // SAFETY: as in `push`.
+    let target = unsafe { &mut *target.cast::<Target<'_>>() };
+    target.delay_ms = delay_ms;
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("it describes nothing"),
+            Self::Version(version) => write!(
+                f,
+                "it was built for version {version} of the plugin interface; this Tidegate speaks version \
+                 {TIDEGATE_ABI_VERSION}"
+            ),
+            Self::Size(size) => {
+                write!(f, "its description has {size} bytes, which is no size of this version's")
+            }
+            Self::Missing(what) => write!(f, "its description lacks {what}"),
+            Self::Wrong(what) => write!(f, "its description is wrong: {what}"),
+            Self::Init(why) => write!(f, "it cannot be initialized: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, version, offers, .. } = self;
+        f.debug_struct("Plugin")
+            .field("name", name)
+            .field("version", version)
+            .field("offers", offers)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offer").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! Both sides of the boundary, against each other.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde::Deserialize;
+
+use super::*;
+use crate::export::{self, Exported};
+use crate::testing::Harness;
+use crate::{Context, Outlet, PluginStep};
+
+/// Does what its config says.
+struct Puppet {
+    config: Config,
+    context: Context,
+}
+
+#[derive(Clone, Deserialize)]
+struct Config {
+    act: String,
+}
+
+/// Index, attempt, time, hash and payload.
+type Seen = (u64, u32, i64, u128, Vec<u8>);
+
+thread_local! {
+    /// What the last job looked like from inside.
+    static SEEN: Cell<Option<Seen>> = const { Cell::new(None) };
+}
+
+impl PluginStep for Puppet {
+    const NAME: &'static str = "puppet";
+    const EFFECTS: bool = true;
+    type Config = Config;
+
+    fn schema() -> Option<String> {
+        Some(r#"{"type":"object"}"#.to_owned())
+    }
+
+    fn create(config: Config, context: &Context) -> Result<Self, Failure> {
+        match &*config.act {
+            "panic in create" => panic!("create {}", 1),
+            "fail in create" => Err(Failure::failed("no luck")),
+            _ => Ok(Self { config, context: context.clone() }),
+        }
+    }
+
+    fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
+        SEEN.set(Some((job.index, job.attempt, job.now_ms, job.hash, job.payload.to_vec())));
+        for name in self.context.bindings() {
+            outlet.push_to(name, job.payload)?;
+            outlet.push_to(name, job.payload)?;
+        }
+        match &*self.config.act {
+            "fail" => Err(Failure::failed("failed").with_context(r#"{"tries":3}"#)),
+            "retry" => Err(Failure::retry("busy")),
+            "retry in" => Err(Failure::retry_in(Duration::from_millis(1500), "later")),
+            "reject" => Err(Failure::reject("never")),
+            "gate" => Err(Failure::gate_closed("gas is dear")),
+            "pending" => Err(Failure::pending("handle-7")),
+            "panic" => panic!("process"),
+            "panic with a value" => std::panic::panic_any(7),
+            "astray" => outlet.push_to("nowhere", b"1"),
+            "unnamed" => outlet.push(b"1"),
+            "log" => {
+                self.context
+                    .log(Level::Warn, format_args!("{}/{}", self.context.pipeline(), self.context.step()));
+                self.context.log(Level::Trace, self.context.stopping());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Puppet {
+    fn drop(&mut self) {
+        assert!(self.config.act != "panic in drop", "drop");
+        if self.config.act == "leave a thread" {
+            let context = self.context.clone();
+            LEFT.with(|left| left.set(Some(context)));
+        }
+    }
+}
+
+thread_local! {
+    static LEFT: Cell<Option<Context>> = const { Cell::new(None) };
+}
+
+fn puppet(act: &str) -> Result<Harness<Puppet>, Failure> {
+    Harness::new(&format!(r#"{{"act": "{act}"}}"#))
+}
+
+fn failure(act: &str) -> Failure {
+    puppet(act).unwrap().run("{}").unwrap_err()
+}
+
+proptest! {
+    #[test]
+    fn jobs_and_outputs_cross_unchanged(
+        payload in proptest::collection::vec(any::<u8>(), 0..300),
+        (index, attempt, now_ms, hash) in any::<(u64, u32, i64, u128)>(),
+        bindings in proptest::collection::btree_set("[a-z]{1,8}", 1..5),
+    ) {
+        let names: Vec<&str> = bindings.iter().map(String::as_str).collect();
+        let plugin = plugin();
+        let spec = Spec { bindings: &names, ..SPEC };
+        let mut instance = plugin.offers()[0].create(&spec, Box::new(Quiet)).unwrap();
+        let mut outputs = Outputs::new(names.iter().copied());
+        let job = Job { index, payload: &payload, attempt, now_ms, hash };
+        instance.process(&job, &mut outputs).unwrap();
+        prop_assert_eq!(SEEN.take().unwrap(), (index, attempt, now_ms, hash, payload.clone()));
+        for payloads in outputs.into_payloads() {
+            prop_assert_eq!(payloads.iter().collect::<Vec<_>>(), [&payload[..], &payload[..]]);
+        }
+        prop_assert_eq!(instance.close(), Ok(Ended::Clean));
+    }
+
+    #[test]
+    fn configs_cross_unchanged(act in "\\PC{0,40}") {
+        let config = serde_json::json!({ "act": act }).to_string();
+        let made = plugin().offers()[0].create(&Spec { config: &config, ..SPEC }, Box::new(Quiet));
+        prop_assert!(made.is_ok());
+    }
+}
+
+#[test]
+fn every_ending_crosses_with_its_reason() {
+    let told = |act| {
+        let failure = failure(act);
+        (failure.kind, failure.message)
+    };
+    assert_eq!(told("fail"), (FailureKind::Failed, "failed".into()));
+    assert_eq!(failure("fail").context.as_deref(), Some(r#"{"tries":3}"#));
+    assert_eq!(told("retry"), (FailureKind::Retry, "busy".into()));
+    assert_eq!(told("retry in"), (FailureKind::RetryIn(Duration::from_millis(1500)), "later".into()));
+    assert_eq!(told("reject"), (FailureKind::Rejected, "never".into()));
+    assert_eq!(told("gate"), (FailureKind::GateClosed, "gas is dear".into()));
+    assert_eq!(told("pending"), (FailureKind::Pending, "handle-7".into()));
+}
+
+#[test]
+fn a_panic_is_a_failure_with_its_place_and_the_next_job_is_served() {
+    let mut harness = puppet("panic").unwrap();
+    for _ in 0..2 {
+        let failure = harness.run("{}").unwrap_err();
+        assert_eq!((failure.kind, &*failure.message), (FailureKind::Panicked, "process"));
+        assert!(failure.place.unwrap().file.ends_with("host/tests.rs"));
+    }
+    assert_eq!(failure("panic with a value").message, "without a message");
+}
+
+#[test]
+fn panics_in_create_and_drop_are_failures() {
+    let failure = puppet("panic in create").unwrap_err();
+    assert_eq!((failure.kind, &*failure.message), (FailureKind::Panicked, "create 1"));
+    let failure = puppet("panic in drop").unwrap().close().unwrap_err();
+    assert_eq!((failure.kind, &*failure.message), (FailureKind::Panicked, "drop"));
+    assert_eq!(puppet("fail in create").unwrap_err().message, "no luck");
+}
+
+#[test]
+fn an_output_without_a_binding_fails_the_attempt() {
+    assert_eq!(failure("astray").message, "the step has no output `nowhere`");
+    let mut two = Harness::<Puppet>::with_outputs(r#"{"act": "unnamed"}"#, &["a", "b"]).unwrap();
+    assert_eq!(two.run("{}").unwrap_err().message, "the step has several outputs (a, b); name one");
+}
+
+#[test]
+fn logs_and_the_wish_to_stop_cross() {
+    let mut harness = puppet("log").unwrap();
+    harness.run("{}").unwrap();
+    harness.stop();
+    harness.run("{}").unwrap();
+    let texts: Vec<_> = harness.log().into_iter().map(|(level, text)| format!("{level:?} {text}")).collect();
+    assert_eq!(texts, ["Warn test/puppet", "Trace false", "Warn test/puppet", "Trace true"]);
+}
+
+#[test]
+fn a_context_that_outlives_its_step_is_detected_keeps_the_library_and_is_told_to_stop() {
+    let keep: Keep = Arc::new(());
+    let plugin = plugin_kept(&keep);
+    let spec = Spec { config: r#"{"act": "leave a thread"}"#, ..SPEC };
+    let instance = plugin.offers()[0].create(&spec, Box::new(Quiet)).unwrap();
+    assert_eq!(instance.close(), Ok(Ended::LeftBehind));
+    drop(plugin);
+    let context = LEFT.take().unwrap();
+    assert!(std::thread::spawn(move || context.stopping()).join().unwrap());
+    assert!(Arc::strong_count(&keep) > 1);
+}
+
+#[test]
+fn a_library_is_let_go_when_its_last_instance_is() {
+    let keep: Keep = Arc::new(());
+    let plugin = plugin_kept(&keep);
+    let instance = plugin.offers()[0].create(&SPEC, Box::new(Quiet)).unwrap();
+    drop(plugin);
+    assert!(Arc::strong_count(&keep) > 1);
+    drop(instance);
+    assert_eq!(Arc::strong_count(&keep), 1);
+}
+
+#[test]
+fn a_description_says_what_is_offered() {
+    let plugin = plugin();
+    assert_eq!((plugin.name(), plugin.version()), ("puppets", "1.2.3"));
+    let offer = plugin.offer("puppet").unwrap();
+    assert_eq!((offer.has_effects(), offer.schema()), (true, Some(r#"{"type":"object"}"#)));
+}
+
+#[test]
+fn descriptions_that_are_wrong_are_refused() {
+    let right = export::plugin("puppets", "1.2.3", steps());
+    let refused = |change: &dyn Fn(&mut TidegatePlugin)| {
+        let mut wrong = right;
+        change(&mut wrong);
+        // SAFETY: what is changed is told apart before anything else is read, or is right by itself.
+        unsafe { Plugin::attach(&raw const wrong, &(Arc::new(()) as Keep)) }.unwrap_err().to_string()
+    };
+    let told = [
+        refused(&|plugin| plugin.abi_version = 9),
+        refused(&|plugin| plugin.size = 8),
+        refused(&|plugin| plugin.step_size = 71),
+        refused(&|plugin| plugin.step_count = 0),
+        refused(&|plugin| plugin.name.len = 0),
+        refused(&|plugin| plugin.init = Some(refuse)),
+        refused(&|plugin| {
+            let mut steps = steps().to_vec();
+            steps[0].process = None;
+            plugin.steps = Vec::leak(steps).as_ptr();
+        }),
+        refused(&|plugin| {
+            plugin.steps = Vec::leak([steps(), steps()].concat()).as_ptr();
+            plugin.step_count = 2;
+        }),
+        // SAFETY: null is what is asked about.
+        unsafe { Plugin::attach(std::ptr::null(), &(Arc::new(()) as Keep)) }.unwrap_err().to_string(),
+    ];
+    assert_eq!(
+        told,
+        [
+            "it was built for version 9 of the plugin interface; this Tidegate speaks version 1",
+            "its description has 8 bytes, which is no size of this version's",
+            "its description has 71 bytes, which is no size of this version's",
+            "its description lacks steps",
+            "its description is wrong: its name is empty",
+            "it cannot be initialized: not today",
+            "its description lacks function `process` of its step `puppet`",
+            "its description is wrong: it offers `puppet` twice",
+            "it describes nothing",
+        ]
+    );
+}
+
+#[test]
+fn a_status_that_does_not_exist_is_a_failure() {
+    let failure = call(None, |_| 42).unwrap_err();
+    assert_eq!(
+        (failure.kind, &*failure.message),
+        (FailureKind::Failed, "it returned the status 42, which does not exist")
+    );
+    let failure = call(None, |_| TIDEGATE_FAILED).unwrap_err();
+    assert_eq!(failure.message, "it failed without a reason");
+}
+
+unsafe extern "C" fn refuse(answer: *const TidegateAnswer) -> i32 {
+    // SAFETY: the answer is that of this call.
+    let answer = unsafe { *answer };
+    if let Some(say) = answer.say {
+        // SAFETY: the text lives for ever.
+        unsafe { say(answer.target, TidegateBytes::of(b"not today")) };
+    }
+    TIDEGATE_FAILED
+}
+
+const SPEC: Spec<'_> =
+    Spec { pipeline: "shop", step: "price", config: r#"{"act": ""}"#, bindings: &[""], timeout: None };
+
+struct Quiet;
+
+impl Host for Quiet {
+    fn log(&self, _: Level, _: &str) {}
+
+    fn stopping(&self) -> bool {
+        false
+    }
+}
+
+fn steps() -> &'static [TidegateStep] {
+    static STEPS: Exported<&[TidegateStep]> = Exported::new(&[export::step::<Puppet>()]);
+    STEPS.get()
+}
+
+fn plugin() -> Plugin {
+    plugin_kept(&(Arc::new(()) as Keep))
+}
+
+fn plugin_kept(keep: &Keep) -> Plugin {
+    static PLUGIN: Exported<TidegatePlugin> =
+        Exported::new(export::plugin("puppets", "1.2.3", &[export::step::<Puppet>()]));
+    // SAFETY: the description and its functions are this program's.
+    unsafe { Plugin::attach(PLUGIN.get(), keep) }.unwrap()
+}

@@ -1,0 +1,174 @@
+//! Misbehaves on request, for tests of whoever runs plugins: each job says in `do` how.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tidegate_plugin::{Context, Failure, Job, Outlet, PluginStep};
+
+/// `config` of the step.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Fails when it is created.
+    pub fail_in_create: bool,
+    /// Panics when it is created.
+    pub panic_in_create: bool,
+    /// Panics when it is dropped.
+    pub panic_in_drop: bool,
+    /// Leaves a thread behind that holds the context for so many milliseconds.
+    pub leave_thread_ms: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Request {
+    #[serde(default, rename = "do")]
+    act: Act,
+    /// For `allocate`.
+    #[serde(default)]
+    mib: usize,
+    /// How long to wait, for `wait`, `allocate` and `retry_in`.
+    #[serde(default)]
+    ms: u64,
+}
+
+/// What a job asks for; without it the job is passed on.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Act {
+    #[default]
+    Pass,
+    Drop,
+    Fail,
+    Retry,
+    RetryIn,
+    Reject,
+    GateClosed,
+    Pending,
+    Panic,
+    Abort,
+    /// Never comes back, and does not look whether it should.
+    Hang,
+    /// Comes back when it is told to stop.
+    Obey,
+    /// Passes the job on after `ms`.
+    Wait,
+    /// Takes `mib` of memory for `ms`, and passes the job on.
+    Allocate,
+    /// Takes `mib` of memory and keeps it for ever.
+    Leak,
+    /// Gives what is no JSON.
+    Garble,
+    /// Gives JSON over several lines.
+    Pretty,
+    Log,
+}
+
+/// The step.
+#[derive(Debug)]
+pub struct Flaky {
+    config: Config,
+    context: Context,
+    leaked: Vec<Vec<u8>>,
+}
+
+impl PluginStep for Flaky {
+    const NAME: &'static str = "flaky";
+    const DESCRIPTION: &'static str = "misbehaves on request";
+    const EFFECTS: bool = true;
+    type Config = Config;
+
+    fn schema() -> Option<String> {
+        tidegate_plugin::schema_of::<Config>()
+    }
+
+    fn create(config: Config, context: &Context) -> Result<Self, Failure> {
+        assert!(!config.panic_in_create, "create, as asked");
+        if config.fail_in_create {
+            return Err(Failure::failed("not created, as asked"));
+        }
+        Ok(Self { config, context: context.clone(), leaked: Vec::new() })
+    }
+
+    fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
+        let Request { act, mib, ms } = job.parse()?;
+        let time = Duration::from_millis(ms);
+        match act {
+            Act::Pass => {}
+            Act::Drop => return Ok(()),
+            Act::Fail => return Err(Failure::failed("failed, as asked")),
+            Act::Retry => return Err(Failure::retry("busy")),
+            Act::RetryIn => return Err(Failure::retry_in(time, "busy")),
+            Act::Reject => return Err(Failure::reject("rejected, as asked")),
+            Act::GateClosed => return Err(Failure::gate_closed("closed, as asked")),
+            Act::Pending => return Err(Failure::pending("handle-7")),
+            Act::Panic => panic!("panicked, as asked"),
+            Act::Abort => std::process::abort(),
+            Act::Hang => loop {
+                thread::sleep(Duration::from_secs(1));
+            },
+            Act::Obey => {
+                while !self.context.stopping() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                return Err(Failure::failed("stopped, as told"));
+            }
+            Act::Wait => thread::sleep(time),
+            Act::Allocate => {
+                let memory = black_box(vec![1_u8; mib << 20]);
+                thread::sleep(time);
+                drop(memory);
+            }
+            Act::Leak => self.leaked.push(black_box(vec![1_u8; mib << 20])),
+            Act::Garble => return outlet.push(b"{\"half\":"),
+            Act::Pretty => return outlet.push(b"{\n  \"id\": 1,\r\n  \"text\": \"a\\nb\"\n}\n"),
+            Act::Log => self.context.warn(format_args!("job {} asked for this", job.index)),
+        }
+        outlet.push(job.payload)
+    }
+}
+
+impl Drop for Flaky {
+    fn drop(&mut self) {
+        if let Some(ms) = self.config.leave_thread_ms {
+            let context = self.context.clone();
+            thread::spawn(move || {
+                thread::sleep(Duration::from_millis(ms));
+                context.info("the thread that was left behind ends");
+            });
+        }
+        assert!(!self.config.panic_in_drop, "drop, as asked");
+    }
+}
+
+tidegate_plugin::export_plugin!(Flaky);
+
+#[cfg(test)]
+mod tests {
+    use tidegate_plugin::host::Ended;
+    use tidegate_plugin::testing::Harness;
+
+    use super::Flaky;
+
+    #[test]
+    fn it_does_as_it_is_asked() {
+        let mut flaky = Harness::<Flaky>::new("{}").unwrap();
+        assert_eq!(flaky.run(r#"{"id":1}"#).unwrap(), [r#"{"id":1}"#]);
+        for (act, kind) in
+            [("fail", "failed"), ("retry", "retry"), ("reject", "rejected"), ("panic", "panicked")]
+        {
+            let failure = flaky.run(&format!(r#"{{"do":"{act}"}}"#)).unwrap_err();
+            assert_eq!(failure.kind.as_str(), kind);
+        }
+        flaky.stop();
+        assert_eq!(flaky.run(r#"{"do":"obey"}"#).unwrap_err().message, "stopped, as told");
+    }
+
+    #[test]
+    fn a_thread_that_it_leaves_behind_is_detected() {
+        let flaky = Harness::<Flaky>::new(r#"{"leave_thread_ms": 1}"#).unwrap();
+        assert_eq!(flaky.close(), Ok(Ended::LeftBehind));
+    }
+}

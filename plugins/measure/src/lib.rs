@@ -1,0 +1,66 @@
+//! Steps that do next to nothing, for the bench: what is left is what a plugin costs.
+
+use serde::Deserialize;
+use tidegate_plugin::{Context, Failure, Job, Outlet, PluginStep};
+
+/// There is nothing to set.
+#[derive(Debug, Default, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Config {}
+
+/// Hands jobs on as they are.
+#[derive(Debug)]
+pub struct Pass;
+
+/// Parses one field of a job, and hands it on.
+#[derive(Debug)]
+pub struct Field;
+
+#[derive(Deserialize)]
+struct Id {
+    id: u64,
+}
+
+impl PluginStep for Pass {
+    const NAME: &'static str = "pass";
+    const DESCRIPTION: &'static str = "hands jobs on as they are";
+    type Config = Config;
+
+    fn create(_: Config, _: &Context) -> Result<Self, Failure> {
+        Ok(Self)
+    }
+
+    fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
+        outlet.push(job.payload)
+    }
+}
+
+impl PluginStep for Field {
+    const NAME: &'static str = "field";
+    const DESCRIPTION: &'static str = "hands on the job's id";
+    type Config = Config;
+
+    fn create(_: Config, _: &Context) -> Result<Self, Failure> {
+        Ok(Self)
+    }
+
+    fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
+        let Id { id } = job.parse()?;
+        outlet.give(&id)
+    }
+}
+
+tidegate_plugin::export_plugin!(Pass, Field);
+
+#[cfg(test)]
+mod tests {
+    use tidegate_plugin::testing::Harness;
+
+    use super::{Field, Pass};
+
+    #[test]
+    fn they_do_next_to_nothing() {
+        assert_eq!(Harness::<Pass>::new("{}").unwrap().run("[1]").unwrap(), ["[1]"]);
+        assert_eq!(Harness::<Field>::new("{}").unwrap().run(r#"{"id":7,"x":[]}"#).unwrap(), ["7"]);
+    }
+}

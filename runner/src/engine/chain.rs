@@ -1,0 +1,293 @@
+//! A step whose processors are not scripts alone: they run one after the other, in memory.
+//!
+//! Scripts that follow each other are one link, in which values are never written out. Between links
+//! stand JSON texts. What a link gives without a name goes on to the next one, piece by piece; what a
+//! script in the middle emits to an output of the step goes straight there.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Step as _};
+
+use crate::config::{Configuration, PluginStep, Processor, Script, Step, StepFilter, Take};
+use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
+use crate::hands::script::{ScriptStep, ScriptStepSpec, json};
+
+/// The processors of a step, made ready for one thread.
+#[derive(Debug)]
+pub(super) struct Links {
+    links: Vec<Link>,
+    /// What each link but the last gives, in turn.
+    middles: Vec<Outputs>,
+    /// The first link that runs in a process of its own, where batches pay.
+    isolated: Option<usize>,
+    /// What the links before that one made of the jobs of a batch.
+    prepared: VecDeque<Prepared>,
+}
+
+#[derive(Debug)]
+enum Link {
+    Script(Box<ScriptStep>),
+    /// Scripts without a script: only whether the job is wanted.
+    Filter(Box<ScriptStep>, Outputs),
+    Plugin(Box<PluginRunner>),
+    Isolated(Box<Isolated>),
+}
+
+#[derive(Debug)]
+struct Prepared {
+    index: u64,
+    /// How many pieces wait for the isolated link.
+    pieces: usize,
+    /// What was emitted on the way.
+    emitted: Outputs,
+    failed: Option<Failure>,
+}
+
+impl Links {
+    /// Whether a step needs links.
+    pub(super) fn needed(step: &Step) -> bool {
+        step.processors.iter().any(|processor| matches!(processor, Processor::Plugin(_)))
+    }
+
+    /// # Errors
+    /// What could not be made ready, as a sentence fragment.
+    pub(super) fn new(configuration: &Configuration, step: &Step, plugins: &Plugins) -> Result<Self, String> {
+        let file = shown(configuration, &step.file);
+        let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
+        let named = bindings.iter().any(|binding| !binding.is_empty());
+        let none = StepFilter::default();
+        let script = |scripts: &[Script], first: bool, last: bool| {
+            let spec = ScriptStepSpec {
+                pipeline: step.address.pipeline.as_str(),
+                step: step.address.name.as_str(),
+                scripts,
+                filter: if first { &step.filter } else { &none },
+                limits: &step.limits,
+                timeout: step.timeout,
+                config: &step.config,
+                file: &file,
+                wrapped: first && step.take == Take::Alts,
+                unnamed_output: !last || !named,
+            };
+            let made = ScriptStep::new(&spec).map(Box::new);
+            made.map_err(|error| {
+                format!("a script that compiled before does not any more: {}", error.message)
+            })
+        };
+        let groups = step
+            .processors
+            .chunk_by(|a, b| matches!(a, Processor::Script(_)) && matches!(b, Processor::Script(_)));
+        let mut links = Vec::new();
+        if !step.filter.is_empty() && !matches!(step.processors.first(), Some(Processor::Script(_))) {
+            links.push(Link::Filter(script(&[], true, false)?, Outputs::new([""])));
+        }
+        let count = links.len() + groups.clone().count();
+        for group in groups {
+            let last = links.len() + 1 == count;
+            let link = match group {
+                [Processor::Plugin(plugin)] => {
+                    let bindings = if last { &bindings[..] } else { &[""] };
+                    native(step, plugin, plugins, bindings)?
+                }
+                scripts => {
+                    let scripts: Vec<Script> =
+                        scripts.iter().filter_map(Processor::script).cloned().collect();
+                    Link::Script(script(&scripts, links.is_empty(), last)?)
+                }
+            };
+            links.push(link);
+        }
+        let emits = if named { &bindings[..] } else { &[] };
+        let middle = || Outputs::new(std::iter::once("").chain(emits.iter().copied()));
+        let middles = (1..links.len()).map(|_| middle()).collect();
+        let isolated = links.iter().position(|link| matches!(link, Link::Isolated(_)));
+        Ok(Self { links, middles, isolated, prepared: VecDeque::new() })
+    }
+
+    /// Whether it pays to show it the jobs of a batch before they are run.
+    pub(super) fn wants_batches(&self) -> bool {
+        self.isolated.is_some()
+    }
+
+    /// Forgets what was prepared, and how a batch before this one ended.
+    pub(super) fn begin(&mut self, stops_at_failure: bool) {
+        self.prepared.clear();
+        if let Some(Link::Isolated(isolated)) = self.isolated.and_then(|at| self.links.get_mut(at)) {
+            isolated.begin(stops_at_failure);
+        }
+    }
+
+    /// Runs a job as far as the isolated link, where it waits with the others of its batch.
+    pub(super) fn prepare(&mut self, job: &Job<'_>) {
+        let Some(until) = self.isolated else { return };
+        let mut emitted =
+            self.middles.first().map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
+        let mut pieces = 0;
+        let failed = self.run_until(until, 0, job, &mut emitted, &mut pieces).err();
+        self.prepared.push_back(Prepared { index: job.index, pieces, emitted, failed });
+    }
+
+    /// Runs a job through all processors.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(super) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let Some(at) = self.isolated.filter(|_| !self.prepared.is_empty()) else {
+            return self.run_from(0, job, outputs);
+        };
+        let prepared = loop {
+            match self.prepared.pop_front() {
+                Some(prepared) if prepared.index == job.index => break prepared,
+                // It was set aside since, and nobody asks for it.
+                Some(other) => self.discard(at, other.pieces),
+                None => return self.run_from(0, job, outputs),
+            }
+        };
+        let mut result = Ok(());
+        for _ in 0..prepared.pieces {
+            // Answers come in order, so those of a failed job are taken too.
+            let answered = self.answer(at, job, outputs);
+            result = result.and(answered);
+        }
+        result?;
+        append_named(&prepared.emitted, outputs);
+        prepared.failed.map_or(Ok(()), Err)
+    }
+
+    /// Takes the isolated link's answers for a job that is not wanted any more.
+    fn discard(&mut self, at: usize, pieces: usize) {
+        let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return };
+        for _ in 0..pieces {
+            let _ = isolated.next(&mut Outputs::default()); // what came of it does not matter
+        }
+    }
+
+    /// Takes the isolated link's answer for one piece, and runs the links after it.
+    fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return Ok(()) };
+        if at == self.middles.len() {
+            return isolated.next(outputs);
+        }
+        let mut middle = std::mem::take(&mut self.middles[at]);
+        let answered = isolated.next(&mut middle);
+        let answered = answered.and_then(|()| self.hand_on(at, job, &middle, outputs));
+        middle.clear();
+        self.middles[at] = middle;
+        answered
+    }
+
+    fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        if at == self.middles.len() {
+            return self.links[at].process(job, outputs);
+        }
+        let mut middle = std::mem::take(&mut self.middles[at]);
+        let ran = self.links[at].process(job, &mut middle);
+        let ran = ran.and_then(|()| self.hand_on(at, job, &middle, outputs));
+        middle.clear();
+        self.middles[at] = middle;
+        ran
+    }
+
+    fn hand_on(
+        &mut self,
+        at: usize,
+        job: &Job<'_>,
+        middle: &Outputs,
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
+            self.run_from(at + 1, &Job { payload, ..*job }, outputs)?;
+        }
+        append_named(middle, outputs);
+        Ok(())
+    }
+
+    /// As [`Self::run_from`], up to the link `until`, which is shown what comes.
+    fn run_until(
+        &mut self,
+        until: usize,
+        at: usize,
+        job: &Job<'_>,
+        emitted: &mut Outputs,
+        pieces: &mut usize,
+    ) -> Result<(), Failure> {
+        if at == until {
+            if let Some(Link::Isolated(isolated)) = self.links.get_mut(at) {
+                isolated.queue(job);
+                *pieces += 1;
+            }
+            return Ok(());
+        }
+        let mut middle = std::mem::take(&mut self.middles[at]);
+        let mut ran = self.links[at].process(job, &mut middle);
+        for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
+            ran = ran.and_then(|()| self.run_until(until, at + 1, &Job { payload, ..*job }, emitted, pieces));
+        }
+        append_named(&middle, emitted);
+        middle.clear();
+        self.middles[at] = middle;
+        ran
+    }
+}
+
+impl Link {
+    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        match self {
+            Self::Script(script) => script.process(job, outputs),
+            Self::Plugin(plugin) => plugin.process(job, outputs),
+            Self::Isolated(isolated) => isolated.process(job, outputs),
+            Self::Filter(filter, passed) => {
+                passed.clear();
+                filter.process(job, passed)?;
+                if let (1.., Some(payloads)) = (passed.total(), outputs.get_mut(0)) {
+                    payloads.push(job.payload);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn native(step: &Step, plugin: &PluginStep, plugins: &Plugins, bindings: &[&str]) -> Result<Link, String> {
+    let named = plugin.named();
+    let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
+    let offer = loaded.offer(&plugin.plugin, plugin.step.as_deref()).map_err(|(message, _)| message)?;
+    let spec = PluginSpec {
+        named: &named,
+        pipeline: step.address.pipeline.as_str(),
+        step: step.address.name.as_str(),
+        config: &step.config,
+        bindings,
+        timeout: step.timeout,
+        memory: step.limits.memory,
+    };
+    let link = if step.isolate {
+        Isolated::new(loaded, offer, &spec).map(|isolated| Link::Isolated(Box::new(isolated)))
+    } else {
+        PluginRunner::new(offer, &spec).map(|runner| Link::Plugin(Box::new(runner)))
+    };
+    link.map_err(|failure| failure.to_string())
+}
+
+/// Whoever takes jobs as they are relies on their being JSON.
+pub(super) fn check_form(job: &Job<'_>) -> Result<(), Failure> {
+    json::check(job.payload)
+        .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))
+}
+
+/// Adds what stands at names in `from` to the same names in `to`.
+fn append_named(from: &Outputs, to: &mut Outputs) {
+    for (position, name) in from.names().enumerate().filter(|(_, name)| !name.is_empty()) {
+        let place = to.position(name);
+        if let (Some(payloads), Some(place)) = (from.get(position), place.and_then(|place| to.get_mut(place)))
+        {
+            place.append(payloads);
+        }
+    }
+}
+
+/// A path as messages show it: from the configuration's folder on, where it lies in it.
+pub(super) fn shown(configuration: &Configuration, path: &Path) -> String {
+    path.strip_prefix(&configuration.root).unwrap_or(path).display().to_string()
+}

@@ -1,0 +1,108 @@
+//! `tidegate plugin inspect`, and the process that runs plugins apart.
+
+use serde::Serialize;
+use serde_json::Value;
+use tidegate_plugin::abi::TIDEGATE_ABI_VERSION;
+use tidegate_plugin::host::Offer;
+
+use super::cli::{Format, PluginInspect};
+use super::exit::{self, Exit};
+use super::find::{plain, print_json, print_text};
+use super::table::table;
+use crate::engine::Chain;
+use crate::hands::plugin::{self, Image, Loaded, schema};
+
+/// A plugin as programs read it.
+#[derive(Serialize)]
+struct Record<'a> {
+    file: String,
+    sha256: &'a str,
+    interface: u32,
+    name: &'a str,
+    version: &'a str,
+    steps: Vec<StepRecord<'a>>,
+}
+
+#[derive(Serialize)]
+struct StepRecord<'a> {
+    name: &'a str,
+    description: &'a str,
+    has_effects: bool,
+    /// The JSON Schema of its `config`.
+    schema: Option<Value>,
+}
+
+pub(super) fn inspect(command: &PluginInspect) -> Exit {
+    let loaded = match Image::read(&command.file).map_err(Into::into).and_then(Loaded::open) {
+        Ok(loaded) => loaded,
+        Err(error) => return exit::fail(Chain(&error)),
+    };
+    let record = record(&loaded);
+    match command.format {
+        Format::Json => print_json(&record, Exit::Done),
+        Format::Text => {
+            print_text(&plain(&text(&record)));
+            Exit::Done
+        }
+    }
+}
+
+/// `tidegate plugin-host`
+pub(super) fn host() -> Exit {
+    match plugin::serve() {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            exit::fail(format_args!("this command is for runners to start, not for people: {error}"))
+        }
+    }
+}
+
+fn record(loaded: &Loaded) -> Record<'_> {
+    let step = |offer| -> StepRecord<'_> {
+        let offer: &Offer = offer;
+        StepRecord {
+            name: offer.name(),
+            description: offer.description(),
+            has_effects: offer.has_effects(),
+            schema: offer.schema().and_then(|schema| serde_json::from_str(schema).ok()),
+        }
+    };
+    Record {
+        file: loaded.image().path().display().to_string(),
+        sha256: loaded.image().sha256(),
+        interface: TIDEGATE_ABI_VERSION,
+        name: loaded.plugin().name(),
+        version: loaded.plugin().version(),
+        steps: loaded.plugin().offers().iter().map(step).collect(),
+    }
+}
+
+fn text(record: &Record<'_>) -> String {
+    let Record { file, sha256, interface, name, version, steps } = record;
+    let mut text =
+        format!("{name} {version}, for version {interface} of the interface\n{file}\nsha256 {sha256}\n");
+    for StepRecord { name, description, has_effects, schema } in steps {
+        let description = if description.is_empty() { String::new() } else { format!(": {description}") };
+        let effects = if *has_effects { ", and can be seen outside" } else { "" };
+        text.extend(["\nstep ", name, &description, effects, "\n"]);
+        text += &schema.as_ref().map_or_else(|| "takes any config\n".to_owned(), config);
+    }
+    text
+}
+
+/// A row a key.
+fn config(schema: &Value) -> String {
+    let keys = schema::keys(schema);
+    if keys.is_empty() {
+        return "there is nothing to configure\n".to_owned();
+    }
+    let row = |key: schema::Key| {
+        let default = match key.default {
+            Some(default) => default.to_string(),
+            None if key.required => "(needed)".to_owned(),
+            None => String::new(),
+        };
+        vec![key.name, key.kind, default, key.description]
+    };
+    table(&["config", "what", "default", ""], &[], &keys.into_iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,35 @@
+//! Native plugins as steps.
+//!
+//! A library is found by name, read whole and looked at before the system's loader sees it, opened from
+//! a private copy, and closed after the last instance of its steps is gone.
+//!
+//! Architecture Invariant: `unsafe` is in `library` alone; the boundary itself is in `tidegate-plugin`.
+
+mod image;
+
+#[expect(unsafe_code, reason = "opens libraries, whose code nobody can vouch for beforehand")]
+mod library;
+
+mod find;
+
+mod loaded;
+
+pub mod schema;
+
+mod clock;
+
+mod step;
+
+mod frames;
+
+mod serve;
+
+mod isolated;
+
+pub use find::{Search, near};
+pub use image::{Image, ImageError};
+pub use isolated::{COMMAND, Isolated};
+pub use library::{LibraryError, open};
+pub use loaded::{LoadError, Loaded, Pins, Plugins};
+pub use serve::serve;
+pub use step::{PluginRunner, PluginSpec};

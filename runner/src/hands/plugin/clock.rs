@@ -1,0 +1,39 @@
+//! A clock that costs next to nothing to read.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds since some moment, the same for both kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ticks {
+    /// Moves every few milliseconds; reading it takes some nanoseconds.
+    Coarse,
+    /// Exact; reading it takes some dozens.
+    Exact,
+}
+
+/// From here on a few milliseconds more or less do not matter.
+const COARSE_FROM: Duration = Duration::from_millis(100);
+
+impl Ticks {
+    /// What is good enough to hold `timeout` against.
+    pub(super) fn fit_for(timeout: Option<Duration>) -> Self {
+        match timeout {
+            Some(timeout) if timeout < COARSE_FROM => Self::Exact,
+            _ => Self::Coarse,
+        }
+    }
+
+    pub(super) fn now(self) -> u64 {
+        #[cfg(target_os = "linux")]
+        let coarse = ClockId::MonotonicCoarse;
+        #[cfg(not(target_os = "linux"))]
+        let coarse = ClockId::Monotonic;
+        let clock = if self == Self::Coarse { coarse } else { ClockId::Monotonic };
+        let time = clock_gettime(clock);
+        // Neither is ever negative: the clock begins when the machine does.
+        let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+        seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+    }
+}

@@ -1,0 +1,333 @@
+//! What passes between the runner and a process that runs a plugin for it.
+//!
+//! Two ways connect them. Over a socket the runner sends batches of jobs, and the process answers with
+//! one byte when a batch is done. Into a shared file in memory the process writes what comes of each job
+//! as soon as it is known, so that nothing of it is lost when the process dies, and nobody is woken for
+//! it. Both ends are the same executable, so the form needs no version.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Payloads, Place};
+
+/// What a process is told first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Setup {
+    pub(super) path: PathBuf,
+    pub(super) offer: String,
+    pub(super) named: String,
+    pub(super) pipeline: String,
+    pub(super) step: String,
+    pub(super) config: serde_json::Value,
+    pub(super) bindings: Vec<String>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) memory: u64,
+}
+
+/// A batch is done, or the step is set up.
+pub(super) const DONE: u8 = 1;
+/// The step cannot be set up; a failure stands in the shared file.
+pub(super) const REFUSED: u8 = 2;
+
+pub(super) fn send_setup(to: &mut impl Write, setup: &Setup, image: &[u8]) -> io::Result<()> {
+    let text = serde_json::to_vec(setup).map_err(io::Error::other)?;
+    for part in [&text, image] {
+        to.write_all(&(part.len() as u64).to_le_bytes())?;
+        to.write_all(part)?;
+    }
+    to.flush()
+}
+
+pub(super) fn receive_setup(from: &mut impl Read) -> io::Result<(Setup, Vec<u8>)> {
+    let text = receive_part(from)?;
+    Ok((serde_json::from_slice(&text).map_err(io::Error::other)?, receive_part(from)?))
+}
+
+fn receive_part(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut length = [0; 8];
+    from.read_exact(&mut length)?;
+    let mut part = Vec::new();
+    from.take(u64::from_le_bytes(length)).read_to_end(&mut part)?;
+    Ok(part)
+}
+
+/// The jobs of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    heads: Vec<Head>,
+    payloads: Payloads,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    index: u64,
+    attempt: u32,
+    now_ms: i64,
+    hash: u128,
+}
+
+const HEAD: usize = 8 + 4 + 8 + 16 + 8;
+
+impl Jobs {
+    pub(super) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    pub(super) fn push(&mut self, job: &Job<'_>) {
+        let Job { index, payload, attempt, now_ms, hash } = *job;
+        self.heads.push(Head { index, attempt, now_ms, hash });
+        self.payloads.push(payload);
+    }
+
+    pub(super) fn get(&self, position: usize) -> Option<Job<'_>> {
+        let Head { index, attempt, now_ms, hash } = *self.heads.get(position)?;
+        Some(Job { index, payload: self.payloads.get(position)?, attempt, now_ms, hash })
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.heads.clear();
+        self.payloads.clear();
+    }
+
+    /// Sends those from `from` on.
+    pub(super) fn send(&self, from: usize, stops: bool, to: &mut impl Write) -> io::Result<()> {
+        let mut message = Vec::with_capacity(self.payloads.byte_len() + self.len() * HEAD + 13);
+        message.extend_from_slice(&[0; 8]);
+        message.push(u8::from(stops));
+        for job in (from..self.len()).filter_map(|position| self.get(position)) {
+            message.extend_from_slice(&job.index.to_le_bytes());
+            message.extend_from_slice(&job.attempt.to_le_bytes());
+            message.extend_from_slice(&job.now_ms.to_le_bytes());
+            message.extend_from_slice(&job.hash.to_le_bytes());
+            message.extend_from_slice(&(job.payload.len() as u64).to_le_bytes());
+            message.extend_from_slice(job.payload);
+        }
+        let length = (message.len() - 8) as u64;
+        message[..8].copy_from_slice(&length.to_le_bytes());
+        to.write_all(&message)
+    }
+
+    /// Takes in the next batch, and whether it ends with the first failure. `None` where there is none
+    /// to come.
+    pub(super) fn receive(&mut self, from: &mut impl Read) -> io::Result<Option<bool>> {
+        self.clear();
+        let mut length = [0; 8];
+        match from.read_exact(&mut length) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        let mut message = Vec::new();
+        from.take(u64::from_le_bytes(length)).read_to_end(&mut message)?;
+        let mut bytes = Bytes(&message);
+        let stops = bytes.array::<1>()? != [0];
+        while !bytes.0.is_empty() {
+            let index = u64::from_le_bytes(bytes.array()?);
+            let attempt = u32::from_le_bytes(bytes.array()?);
+            let now_ms = i64::from_le_bytes(bytes.array()?);
+            let hash = u128::from_le_bytes(bytes.array()?);
+            let length = u64::from_le_bytes(bytes.array()?);
+            let payload = bytes.take(length)?;
+            self.push(&Job { index, payload, attempt, now_ms, hash });
+        }
+        Ok(Some(stops))
+    }
+}
+
+/// What a process writes into the shared file.
+#[derive(Debug)]
+pub(super) enum Frame {
+    /// What the next job came to: its outputs by binding.
+    Made(Vec<Payloads>),
+    Failed(Failure),
+    Log(Level, String),
+}
+
+/// A failure on its way.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    kind: String,
+    message: String,
+    context: Option<Box<str>>,
+    place: Option<(String, u64, Option<u64>)>,
+}
+
+const MADE: u8 = 1;
+const FAILED: u8 = 2;
+const LOG: u8 = 3;
+
+/// Writes a frame that says what `outputs` holds.
+pub(super) fn write_made(outputs: &Outputs, to: &mut Vec<u8>) {
+    framed(MADE, to, |to| {
+        for position in 0..outputs.bindings() {
+            let Some(payloads) = outputs.get(position) else { continue };
+            to.extend_from_slice(&(payloads.len() as u64).to_le_bytes());
+            for payload in payloads.iter() {
+                to.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+                to.extend_from_slice(payload);
+            }
+        }
+    });
+}
+
+pub(super) fn write_failed(failure: &Failure, to: &mut Vec<u8>) {
+    let Failure { kind, message, context, place } = failure.clone();
+    let place = place.map(|Place { file, line, column }| (file, line, column));
+    let told = Told { kind: kind.as_str().to_owned(), message, context, place };
+    // Texts and numbers can always be written.
+    let text = serde_json::to_vec(&told).unwrap_or_default();
+    framed(FAILED, to, |to| to.extend_from_slice(&text));
+}
+
+pub(super) fn write_log(level: Level, message: &str, to: &mut Vec<u8>) {
+    framed(LOG, to, |to| {
+        to.push(LEVELS.iter().position(|other| *other == level).unwrap_or(0).try_into().unwrap_or(0));
+        to.extend_from_slice(message.as_bytes());
+    });
+}
+
+const LEVELS: [Level; 5] = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
+
+fn framed(tag: u8, to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = to.len();
+    to.extend_from_slice(&[0; 8]);
+    to.push(tag);
+    write(to);
+    let length = (to.len() - start - 8) as u64;
+    to[start..start + 8].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Reads the frame at the start of `bytes`, and says how long it is; `None` where it is not all there.
+pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
+    let mut rest = Bytes(bytes);
+    let Ok(length) = rest.array().map(u64::from_le_bytes) else { return Ok(None) };
+    let Ok(body) = rest.take(length) else { return Ok(None) };
+    let whole = bytes.len() - rest.0.len();
+    let mut body = Bytes(body);
+    let frame = match body.array::<1>()? {
+        [MADE] => {
+            let mut outputs = Vec::new();
+            while !body.0.is_empty() {
+                let mut payloads = Payloads::new();
+                for _ in 0..u64::from_le_bytes(body.array()?) {
+                    let length = u64::from_le_bytes(body.array()?);
+                    payloads.push(body.take(length)?);
+                }
+                outputs.push(payloads);
+            }
+            Frame::Made(outputs)
+        }
+        [FAILED] => {
+            let Told { kind, message, context, place } =
+                serde_json::from_slice(body.0).map_err(io::Error::other)?;
+            let place = place.map(|(file, line, column)| Place { file, line, column });
+            Frame::Failed(Failure { kind: kind_of(&kind), message, context, place })
+        }
+        [LOG] => {
+            let [level] = body.array()?;
+            let level = LEVELS.get(usize::from(level)).copied().unwrap_or(Level::Error);
+            Frame::Log(level, String::from_utf8_lossy(body.0).into_owned())
+        }
+        [other] => return Err(io::Error::other(format!("a frame of kind {other}"))),
+    };
+    Ok(Some((frame, whole)))
+}
+
+/// The kinds that come out of a plugin's step.
+fn kind_of(word: &str) -> FailureKind {
+    let kinds = [
+        FailureKind::Payload,
+        FailureKind::Rejected,
+        FailureKind::Limit,
+        FailureKind::Output,
+        FailureKind::Panicked,
+    ];
+    kinds.into_iter().find(|kind| kind.as_str() == word).unwrap_or(FailureKind::Failed)
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk().ok_or_else(short)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn take(&mut self, length: u64) -> io::Result<&'a [u8]> {
+        let length =
+            usize::try_from(length).ok().filter(|length| *length <= self.0.len()).ok_or_else(short)?;
+        let (taken, rest) = self.0.split_at(length);
+        self.0 = rest;
+        Ok(taken)
+    }
+}
+
+fn short() -> io::Error {
+    io::Error::from(io::ErrorKind::UnexpectedEof)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn jobs_arrive_as_they_were_sent(
+            jobs in proptest::collection::vec((any::<(u64, u32, i64, u128)>(), proptest::collection::vec(any::<u8>(), 0..50)), 0..20),
+            from in 0_usize..20,
+            stops: bool,
+        ) {
+            let mut sent = Jobs::default();
+            for ((index, attempt, now_ms, hash), payload) in &jobs {
+                sent.push(&Job { index: *index, payload, attempt: *attempt, now_ms: *now_ms, hash: *hash });
+            }
+            let mut wire = Vec::new();
+            sent.send(from, stops, &mut wire).unwrap();
+            let (mut received, mut wire) = (Jobs::default(), &wire[..]);
+            prop_assert_eq!(received.receive(&mut wire).unwrap(), Some(stops));
+            prop_assert_eq!(Jobs::default().receive(&mut wire).unwrap(), None);
+            for position in from..jobs.len() {
+                let (mut left, mut right) = (sent.get(position), received.get(position - from));
+                let (left, right) = (left.take().unwrap(), right.take().unwrap());
+                prop_assert_eq!(format!("{left:?}"), format!("{right:?}"));
+            }
+        }
+
+        #[test]
+        fn frames_arrive_as_they_were_written_and_none_before_it_is_whole(
+            outputs in proptest::collection::vec(proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..5), 1..4),
+            message in "\\PC{0,30}",
+            cut in 0_usize..200,
+        ) {
+            let names: Vec<String> = (0..outputs.len()).map(|number| number.to_string()).collect();
+            let mut all = Outputs::new(names.iter().map(String::as_str));
+            for (position, payloads) in outputs.iter().enumerate() {
+                for payload in payloads {
+                    all.get_mut(position).unwrap().push(payload);
+                }
+            }
+            let mut bytes = Vec::new();
+            write_made(&all, &mut bytes);
+            let first = bytes.len();
+            write_failed(&Failure::reject(&message).with_context("{}"), &mut bytes);
+            write_log(Level::Debug, &message, &mut bytes);
+            let (frame, length) = read(&bytes).unwrap().unwrap();
+            prop_assert_eq!(length, first);
+            let Frame::Made(made) = frame else { panic!("{frame:?}") };
+            prop_assert_eq!(made, all.into_payloads());
+            let (frame, length) = read(&bytes[first..]).unwrap().unwrap();
+            let Frame::Failed(failure) = frame else { panic!("{frame:?}") };
+            prop_assert_eq!(failure, Failure::reject(&message).with_context("{}"));
+            let (frame, _) = read(&bytes[first + length..]).unwrap().unwrap();
+            let Frame::Log(Level::Debug, text) = frame else { panic!("{frame:?}") };
+            prop_assert_eq!(text, message);
+            if cut < first {
+                prop_assert!(read(&bytes[..cut]).unwrap().is_none());
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The process that runs a plugin for the runner: `tidegate plugin-host`, which nobody calls by hand.
+//!
+//! Its standard input is a socket to the runner, its standard output the shared file. Both are put
+//! aside first, so that a plugin that prints does no harm.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use tidegate_plugin::{Failure, Level, Outputs, Step as _};
+
+use super::frames::{self, Jobs, Setup};
+use super::image::Image;
+use super::loaded::Loaded;
+use super::step::{Journal, PluginRunner, PluginSpec};
+
+/// Serves until the runner is through with it.
+///
+/// # Errors
+/// Where it was not called by a runner, or the runner is gone.
+pub fn serve() -> io::Result<()> {
+    // Where the runner is killed, a plugin that hangs must not live on.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let shared = Arc::new(Mutex::new(Shared {
+        file: File::from(io::stdout().as_fd().try_clone_to_owned()?),
+        written: 0,
+        frames: Vec::new(),
+        open: true,
+    }));
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    rustix::stdio::dup2_stdout(io::stderr())?;
+
+    let (setup, image) = frames::receive_setup(&mut socket)?;
+    let mut runner = match create(&setup, image, &shared) {
+        Ok(runner) => runner,
+        Err(failure) => {
+            let written = Shared::with(&shared, |shared| {
+                frames::write_failed(&failure, &mut shared.frames);
+                shared.flush()
+            });
+            written?;
+            return socket.write_all(&[frames::REFUSED]);
+        }
+    };
+    Shared::with(&shared, Shared::close)?;
+    socket.write_all(&[frames::DONE])?;
+    let mut outputs = Outputs::new(setup.bindings.iter().map(String::as_str));
+    let mut jobs = Jobs::default();
+    while let Some(stops) = jobs.receive(&mut socket)? {
+        Shared::with(&shared, Shared::begin)?;
+        for job in (0..jobs.len()).filter_map(|position| jobs.get(position)) {
+            outputs.clear();
+            let processed = runner.process(&job, &mut outputs);
+            Shared::with(&shared, |shared| {
+                match &processed {
+                    Ok(()) => frames::write_made(&outputs, &mut shared.frames),
+                    Err(failure) => frames::write_failed(failure, &mut shared.frames),
+                }
+                shared.flush()
+            })?;
+            if stops && processed.is_err() {
+                break;
+            }
+        }
+        Shared::with(&shared, Shared::close)?;
+        socket.write_all(&[frames::DONE])?;
+    }
+    Ok(())
+}
+
+fn create(setup: &Setup, image: Vec<u8>, shared: &Arc<Mutex<Shared>>) -> Result<PluginRunner, Failure> {
+    let loaded = Image::of(&setup.path, image).map_err(Into::into).and_then(Loaded::open);
+    let loaded = loaded.map_err(Failure::failed)?;
+    let offer =
+        loaded.offer(&setup.named, Some(&setup.offer)).map_err(|(message, _)| Failure::failed(message))?;
+    let bindings: Vec<&str> = setup.bindings.iter().map(String::as_str).collect();
+    let spec = PluginSpec {
+        named: &setup.named,
+        pipeline: &setup.pipeline,
+        step: &setup.step,
+        config: &setup.config,
+        bindings: &bindings,
+        timeout: setup.timeout,
+        memory: setup.memory,
+    };
+    PluginRunner::with_journal(offer, &spec, Box::new(Relay(Arc::clone(shared))))
+}
+
+/// The shared file, and what is to be written to it.
+struct Shared {
+    file: File,
+    written: u64,
+    frames: Vec<u8>,
+    /// The runner has not been told yet that it may empty the file.
+    open: bool,
+}
+
+impl Shared {
+    fn with<T>(shared: &Mutex<Self>, run: impl FnOnce(&mut Self) -> T) -> T {
+        run(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The runner has emptied the file.
+    fn begin(&mut self) -> io::Result<()> {
+        (self.written, self.open) = (0, true);
+        self.flush()
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.open = false;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.open && !self.frames.is_empty() {
+            self.file.write_all_at(&self.frames, self.written)?;
+            self.written += self.frames.len() as u64;
+            self.frames.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Hands on what a plugin logs; what comes between batches waits for the next one.
+struct Relay(Arc<Mutex<Shared>>);
+
+impl Journal for Relay {
+    fn log(&self, level: Level, message: &str) {
+        Shared::with(&self.0, |shared| {
+            frames::write_log(level, message, &mut shared.frames);
+            let _ = shared.flush(); // a line of the log is no reason to stop
+        });
+    }
+}

@@ -1,0 +1,285 @@
+//! A plugin's step, as the runner runs it in its own process.
+//!
+//! Nobody can end code that hangs inside this process: `timeout` is cooperative here. The plugin can ask
+//! whether it is over, and an attempt that comes back after it has failed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_plugin::host::{Ended, Host, Instance, Offer, Spec};
+use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Level, Outputs, Payloads, Step};
+
+use super::clock::Ticks;
+use crate::hands::script::json;
+use crate::words::{format_duration, format_size};
+
+/// What a plugin's step is made from; borrowed from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct PluginSpec<'a> {
+    /// The plugin as the configuration names it: `geo/nearest`.
+    pub named: &'a str,
+    pub pipeline: &'a str,
+    pub step: &'a str,
+    pub config: &'a serde_json::Value,
+    pub bindings: &'a [&'a str],
+    pub timeout: Option<Duration>,
+    /// Bytes that the outputs of a job may come to.
+    pub memory: u64,
+}
+
+/// Runs a plugin's step on jobs. Lives on one thread.
+#[derive(Debug)]
+pub struct PluginRunner {
+    offer: Offer,
+    /// `None` after a panic, until the next job.
+    instance: Option<Instance>,
+    watch: Arc<Watch>,
+    named: String,
+    pipeline: String,
+    step: String,
+    config: String,
+    bindings: Vec<String>,
+    timeout: Option<Duration>,
+    timeout_nanos: u64,
+    /// Bytes that the outputs of a job may come to.
+    memory: u64,
+    /// What stood in the outputs before the job that runs.
+    before: Checkpoint,
+}
+
+/// What an instance sees of the runner.
+struct Watch {
+    ticks: Ticks,
+    /// When the attempt is over; `u64::MAX` for never.
+    deadline: AtomicU64,
+    journal: Box<dyn Journal>,
+}
+
+/// Where the lines go that a plugin logs.
+pub(super) trait Journal: Send + Sync {
+    fn log(&self, level: Level, message: &str);
+}
+
+/// The runner's own log.
+#[derive(Debug)]
+pub(super) struct Tracing {
+    plugin: String,
+    pipeline: String,
+    step: String,
+}
+
+/// The instance's end of it.
+struct Line(Arc<Watch>);
+
+impl PluginRunner {
+    /// Makes an instance for this thread.
+    ///
+    /// # Errors
+    /// What the plugin says.
+    pub fn new(offer: &Offer, spec: &PluginSpec<'_>) -> Result<Self, Failure> {
+        Self::with_journal(offer, spec, Box::new(Tracing::new(spec)))
+    }
+
+    /// As [`Self::new`], with a log of the caller's.
+    pub(super) fn with_journal(
+        offer: &Offer,
+        spec: &PluginSpec<'_>,
+        journal: Box<dyn Journal>,
+    ) -> Result<Self, Failure> {
+        let watch = Arc::new(Watch {
+            ticks: Ticks::fit_for(spec.timeout),
+            deadline: AtomicU64::new(u64::MAX),
+            journal,
+        });
+        let mut runner = Self {
+            offer: offer.clone(),
+            instance: None,
+            watch,
+            named: spec.named.to_owned(),
+            pipeline: spec.pipeline.to_owned(),
+            step: spec.step.to_owned(),
+            config: spec.config.to_string(),
+            bindings: spec.bindings.iter().map(|&binding| binding.to_owned()).collect(),
+            timeout: spec.timeout,
+            timeout_nanos: spec
+                .timeout
+                .map_or(u64::MAX, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
+            memory: spec.memory,
+            before: Checkpoint::default(),
+        };
+        runner.instance = Some(runner.create()?);
+        Ok(runner)
+    }
+
+    fn create(&self) -> Result<Instance, Failure> {
+        let bindings: Vec<&str> = self.bindings.iter().map(String::as_str).collect();
+        let spec = Spec {
+            pipeline: &self.pipeline,
+            step: &self.step,
+            config: &self.config,
+            bindings: &bindings,
+            timeout: self.timeout,
+        };
+        let created = self.offer.create(&spec, Box::new(Line(Arc::clone(&self.watch))));
+        created.map_err(|failure| self.explained(failure, " while it was set up"))
+    }
+
+    /// Says which plugin it was, and what this version cannot do for it.
+    #[cold]
+    fn explained(&self, mut failure: Failure, what: &str) -> Failure {
+        if failure.context.as_ref().is_some_and(|context| json::check(context.as_bytes()).is_err()) {
+            failure.context =
+                failure.context.map(|context| serde_json::Value::from(&*context).to_string().into());
+        }
+        let wish = match failure.kind {
+            FailureKind::Retry => "asks for another attempt",
+            FailureKind::RetryIn(_) => "asks for another attempt later",
+            FailureKind::GateClosed => "holds the step back",
+            FailureKind::Pending => "leaves the job pending",
+            _ => "",
+        };
+        let (named, message) = (&self.named, &failure.message);
+        failure.message = if !wish.is_empty() {
+            failure.kind = FailureKind::Failed;
+            format!("plugin `{named}` {wish}, which this version of Tidegate cannot carry out: {message}")
+        } else if failure.kind == FailureKind::Panicked {
+            format!("plugin `{named}` panicked{what}: {message}")
+        } else {
+            format!("plugin `{named}`{what}: {message}")
+        };
+        failure
+    }
+
+    /// Ends the instance, and says what was not as it should be.
+    fn retire(&mut self) {
+        let Some(instance) = self.instance.take() else { return };
+        match instance.close() {
+            Ok(Ended::Clean) => {}
+            Ok(Ended::LeftBehind) => self.watch.journal.log(
+                Level::Warn,
+                "the step has ended, but something of the plugin, perhaps a thread, still holds on to it; its \
+                 library stays loaded until Tidegate ends",
+            ),
+            Err(failure) => {
+                self.watch.journal.log(Level::Error, &format!("the plugin did not end as it should: {failure}"));
+            }
+        }
+    }
+
+    /// Looks at what was pushed: outputs are JSON on one line, whatever a plugin gives.
+    fn check(&self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let mut bytes = 0;
+        for (position, &from) in self.before.lengths().iter().enumerate() {
+            let Some(payloads) = outputs.get_mut(position) else { continue };
+            for number in from..payloads.len() {
+                let payload = payloads.get(number).unwrap_or_default();
+                bytes += payload.len() as u64;
+                // What is handed on as it was needs no look.
+                if payload != job.payload {
+                    self.check_one(payloads, number)?;
+                }
+            }
+        }
+        if bytes > self.memory {
+            let most = format_size(self.memory);
+            let message = format!("all outputs of the job come to more than `limits.memory` of {most}");
+            return Err(self.explained(Failure::new(FailureKind::Limit, message), ""));
+        }
+        Ok(())
+    }
+
+    fn check_one(&self, payloads: &mut Payloads, number: usize) -> Result<(), Failure> {
+        let Some(payload) = payloads.get_mut(number) else { return Ok(()) };
+        json::check(payload).map_err(|error| {
+            let failure = Failure::new(FailureKind::Output, format!("its output is no JSON: {error}"));
+            self.explained(failure, "")
+        })?;
+        // In JSON a raw end of line stands only between values, where a blank will do.
+        payload.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+        Ok(())
+    }
+
+    #[cold]
+    fn late(&self) -> Failure {
+        let timeout = format_duration(self.timeout.unwrap_or_default());
+        let message =
+            format!("it came back after the `timeout` of {timeout}, so what it gave does not count");
+        self.explained(Failure::new(FailureKind::Limit, message), "")
+    }
+}
+
+impl Step for PluginRunner {
+    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        if self.instance.is_none() {
+            self.instance = Some(self.create()?);
+        }
+        // It is there since the line above.
+        let Some(instance) = &mut self.instance else { return Ok(()) };
+        outputs.mark(&mut self.before);
+        let ticks = self.watch.ticks;
+        let deadline = ticks.now().saturating_add(self.timeout_nanos);
+        self.watch.deadline.store(deadline, Ordering::Relaxed);
+        let processed = instance.process(job, outputs);
+        let late = ticks.now() > deadline;
+        if let Err(failure) = processed {
+            if failure.kind == FailureKind::Panicked {
+                // Its state may be half-changed.
+                self.retire();
+            }
+            return Err(self.explained(failure, ""));
+        }
+        if late {
+            return Err(self.late());
+        }
+        self.check(job, outputs)
+    }
+}
+
+impl Drop for PluginRunner {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}
+
+impl Host for Line {
+    fn log(&self, level: Level, message: &str) {
+        self.0.journal.log(level, message);
+    }
+
+    fn stopping(&self) -> bool {
+        self.0.ticks.now() > self.0.deadline.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("ticks", &self.ticks).finish_non_exhaustive()
+    }
+}
+
+impl Tracing {
+    pub(super) fn new(spec: &PluginSpec<'_>) -> Self {
+        let [plugin, pipeline, step] = [spec.named, spec.pipeline, spec.step].map(str::to_owned);
+        Self { plugin, pipeline, step }
+    }
+}
+
+impl Journal for Tracing {
+    fn log(&self, level: Level, message: &str) {
+        let Self { plugin, pipeline, step } = self;
+        macro_rules! log {
+            ($level:ident) => {
+                tracing::$level!(target: "tidegate::plugin", plugin, pipeline, step, "{message}")
+            };
+        }
+        match level {
+            Level::Error => log!(error),
+            Level::Warn => log!(warn),
+            Level::Info => log!(info),
+            Level::Debug => log!(debug),
+            Level::Trace => log!(trace),
+        }
+    }
+}

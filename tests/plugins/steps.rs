@@ -1,0 +1,159 @@
+//! Steps that plugins run inside the runner's process.
+
+use super::{c_count, compile, errors, folder, project};
+use crate::project::{Project, ids, jobs};
+
+#[test]
+fn a_plugin_takes_its_place_among_scripts() {
+    let project = project(
+        "run = [\"before.rhai\", \"plugin:uppercase\", \"after.rhai\"]\nconfig = { field = \"name\" }",
+    )
+    .file(
+        "before.rhai",
+        "fn process(job) { [#{ id: job.id, name: `a${job.id}` }, #{ id: job.id, name: \"b\" }] }",
+    )
+    .file("after.rhai", "fn process(job) { if job.name == \"B\" { () } else { job } }")
+    .file("in.ndjson", jobs(1..=2));
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), "{\"id\":1,\"name\":\"A1\"}\n{\"id\":2,\"name\":\"A2\"}\n");
+}
+
+/// A step with the outputs `seen` and `out`.
+fn fork(run: &str) -> Project {
+    let project = project(&format!("run = {run}\nwhen = \"job.id % 2 == 0\""))
+        .file("emit.rhai", "fn process(job) { emit(\"seen\", job.id); job }")
+        .file("out.rhai", "fn process(job) { #{ out: job } }")
+        .file("in.ndjson", jobs(1..=4));
+    let toml = project.read("p.toml").replace("to = \"out\"", "to = { seen = \"seen\", out = \"out\" }");
+    project.write("p.toml", toml + "[sink.seen]\ntype = \"file\"\npath = \"seen.ndjson\"\n");
+    project
+}
+
+#[test]
+fn a_filter_stands_before_a_plugin_and_a_script_before_it_emits_past_it() {
+    for isolate in ["", "\nisolate = \"process\""] {
+        let project = fork(&format!("[\"emit.rhai\", \"plugin:measure/pass\", \"out.rhai\"]{isolate}"));
+        project.run().done();
+        assert_eq!(ids(&project.read("out.ndjson")), [2, 4]);
+        assert_eq!(project.read("seen.ndjson"), "2\n4\n");
+    }
+}
+
+#[test]
+fn a_plugin_that_does_not_say_which_of_two_outputs_it_means_is_told() {
+    let project = fork("[\"plugin:measure/pass\"]");
+    project.run().done();
+    let why = "failed: plugin `measure/pass`: the step has several outputs (out, seen); name one";
+    assert_eq!(errors(&project), [why; 2]);
+}
+
+#[test]
+fn every_way_to_end_an_attempt_is_told() {
+    let acts = [
+        "fail",
+        "reject",
+        "retry",
+        "retry_in",
+        "gate_closed",
+        "pending",
+        "panic",
+        "garble",
+        "pretty",
+        "pass",
+    ];
+    let lines = acts.map(|act| format!("{{\"do\":\"{act}\"}}\n")).concat();
+    let project = project("run = \"plugin:flaky\"").file("in.ndjson", lines + "{\"half\n");
+    project.run().done();
+    insta::assert_snapshot!(errors(&project).join("\n"));
+    insta::assert_snapshot!(project.read("out.ndjson").replace(" \n", "\n"), @r#"
+    {   "id": 1,    "text": "a\nb" }
+    {"do":"pass"}
+    "#);
+}
+
+#[test]
+fn a_panic_has_its_place_in_the_plugin() {
+    let project = project("run = \"plugin:flaky\"").file("in.ndjson", "{\"do\":\"panic\"}\n{\"id\":2}\n");
+    let outcome = project.run().done();
+    assert!(!outcome.stderr.contains("thread"), "{}", outcome.stderr);
+    let shown = project.tidegate(&["errors", "show", "p/failed/1", "."]).done().stdout;
+    assert!(shown.contains("plugins/flaky/src/lib.rs:"), "{shown}");
+    assert_eq!(ids(&project.read("out.ndjson")), [2]);
+}
+
+#[test]
+fn an_attempt_that_comes_back_late_has_failed() {
+    let project = project("run = \"plugin:flaky\"")
+        .file("in.ndjson", "{\"id\":1,\"do\":\"wait\",\"ms\":80}\n{\"id\":2}\n{\"do\":\"obey\"}\n");
+    let toml = project.read("p.toml").replace("\"10s\"", "\"30ms\"");
+    project.write("p.toml", toml);
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [2]);
+    let told = errors(&project);
+    assert_eq!(
+        told[0],
+        "limit: plugin `flaky`: it came back after the `timeout` of 30ms, so what it gave does not count"
+    );
+    assert_eq!(told[1], "failed: plugin `flaky`: stopped, as told");
+}
+
+#[test]
+fn a_step_that_cannot_be_set_up_halts_and_says_why() {
+    for (config, why) in [
+        ("fail_in_create = true", "plugin `flaky` while it was set up: not created, as asked"),
+        ("panic_in_create = true", "plugin `flaky` panicked while it was set up: create, as asked"),
+    ] {
+        let project = project(&format!("run = \"plugin:flaky\"\nconfig = {{ {config} }}"))
+            .file("in.ndjson", jobs(1..=1));
+        project.run().failed(1).says(why);
+    }
+}
+
+#[test]
+fn a_panic_in_drop_and_a_thread_that_stays_are_told_and_do_no_harm() {
+    let project =
+        project("run = \"plugin:flaky\"\nconfig = { panic_in_drop = true }").file("in.ndjson", jobs(1..=3));
+    project.run().done().says("the plugin did not end as it should: drop, as asked");
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3]);
+    let toml = project.read("p.toml").replace("panic_in_drop = true", "leave_thread_ms = 20");
+    project.write("p.toml", toml);
+    project.append("in.ndjson", jobs(4..=4));
+    project.run().done().says("perhaps a thread, still holds on to it");
+}
+
+#[test]
+fn effects_of_a_plugin_are_known_to_the_engine() {
+    let project = project("run = \"plugin:flaky\"").file("in.ndjson", jobs(1..=50));
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")), (1..=50).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_plugin_in_c_runs() {
+    let project = Project::pipeline("[pipeline]\nerrors = \"failed\"\n[step.count]\nfrom = \"in\"\nrun = \"plugin:c-count\"\nto = \"out\"\n")
+        .file("in.ndjson", "{\"id\":12}\n{}\n{\"id\":345}\n");
+    compile(&c_count(), &project.path().join("libc_count.so"), &["-pedantic"]);
+    project.tidegate(&["run", ".", "--plugins", "."]).done();
+    assert_eq!(
+        project.read("out.ndjson"),
+        "{\"bytes\":9,\"digits\":2,\"seen\":1,\"by\":\"1.0.0\"}\n{\"bytes\":10,\"digits\":3,\"seen\":2,\"by\":\"1.0.0\"}\n"
+    );
+    let listed = project.tidegate(&["errors", "list", "."]).done().stdout;
+    assert!(listed.contains("plugin `c-count`: the job has no digit"), "{listed}");
+}
+
+#[test]
+fn the_demonstration_names_cities() {
+    let config = super::root().join("configs/geo");
+    let toml = std::fs::read_to_string(config.join("quakes.toml")).expect("the demonstration is there");
+    let toml = toml
+        .replace("../quickstart/data", &super::root().join("configs/quickstart/data").display().to_string());
+    let project = Project::new().file("quakes.toml", toml);
+    let plugins = folder().display().to_string();
+    project.tidegate(&["run", ".", "--plugins", &plugins]).done();
+    let out = project.read("out/near.ndjson");
+    assert_eq!(out.lines().count(), 1707);
+    let first: serde_json::Value =
+        serde_json::from_str(out.lines().next().expect("there is one")).expect("it is JSON");
+    assert_eq!(first["near"]["zone"], "America/Vancouver");
+}
