@@ -39,6 +39,8 @@ mod chain;
 
 mod attempted;
 
+mod retrying;
+
 mod work;
 
 mod message;

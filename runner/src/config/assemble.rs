@@ -101,6 +101,7 @@ impl Lists {
             errors: wired.errors.as_ref().and_then(|end| self.queue(&end.address)),
             limits: declared.limits,
             delivery: declared.delivery.unwrap_or(wired.pipeline.delivery),
+            retry: None,
             crash_limit: declared.crash_limit,
             timeout: Some(declared.timeout),
             config: declared.config.clone(),

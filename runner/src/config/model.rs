@@ -10,6 +10,7 @@ use std::time::Duration;
 use twox_hash::XxHash3_64;
 
 use super::diagnostic::Place;
+use crate::decide::RetryPolicy;
 use crate::words::{Address, Name};
 
 /// A configuration without mistakes.
@@ -209,6 +210,7 @@ pub struct Step {
     pub errors: Option<QueueRef>,
     pub limits: Limits,
     pub delivery: Promise,
+    pub retry: Option<RetryPolicy>,
     /// So many times in a row a job may take the process down before it is set aside; at least 1.
     pub crash_limit: u32,
     /// Longest run of one attempt.
@@ -394,13 +396,25 @@ impl Step {
         self.inputs.iter().any(|input| matches!(input.input, Input::Source(_)))
     }
 
+    /// When jobs are tried again that failed. A step without a policy of its own tries once, since an
+    /// error of pure code would repeat; where its code has effects outside, the default is followed.
+    #[must_use]
+    pub fn retry_policy(&self) -> Option<RetryPolicy> {
+        self.retry.clone().or_else(|| self.acts_outside().then(RetryPolicy::default))
+    }
+
+    /// Whether what its processors do can be seen outside.
+    fn acts_outside(&self) -> bool {
+        let plugin =
+            |processor: &Processor| matches!(processor, Processor::Plugin(plugin) if plugin.has_effects);
+        self.processors.iter().any(plugin)
+    }
+
     /// Whether an attempt can be seen outside before it is committed: what is printed cannot be taken
     /// back, while a file is cut back to its committed position.
     #[must_use]
     pub fn has_effects(&self, configuration: &Configuration) -> bool {
-        let plugin =
-            |processor: &Processor| matches!(processor, Processor::Plugin(plugin) if plugin.has_effects);
-        self.processors.iter().any(plugin)
+        self.acts_outside()
             || self.outputs.iter().any(|output| match output.target {
                 Target::Queue(_) => false,
                 Target::Sink(sink) => match configuration.sinks[sink.0].kind {

@@ -6,7 +6,8 @@
 //! order of the inputs. Where a job halts its step, what stands before it is committed, and nothing
 //! behind it is.
 //!
-//! It knows reads and batches by number and size only; their jobs stay with the engine.
+//! It knows reads and batches by number and size only; their jobs stay with the engine. Time comes in
+//! with every event.
 
 mod flow;
 
@@ -19,6 +20,8 @@ pub use flow::{
 };
 use input::{Reading, Remnant};
 use step::{Rewinding, StepState};
+
+use crate::words::Timestamp;
 
 /// The state machine. Feed it with [`Event`]s; carry out its [`Command`]s.
 #[derive(Debug)]
@@ -61,12 +64,12 @@ impl Dispatcher {
     }
 
     /// The first commands.
-    pub fn start(&mut self, commands: &mut Vec<Command>) {
-        self.decide(commands);
+    pub fn start(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
+        self.decide(now, commands);
     }
 
     /// Takes in what happened and adds what shall be done about it to `commands`.
-    pub fn handle(&mut self, event: Event, commands: &mut Vec<Command>) {
+    pub fn handle(&mut self, event: Event, now: Timestamp, commands: &mut Vec<Command>) {
         match event {
             Event::Read { port, read, first, jobs, bytes } => {
                 let remnant = Remnant { read, first, skip: 0, jobs, bytes };
@@ -79,11 +82,17 @@ impl Dispatcher {
                 self.steps[port.step].broken = true;
             }
             Event::Grew { queue, head } => self.heads[queue] = self.heads[queue].max(head),
-            Event::Returned { step } => {
+            Event::Returned { step, due } => {
                 if let Some(returned) = self.steps[step].inputs.last_mut() {
-                    returned.wake();
+                    returned.returns(due);
                 }
             }
+            Event::NoneDue { step, next } => {
+                if let Some(returned) = self.steps[step].inputs.last_mut() {
+                    returned.none_due(next);
+                }
+            }
+            Event::Tick => {}
             Event::Begun { step, batch } => self.steps[step].begun(batch),
             Event::Ran { step, batch, taken, halts, bytes } => {
                 self.free_slots += 1;
@@ -100,13 +109,19 @@ impl Dispatcher {
             }
             Event::Stop => self.stopping = true,
         }
-        self.decide(commands);
+        self.decide(now, commands);
     }
 
     /// The step goes on, at these indices of its inputs: its progress was put back, or could not be.
-    pub fn rewound(&mut self, step: usize, next: &[u64], commands: &mut Vec<Command>) {
+    pub fn rewound(&mut self, step: usize, next: &[u64], now: Timestamp, commands: &mut Vec<Command>) {
         self.steps[step].rewound(next);
-        self.decide(commands);
+        self.decide(now, commands);
+    }
+
+    /// When it wants to be told that time has passed, if only that has to happen.
+    #[must_use]
+    pub fn wakes(&self) -> Option<Timestamp> {
+        if self.stopping { None } else { self.steps.iter().filter_map(StepState::wakes).min() }
     }
 
     /// Whether the step can take no more jobs in this run because one of them halted it.
@@ -115,7 +130,7 @@ impl Dispatcher {
         self.steps[step].halted
     }
 
-    fn decide(&mut self, commands: &mut Vec<Command>) {
+    fn decide(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         if self.done {
             return;
         }
@@ -129,7 +144,7 @@ impl Dispatcher {
             step.commit_in_order(commands);
             step.rewind(commands);
             if !self.stopping {
-                step.read(&self.room, &self.heads, commands);
+                step.read(&self.room, &self.heads, now, commands);
             }
         }
         // Those furthest downstream first, so that what is begun gets out before more is let in, and
@@ -137,20 +152,20 @@ impl Dispatcher {
         for step in self.steps.iter_mut().rev() {
             step.run(&mut self.free_slots, commands);
         }
-        if let Some(end) = self.end() {
+        if let Some(end) = self.end(now) {
             self.done = true;
             commands.push(Command::Finish(end));
         }
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self, now: Timestamp) -> Option<End> {
         if self.steps.iter().any(|step| step.is_busy(self.stopping)) {
             return None;
         }
         if self.stopping {
             return Some(End::Stopped);
         }
-        if !self.steps.iter().all(|step| step.is_exhausted(&self.heads, self.until_idle)) {
+        if !self.steps.iter().all(|step| step.is_exhausted(&self.heads, self.until_idle, now)) {
             return None;
         }
         let stuck = |step: &StepState| step.halted || step.broken;

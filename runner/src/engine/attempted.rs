@@ -158,6 +158,7 @@ mod tests {
                 form: JobForm::Json,
                 payload: b"{}".to_vec(),
                 carried: None,
+                ..DelayedJob::default()
             },
         };
         Portion { returned: Some(rows.iter().map(returned).collect()), ..portion(input, 1, 0, rows.len()) }

@@ -23,7 +23,7 @@ use super::stats::Stats;
 use super::tail::Tails;
 use crate::config::{Input, QueueRef, Target};
 use crate::store::{Attempts, Changes, Store, Writer};
-use crate::words::{Batch, Clock, Stamp};
+use crate::words::{Batch, Clock, Stamp, Timestamp};
 
 /// A group is closed when it has this many bytes …
 const GROUP_BYTES: usize = 4 << 20;
@@ -143,7 +143,8 @@ impl Committer {
                 }
             }
         };
-        let mut durable = Durable { returned: amendment.returned, ..Durable::default() };
+        let at_once = amendment.returned.into_iter().map(|step| (step, Timestamp(0)));
+        let mut durable = Durable { returned: at_once.collect(), ..Durable::default() };
         for (queue, payloads) in amendment.appended {
             let first = self.ledger.grow(queue, payloads.len());
             self.keep_tail(queue, first, payloads, None, &committed);
@@ -288,6 +289,8 @@ impl Committer {
                 Entry::Delivery(delivery) => delivery,
             };
             durable.delivered.push((delivery.step, delivery.id));
+            let due = delivery.delayed.iter().map(|delayed| delayed.due).min();
+            durable.returned.extend(due.map(|due| (delivery.step, due)));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));
             self.stats.steps[delivery.step].add(&delivery.counters, delivery.bytes as u64);
             let step = &configuration.steps[delivery.step];

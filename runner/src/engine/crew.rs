@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
@@ -27,6 +27,9 @@ use crate::hands::source::Source;
 use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
 
+/// So often it is looked at the clock while something waits for a time, since that may be set.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
 /// What a run is made of before its threads start.
 pub(super) struct Parts {
     pub(super) configuration: Arc<Configuration>,
@@ -46,6 +49,7 @@ pub(super) struct Crew {
     store: Store,
     attempts: Attempts,
     options: Options,
+    clock: Arc<dyn Clock>,
     floor: Floor,
     messages: (Sender<Message>, Receiver<Message>),
     tasks: Sender<Task>,
@@ -128,12 +132,14 @@ impl Crew {
             attempts: attempts.clone(),
         };
         let workers = workers::start(workers, &Arc::new(shop), &for_workers, &messages.0)?;
-        let queues = QueueThread::start(store.clone(), clock, options.batch, messages.0.clone())?;
+        let queues =
+            QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let mut crew = Self {
             configuration,
             store,
             attempts,
             options,
+            clock,
             floor,
             messages,
             tasks,
@@ -157,7 +163,7 @@ impl Crew {
     /// over.
     pub(super) fn work(&mut self) -> Result<Option<End>, EngineError> {
         let mut actions = Vec::new();
-        self.floor.start(&mut actions);
+        self.floor.start(self.clock.now(), &mut actions);
         loop {
             for action in std::mem::take(&mut actions) {
                 if let Action::Finish(end) = action {
@@ -165,9 +171,9 @@ impl Crew {
                 }
                 self.carry_out(action)?;
             }
-            let message = match self.deadline {
+            let message = match self.patience() {
                 None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(deadline) => self.messages.1.recv_deadline(deadline),
+                Some(until) => self.messages.1.recv_deadline(until),
             };
             match message {
                 Ok(message) => {
@@ -175,12 +181,27 @@ impl Crew {
                         self.stop_committer = None;
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }
-                    self.floor.take_in(message, &mut actions)?;
+                    self.floor.take_in(message, self.clock.now(), &mut actions)?;
                 }
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Ok(None);
+                    }
+                    self.floor.tick(self.clock.now(), &mut actions);
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
             }
         }
+    }
+
+    /// How long to wait for a message; `None`: for ever.
+    fn patience(&self) -> Option<Instant> {
+        let wakes = self.floor.wakes().map(|wakes| {
+            let millis = wakes.0.saturating_sub(self.clock.now().0);
+            let wait = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+            Instant::now() + wait.min(LONGEST_WAIT)
+        });
+        wakes.into_iter().chain(self.deadline).min()
     }
 
     /// Threads live until their channels are closed; a committer that has failed has said so, and the

@@ -4,7 +4,7 @@ use tidegate_plugin::Payloads;
 
 use super::request::Asked;
 use crate::decide::{BatchId, Before, Counters};
-use crate::store::{self, Block, DelayedKey, Details, Outcome};
+use crate::store::{self, Block, Delayed, DelayedKey, Details, Outcome};
 use crate::words::{DeliveryHash, Mark, Origins, Segment};
 
 /// What the committer is given to do.
@@ -52,6 +52,8 @@ pub(super) struct Delivery {
     /// In the order of the step's bindings.
     pub(super) outputs: Vec<Made>,
     pub(super) errors: Option<Made>,
+    /// Jobs that the step shall run again, and outputs that are due later.
+    pub(super) delayed: Vec<Delayed>,
     /// Where the step keeps records: the outcome of each job.
     pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
     /// Jobs that are no suspects any more when this is durable.

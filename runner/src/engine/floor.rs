@@ -20,6 +20,7 @@ use crate::config::{Configuration, Input, QueueRef};
 use crate::decide::{BatchId, Command, Dispatcher, End, Event, Flow, Port, ReadId, Room};
 use crate::hands::source::BatchLimit;
 use crate::store::DelayedKey;
+use crate::words::Timestamp;
 
 /// Bytes that one step may hold between reading and committing, inputs and outputs together.
 const STEP_BYTES: usize = 8 << 20;
@@ -118,48 +119,68 @@ impl Floor {
     }
 
     /// The first things to do.
-    pub(super) fn start(&mut self, actions: &mut Vec<Action>) {
+    pub(super) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         let mut commands = Vec::new();
-        self.dispatcher.start(&mut commands);
-        self.carry_out(commands, actions);
+        self.dispatcher.start(now, &mut commands);
+        self.carry_out(commands, now, actions);
+    }
+
+    /// When it wants to be told that time has passed.
+    pub(super) fn wakes(&self) -> Option<Timestamp> {
+        self.dispatcher.wakes()
+    }
+
+    /// Takes note that time has passed.
+    pub(super) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        let mut commands = Vec::new();
+        self.dispatcher.handle(Event::Tick, now, &mut commands);
+        self.carry_out(commands, now, actions);
     }
 
     /// Takes in what a thread tells.
     ///
     /// # Errors
     /// When the committer has failed: the run is over.
-    pub(super) fn take_in(&mut self, message: Message, actions: &mut Vec<Action>) -> Result<(), EngineError> {
+    pub(super) fn take_in(
+        &mut self,
+        message: Message,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), EngineError> {
         let mut commands = Vec::new();
         match message {
             Message::Read { port, reader, fetched } if self.listens(port, reader) => {
                 let event = self.hold(port, fetched);
-                self.dispatcher.handle(event, &mut commands);
+                self.dispatcher.handle(event, now, &mut commands);
             }
             Message::Idle { port, reader } if self.listens(port, reader) => {
-                self.dispatcher.handle(Event::Idle { port }, &mut commands);
+                self.dispatcher.handle(Event::Idle { port }, now, &mut commands);
             }
             Message::Ended { port, reader } if self.listens(port, reader) => {
-                self.dispatcher.handle(Event::Ended { port }, &mut commands);
+                self.dispatcher.handle(Event::Ended { port }, now, &mut commands);
             }
             Message::Broken { port, reader, error } if self.listens(port, reader) => {
                 self.halt(port.step, Chain(&error).to_string());
-                self.dispatcher.handle(Event::Broken { port }, &mut commands);
+                self.dispatcher.handle(Event::Broken { port }, now, &mut commands);
+            }
+            Message::NoneDue { step, next } => {
+                self.dispatcher.handle(Event::NoneDue { step, next }, now, &mut commands);
             }
             Message::Read { .. } | Message::Idle { .. } | Message::Ended { .. } | Message::Broken { .. } => {}
             Message::Ran { step, id, ran } => {
                 let event = self.take_ran(step, id, ran);
-                self.dispatcher.handle(event, &mut commands);
+                self.dispatcher.handle(event, now, &mut commands);
             }
-            Message::Committed(durable) => self.committed(durable, &mut commands, actions),
+            Message::Committed(durable) => self.committed(durable, now, &mut commands, actions),
             Message::Refused { step, error } => {
                 self.halt(step, Chain(&*error).to_string());
-                self.dispatcher.handle(Event::Failed { step }, &mut commands);
+                self.dispatcher.handle(Event::Failed { step }, now, &mut commands);
             }
             Message::CommitterFailed(error) => return Err(error),
-            Message::Asked(asked) => self.asked(asked, &mut commands, actions),
-            Message::Stop => self.dispatcher.handle(Event::Stop, &mut commands),
+            Message::Asked(asked) => self.asked(asked, now, &mut commands, actions),
+            Message::Stop => self.dispatcher.handle(Event::Stop, now, &mut commands),
         }
-        self.carry_out(commands, actions);
+        self.carry_out(commands, now, actions);
         Ok(())
     }
 
@@ -193,26 +214,32 @@ impl Floor {
         Event::Ran { step, batch: id, taken, halts, bytes }
     }
 
-    fn committed(&mut self, durable: Durable, commands: &mut Vec<Command>, actions: &mut Vec<Action>) {
+    fn committed(
+        &mut self,
+        durable: Durable,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
         let Durable { begun, delivered, rewound, grown, returned } = durable;
         for (queue, head) in grown {
-            self.dispatcher.handle(Event::Grew { queue, head }, commands);
+            self.dispatcher.handle(Event::Grew { queue, head }, now, commands);
         }
-        for step in returned {
-            self.dispatcher.handle(Event::Returned { step }, commands);
+        for (step, due) in returned {
+            self.dispatcher.handle(Event::Returned { step, due }, now, commands);
         }
         for (step, batch) in begun {
             self.comes(batch, true);
-            self.dispatcher.handle(Event::Begun { step, batch }, commands);
+            self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
         }
         for (step, batch) in delivered {
             if let Some(held) = self.held.remove(&batch) {
                 self.forget_returned(step, &held.work);
             }
-            self.dispatcher.handle(Event::Committed { step, batch }, commands);
+            self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
         }
         for (step, next) in rewound {
-            self.rewound(step, &next, commands, actions);
+            self.rewound((step, &next), now, commands, actions);
         }
     }
 
@@ -225,7 +252,13 @@ impl Floor {
         }
     }
 
-    fn asked(&mut self, asked: Asked, commands: &mut Vec<Command>, actions: &mut Vec<Action>) {
+    fn asked(
+        &mut self,
+        asked: Asked,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
         let Request::Replay { step: address, from } = &asked.request else {
             actions.push(Action::Commit(Order::Amend(asked)));
             return;
@@ -246,12 +279,18 @@ impl Floor {
             }
             Some((step, next)) => {
                 self.rewinds.insert(step, (next, asked));
-                self.dispatcher.handle(Event::Rewind { step }, commands);
+                self.dispatcher.handle(Event::Rewind { step }, now, commands);
             }
         }
     }
 
-    fn rewound(&mut self, step: usize, next: &[u64], commands: &mut Vec<Command>, actions: &mut Vec<Action>) {
+    fn rewound(
+        &mut self,
+        (step, next): (usize, &[u64]),
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
         let configuration = Arc::clone(&self.configuration);
         let inputs = &configuration.steps[step].inputs;
         for (input, (declared, &next)) in inputs.iter().zip(next).enumerate() {
@@ -266,17 +305,17 @@ impl Floor {
             let from = inputs.iter().zip(next).map(|(input, &next)| (input.address.clone(), next));
             asked.answer(Ok(Granted::Replayed { from: from.collect() }));
         }
-        self.dispatcher.rewound(step, next, commands);
+        self.dispatcher.rewound(step, next, now, commands);
     }
 
-    fn carry_out(&mut self, commands: Vec<Command>, actions: &mut Vec<Action>) {
+    fn carry_out(&mut self, commands: Vec<Command>, now: Timestamp, actions: &mut Vec<Action>) {
         let mut waiting = VecDeque::from(commands);
         let mut more = Vec::new();
         while let Some(command) = waiting.pop_front() {
             match command {
                 Command::Read { port, from } => {
                     if let Some(event) = self.read(port, from, actions) {
-                        self.dispatcher.handle(event, &mut more);
+                        self.dispatcher.handle(event, now, &mut more);
                         waiting.extend(more.drain(..));
                     }
                 }
@@ -349,13 +388,14 @@ impl Floor {
         self.comes(batch, false);
         let Some(held) = self.held.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
-        let Ran { outputs, errors, outcomes, settles, counters, .. } = *ran;
+        let Ran { outputs, errors, delayed, outcomes, settles, counters, .. } = *ran;
         let delivery = Delivery {
             step,
             id: batch,
             jobs: held.work.first(taken),
             outputs,
             errors,
+            delayed,
             outcomes,
             settles,
             counters,

@@ -9,7 +9,7 @@ use super::provenance;
 use crate::config::{Configuration, Input, Meta, Step, Take};
 use crate::hands::script::json;
 use crate::store::JobForm;
-use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, delivery_hash};
+use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
 
 /// How a step sees its inputs.
 #[derive(Debug)]
@@ -48,7 +48,12 @@ pub(super) struct Item<'a> {
     row: &'a [Place<'a>],
     inputs: &'a [Seen],
     pub(super) hash: DeliveryHash,
+    /// From 1.
     pub(super) attempt: u32,
+    /// When the first attempt began, if this is not the first.
+    pub(super) first_attempt: Option<Timestamp>,
+    /// It was made already, for this output of the step.
+    pub(super) to: Option<&'a str>,
     /// Its provenance as JSON; empty where it carries none.
     pub(super) carried: String,
 }
@@ -138,7 +143,9 @@ impl Gatherer {
                 row: &walk.row,
                 inputs: &self.inputs,
                 hash,
-                attempt: returned.job.attempt,
+                attempt: returned.job.attempt.saturating_add(1),
+                first_attempt: returned.job.first_attempt,
+                to: returned.job.to.as_deref(),
                 carried,
             });
         }
@@ -180,6 +187,8 @@ impl Gatherer {
             inputs: &self.inputs,
             hash,
             attempt: 1,
+            first_attempt: None,
+            to: None,
             carried,
         })
     }

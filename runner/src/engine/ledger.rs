@@ -105,6 +105,7 @@ impl Ledger {
         self.add_appends(delivery, &mut page.changes);
         self.add_places(delivery.step, &delivery.places, &mut page.changes);
         self.account(delivery.step, &delivery.jobs, page);
+        page.changes.delayed.extend(delivery.delayed.iter().cloned());
         // What is counted once stands with the first input that took part.
         let Delivery { jobs, counters, .. } = delivery;
         let first = jobs.spans.first().map_or(0, |span| span.input);

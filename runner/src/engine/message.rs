@@ -8,6 +8,7 @@ use super::request::Asked;
 use super::work::Ran;
 use crate::decide::{BatchId, Port};
 use crate::hands::sink::SinkError;
+use crate::words::Timestamp;
 
 /// Something that has happened, with what belongs to it.
 #[derive(Debug)]
@@ -25,6 +26,11 @@ pub(super) enum Message {
     Ended {
         port: Port,
         reader: u64,
+    },
+    /// None of the jobs that the step shall run again is due but those that were read.
+    NoneDue {
+        step: usize,
+        next: Option<Timestamp>,
     },
     Broken {
         port: Port,
@@ -55,6 +61,6 @@ pub(super) struct Durable {
     pub(super) rewound: Vec<(usize, Vec<u64>)>,
     /// Queues that have grown, and their last index.
     pub(super) grown: Vec<(usize, u64)>,
-    /// Steps that have jobs to run again.
-    pub(super) returned: Vec<usize>,
+    /// Steps that have jobs to run again, and when the first of those is due.
+    pub(super) returned: Vec<(usize, Timestamp)>,
 }

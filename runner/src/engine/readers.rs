@@ -108,7 +108,7 @@ pub(super) struct StoreAsk {
 pub(super) enum Wanted {
     /// Jobs of a queue, from an index on.
     Queue { queue: Address, from: u64 },
-    /// Jobs that a step shall run again, but for those that are on their way already.
+    /// Jobs that a step shall run again and that are due, but for those that are on their way already.
     Returned { step: Address, but: BTreeSet<DelayedKey> },
 }
 
@@ -179,7 +179,10 @@ pub(super) fn read_store(
             })
         }
         Wanted::Returned { step, but } => match due(store, limit, step, but, now) {
-            Ok(due) if due.is_empty() => return Some(Message::Idle { port, reader }),
+            Ok(due) if due.is_empty() => match store.next_due(step, Some(now)) {
+                Ok(next) => return Some(Message::NoneDue { step: port.step, next }),
+                Err(error) => Err(error),
+            },
             due => due.map(returned),
         },
     };
@@ -235,6 +238,7 @@ mod tests {
             form: JobForm::Json,
             payload: payload.as_bytes().to_vec(),
             carried: None,
+            ..DelayedJob::default()
         };
         Delayed { step: step.clone(), due: Timestamp(0), job }
     }

@@ -95,8 +95,8 @@ pub(super) fn start(
         let redo = take_up(step, (&accounted, &kept), store, &mut changes)?;
         snapshots.push(redo.iter().map(|redo| redo.number).collect());
         let gather = if step.take == Take::Join { Gather::Each } else { Gather::Any };
-        let returned = store.delayed_count(&step.address)? > 0;
-        flows.push(Flow { gather, inputs, returned, before: before(step, configuration), redo });
+        let due = store.next_due(&step.address, None)?;
+        flows.push(Flow { gather, inputs, due, before: before(step, configuration), redo });
         progress.push(done_by_input);
     }
     let mut sinks = Vec::with_capacity(configuration.sinks.len());

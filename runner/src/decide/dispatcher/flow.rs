@@ -1,13 +1,15 @@
 //! The dispatcher's vocabulary: how steps hang together, what happens, what shall be done.
 
+use crate::words::Timestamp;
+
 /// One step, as the dispatcher sees it.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub gather: Gather,
     /// In the order of the step's bindings.
     pub inputs: Vec<FlowInput>,
-    /// Jobs wait that shall be run again.
-    pub returned: bool,
+    /// When the first of the jobs is due that shall be run again.
+    pub due: Option<Timestamp>,
     pub before: Before,
     /// Batches that were begun and not delivered when the last run ended, in the order in which they
     /// were begun: they are formed again just as they were, before all others.
@@ -99,8 +101,13 @@ pub enum Event {
     Broken { port: Port },
     /// A queue holds jobs up to `head` now.
     Grew { queue: usize, head: u64 },
-    /// There are jobs that the step shall run again.
-    Returned { step: usize },
+    /// There are jobs that the step shall run again, the first of them at this time.
+    Returned { step: usize, due: Timestamp },
+    /// None of the jobs that the step shall run again is due but those that were read; the next one
+    /// will be at this time.
+    NoneDue { step: usize, next: Option<Timestamp> },
+    /// Time has passed.
+    Tick,
     /// What had to be durable before the batch may run is.
     Begun { step: usize, batch: BatchId },
     /// A worker is through with a batch: with all of it, or with the first `taken` jobs where the
@@ -119,8 +126,9 @@ pub enum Event {
 /// Something to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read jobs from the index `from` on (for jobs that come again: those that are not here yet).
-    /// Answered by `Read`, `Ended`, `Broken`, or by `Idle` and one of them later.
+    /// Read jobs from the index `from` on. Answered by `Read`, `Ended`, `Broken`, or by `Idle` and one
+    /// of them later. Of the jobs that come again: those that are due and not here yet; answered by
+    /// `Read`, `NoneDue` or `Broken`.
     Read { port: Port, from: u64 },
     /// The batch has these jobs of a read, after those that it already has of the same input.
     Part { batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize },

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::flow::{BatchId, Before, Command, Flow, Gather, Port, Redo, Room};
 use super::input::{InputState, Reading, Remnant};
+use crate::words::Timestamp;
 
 /// How many reads an input may be ahead of the others that it waits for.
 const AHEAD_MAX: usize = 2;
@@ -66,7 +67,7 @@ impl StepState {
     pub(super) fn new(position: usize, flow: Flow) -> Self {
         let mut inputs: Vec<InputState> =
             flow.inputs.iter().map(|input| InputState::new(input.feed, input.next)).collect();
-        inputs.push(InputState::returned(flow.returned));
+        inputs.push(InputState::returned(flow.due));
         Self {
             position,
             gather: flow.gather,
@@ -90,7 +91,7 @@ impl StepState {
     }
 
     /// Asks for more where there is room.
-    pub(super) fn read(&mut self, room: &Room, heads: &[u64], commands: &mut Vec<Command>) {
+    pub(super) fn read(&mut self, room: &Room, heads: &[u64], now: Timestamp, commands: &mut Vec<Command>) {
         if self.halted || self.about_to_halt() || self.rewinding != Rewinding::No {
             return;
         }
@@ -101,8 +102,8 @@ impl StepState {
             let state = &mut self.inputs[input];
             let starving = self.batches.is_empty() && state.ahead() == 0;
             let may = (has_room || starving) && state.ahead() < AHEAD_MAX || state.jobs() < wanted;
-            if may && state.may_read(heads) {
-                state.reading = Reading::Asked;
+            if may && state.may_read(heads, now) {
+                state.ask();
                 let port = Port { step: self.position, input };
                 commands.push(Command::Read { port, from: state.next });
             }
@@ -340,14 +341,20 @@ impl StepState {
     }
 
     /// Whether it has nothing to do until something happens elsewhere.
-    pub(super) fn is_exhausted(&self, heads: &[u64], until_idle: bool) -> bool {
-        let dry = |input: &InputState| input.is_dry(heads, until_idle);
+    pub(super) fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
+        let dry = |input: &InputState| input.is_dry(heads, until_idle, now);
         let Some((returned, inputs)) = self.inputs.split_last() else { return true };
         let fresh = match self.gather {
             Gather::Any => inputs.iter().all(dry),
             Gather::Each => inputs.iter().any(dry),
         };
         self.halted || fresh && dry(returned)
+    }
+
+    /// When it has something to do, if only time has to pass for that.
+    pub(super) fn wakes(&self) -> Option<Timestamp> {
+        let open = !self.halted && !self.about_to_halt() && self.rewinding == Rewinding::No;
+        self.inputs.last().filter(|_| open)?.wakes()
     }
 
     /// A job has halted the step, and what stands before it is still on its way.

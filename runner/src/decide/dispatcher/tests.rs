@@ -12,6 +12,7 @@ const ROOM: Room = Room { slots: 2, batches: 4, bytes: 1000 };
 /// a batch is made up is told where it has several parts: `#1 = a1+2 b1+2`.
 struct Play {
     dispatcher: Dispatcher,
+    now: Timestamp,
     commands: Vec<Command>,
     /// By read: the index of its first job.
     reads: Vec<u64>,
@@ -26,16 +27,17 @@ impl Play {
 
     fn with(flows: &[Flow], heads: &[u64], room: Room, until_idle: bool) -> Self {
         let dispatcher = Dispatcher::new(flows.to_vec(), heads.to_vec(), room, until_idle);
-        Self { dispatcher, commands: Vec::new(), reads: Vec::new(), batches: BTreeMap::new() }
+        let now = Timestamp(0);
+        Self { dispatcher, now, commands: Vec::new(), reads: Vec::new(), batches: BTreeMap::new() }
     }
 
     fn start(&mut self) -> String {
-        self.dispatcher.start(&mut self.commands);
+        self.dispatcher.start(self.now, &mut self.commands);
         self.words()
     }
 
     fn on(&mut self, event: Event) -> String {
-        self.dispatcher.handle(event, &mut self.commands);
+        self.dispatcher.handle(event, self.now, &mut self.commands);
         self.words()
     }
 
@@ -106,7 +108,7 @@ impl Play {
 
 fn flow(gather: Gather, feeds: &[Feed]) -> Flow {
     let inputs = feeds.iter().map(|&feed| FlowInput { feed, next: 1 }).collect();
-    Flow { gather, inputs, returned: false, before: Before::Nothing, redo: Vec::new() }
+    Flow { gather, inputs, due: None, before: Before::Nothing, redo: Vec::new() }
 }
 
 fn source() -> Flow {
@@ -367,19 +369,69 @@ fn a_batch_whose_jobs_are_gone_is_not_formed_again() {
     assert_eq!(play.on(Event::Ended { port: PORT }), "begin 0#1");
 }
 
+const RETURNED: Event = Event::Returned { step: 0, due: Timestamp(0) };
+
+fn none_due(next: Option<i64>) -> Event {
+    Event::NoneDue { step: 0, next: next.map(Timestamp) }
+}
+
 #[test]
 fn jobs_that_come_again_are_a_batch_of_their_own() {
-    let mut play = Play::new(&[Flow { returned: true, ..join() }], &[0, 0]);
+    let mut play = Play::new(&[Flow { due: Some(Timestamp(0)), ..join() }], &[0, 0]);
     assert_eq!(play.start(), "read 0.2@0");
+    // There may be more than one read holds.
     assert_eq!(play.read_from(0, 2, 7, 2), "#0 = c7+2, read 0.2@9, run 0#0");
     // More come while it is looked for them.
-    play.on(Event::Returned { step: 0 });
-    assert_eq!(play.on(Event::Idle { port: Port { step: 0, input: 2 } }), "read 0.2@9");
-    assert_eq!(play.on(Event::Idle { port: Port { step: 0, input: 2 } }), "");
+    play.on(RETURNED);
+    assert_eq!(play.on(none_due(None)), "read 0.2@9");
+    assert_eq!(play.on(none_due(None)), "");
     assert_eq!(play.ran(0, 0, 2), "commit 0@7+2");
-    assert_eq!(play.on(Event::Returned { step: 0 }), "read 0.2@9");
-    play.on(Event::Idle { port: Port { step: 0, input: 2 } });
+    assert_eq!(play.on(RETURNED), "read 0.2@9");
+    play.on(none_due(None));
     assert_eq!(play.committed(0, 0), "Drained");
+}
+
+#[test]
+fn what_is_due_later_is_waited_for() {
+    let mut play = Play::new(&[Flow { due: Some(Timestamp(50)), ..queue() }], &[0]);
+    assert_eq!(play.start(), "");
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(50)));
+    // An earlier one is written.
+    assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(20) }), "");
+    assert_eq!(play.dispatcher.wakes(), Some(Timestamp(20)));
+    play.now = Timestamp(20);
+    assert_eq!(play.on(Event::Tick), "read 0.1@0");
+    assert_eq!(play.dispatcher.wakes(), None);
+    assert_eq!(play.read_from(0, 1, 1, 1), "#0 = b1+1, read 0.1@2, run 0#0");
+    assert_eq!(play.on(none_due(Some(50))), "");
+    assert_eq!(play.ran(0, 0, 1), "commit 0@1+1");
+    assert_eq!(play.committed(0, 0), "");
+    // The clock is set back: the others wait that much longer.
+    play.now = Timestamp(-1000);
+    assert_eq!((play.on(Event::Tick), play.dispatcher.wakes()), (String::new(), Some(Timestamp(50))));
+    play.now = Timestamp(9000);
+    assert_eq!(play.on(Event::Tick), "read 0.1@2");
+    assert_eq!(play.on(none_due(None)), "Drained");
+}
+
+#[test]
+fn what_is_due_later_is_not_waited_for_until_idle() {
+    let flow = Flow { due: Some(Timestamp(50)), ..queue() };
+    let mut play = Play::with(&[flow], &[0], ROOM, true);
+    assert_eq!(play.start(), "Drained");
+}
+
+#[test]
+fn a_step_that_stops_is_not_woken() {
+    let flow = Flow { due: Some(Timestamp(50)), ..queue() };
+    let mut play = Play::new(&[flow.clone()], &[0]);
+    play.start();
+    assert_eq!(play.on(Event::Failed { step: 0 }), "Halted");
+    assert_eq!(play.dispatcher.wakes(), None);
+    let mut play = Play::new(&[flow], &[0]);
+    play.start();
+    assert_eq!(play.on(Event::Stop), "Stopped");
+    assert_eq!(play.dispatcher.wakes(), None);
 }
 
 #[test]
@@ -391,7 +443,7 @@ fn progress_is_put_back_when_nothing_is_on_its_way() {
     assert_eq!(play.read(0, 6, 4), "");
     assert_eq!(play.ran(0, 0, 5), "commit 0@1+5");
     assert_eq!(play.committed(0, 0), "rewind 0");
-    play.dispatcher.rewound(0, &[3], &mut play.commands);
+    play.dispatcher.rewound(0, &[3], play.now, &mut play.commands);
     assert_eq!(play.words(), "read 0@3");
 }
 
@@ -402,7 +454,7 @@ fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
     assert_eq!(play.start(), "read 0@1");
     play.on(Event::Rewind { step: 0 });
     assert_eq!(play.read(0, 1, 2), "rewind 0");
-    play.dispatcher.rewound(0, &[1], &mut play.commands);
+    play.dispatcher.rewound(0, &[1], play.now, &mut play.commands);
     assert_eq!(play.words(), "read 0@1");
     // Its snapshot went with the progress, so that it needs another one.
     assert_eq!(play.read(0, 1, 5), "begin 0#5");
@@ -419,7 +471,7 @@ proptest! {
     ) {
         let mut dispatcher = Dispatcher::new(vec![source()], vec![], Room { slots: 3, batches: 5, bytes: 100 }, false);
         let mut commands = Vec::new();
-        dispatcher.start(&mut commands);
+        dispatcher.start(Timestamp(0), &mut commands);
         let (mut possible, mut committed, mut finished): (Vec<Event>, Vec<u64>, Option<End>) = Default::default();
         let (mut reads, mut spans) = (Vec::new(), BTreeMap::new());
         let (mut sizes, mut choices) = (sizes.into_iter(), choices.into_iter());
@@ -464,7 +516,7 @@ proptest! {
                 at = possible.iter().position(|event| matches!(event, Event::Committed { .. })).unwrap();
             }
             let event = possible.remove(at);
-            dispatcher.handle(event, &mut commands);
+            dispatcher.handle(event, Timestamp(0), &mut commands);
         }
         let last = halt_at.map_or(total, |at| total.min(at - 1));
         prop_assert_eq!(committed, (1..=last).collect::<Vec<_>>());

@@ -46,6 +46,7 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         id: BatchId(first),
         jobs: jobs(first, taken as u64),
         outputs: if step == 0 { vec![Made::for_queue(payloads, &origins, None)] } else { Vec::new() },
+        delayed: Vec::new(),
         errors: None,
         outcomes: Vec::new(),
         settles: Vec::new(),

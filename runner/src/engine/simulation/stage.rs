@@ -36,6 +36,8 @@ const MOVES_MAX: u64 = 200_000;
 enum Move {
     /// The floor takes in the next message.
     Hear,
+    /// It is told that time has passed.
+    Tick,
     ReadSource(usize),
     ReadStore,
     /// A worker begins with the next batch.
@@ -198,7 +200,7 @@ impl<'w> Stage<'w> {
         let opened = self.committer.open();
         self.committed(opened)?;
         let mut actions = Vec::new();
-        self.floor.start(&mut actions);
+        self.floor.start(self.world.clock.now(), &mut actions);
         self.carry_out(actions);
         let mut requests = perils.requests;
         for number in 0..MOVES_MAX {
@@ -221,6 +223,7 @@ impl<'w> Stage<'w> {
                 self.world.clock.advance(i64::try_from(millis).unwrap());
             }
             let moves = self.moves();
+            let moves = if moves.is_empty() { self.sleep() } else { moves };
             assert!(!moves.is_empty(), "nothing can happen any more, and the run is not over");
             let next = *self.world.dice.pick(&moves);
             self.make(next)?;
@@ -237,6 +240,9 @@ impl<'w> Stage<'w> {
         if !self.inbox.is_empty() {
             moves.extend([Move::Hear, Move::Hear]);
         }
+        if self.floor.wakes().is_some_and(|wakes| wakes <= self.world.clock.now()) {
+            moves.push(Move::Tick);
+        }
         moves.extend((0..self.source_asks.len()).map(Move::ReadSource));
         if !self.store_asks.is_empty() {
             moves.push(Move::ReadStore);
@@ -251,15 +257,30 @@ impl<'w> Stage<'w> {
         moves
     }
 
+    /// Nothing happens until something is due.
+    fn sleep(&mut self) -> Vec<Move> {
+        let Some(wakes) = self.floor.wakes() else { return Vec::new() };
+        self.world.clock.advance((wakes.0 - self.world.clock.now().0).max(0));
+        vec![Move::Tick]
+    }
+
     fn make(&mut self, next: Move) -> Result<(), Crash> {
         match next {
             Move::Hear => {
                 let Some(message) = self.inbox.pop_front() else { return Ok(()) };
                 let mut actions = Vec::new();
-                self.floor.take_in(message, &mut actions).map_err(|error| self.world.expected(&error))?;
+                let now = self.world.clock.now();
+                self.floor
+                    .take_in(message, now, &mut actions)
+                    .map_err(|error| self.world.expected(&error))?;
                 for halt in &self.floor.halts {
                     self.world.effects.forget(&halt.step);
                 }
+                self.carry_out(actions);
+            }
+            Move::Tick => {
+                let mut actions = Vec::new();
+                self.floor.tick(self.world.clock.now(), &mut actions);
                 self.carry_out(actions);
             }
             Move::ReadSource(at) => {

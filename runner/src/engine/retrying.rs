@@ -1,0 +1,155 @@
+//! What becomes of a job whose attempt failed.
+
+use tidegate_plugin::{Failure, FailureKind};
+
+use super::gather::Item;
+use crate::config::{Promise, Step};
+use crate::decide::{Cause, Decision, RetryPolicy, Then, Tried};
+use crate::hands::script::json;
+use crate::store::{Delayed, DelayedJob, JobForm, Standing};
+use crate::words::{Address, Form, Timestamp};
+
+/// How a step goes about failures.
+#[derive(Debug)]
+pub(super) struct Retrying {
+    policy: Option<RetryPolicy>,
+    /// A failed job goes to the error queue.
+    has_errors: bool,
+    /// A job that has failed is not run again, whatever comes of it.
+    only_once: bool,
+}
+
+/// What becomes of a job whose attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is run again, not before this time.
+    Again(Timestamp),
+    /// It goes to the error queue.
+    Error,
+    /// It is consumed.
+    Dropped(Why),
+    /// It stands in the way of the step.
+    Halts,
+}
+
+/// Why a failed job is consumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    AtMostOnce,
+    Exhausted,
+}
+
+impl Retrying {
+    pub(super) fn new(step: &Step) -> Self {
+        Self {
+            policy: step.retry_policy(),
+            has_errors: step.errors.is_some(),
+            only_once: step.delivery == Promise::AtMostOnce,
+        }
+    }
+
+    /// Whether a failed job may stop the step.
+    pub(super) fn may_halt(&self) -> bool {
+        !self.has_errors && !self.only_once
+    }
+
+    /// What becomes of `item`; where it has no attempts or time left, `failure` says so.
+    pub(super) fn fate(&self, item: &Item<'_>, failure: &mut Failure, now: Timestamp) -> Fate {
+        if self.only_once {
+            return if self.has_errors { Fate::Error } else { Fate::Dropped(Why::AtMostOnce) };
+        }
+        let given_up = if self.has_errors { Fate::Error } else { Fate::Halts };
+        let asks = matches!(failure.kind, FailureKind::Retry | FailureKind::RetryIn(_));
+        // Code that asks for another attempt gets it, though nobody has said how often.
+        let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
+        let Some(policy) = self.policy.as_ref().or(default.as_ref()) else { return given_up };
+        match policy.next(&tried(item, failure, now)) {
+            Decision::Again { at } => Fate::Again(at),
+            Decision::NotRetried => given_up,
+            Decision::Exhausted(exhausted) => {
+                failure.message = format!("{} ({exhausted})", failure.message);
+                match policy.then {
+                    Then::ErrorQueue => given_up,
+                    Then::Drop => Fate::Dropped(Why::Exhausted),
+                    Then::Halt => Fate::Halts,
+                }
+            }
+        }
+    }
+}
+
+fn tried(item: &Item<'_>, failure: &Failure, now: Timestamp) -> Tried {
+    let asked = match failure.kind {
+        FailureKind::RetryIn(delay) => Some(delay),
+        _ => None,
+    };
+    let first_attempt = item.first_attempt.unwrap_or(now);
+    Tried { attempt: item.attempt, first_attempt, now, cause: cause(failure), asked, hash: item.hash.0 }
+}
+
+fn cause(failure: &Failure) -> Cause {
+    match failure.kind {
+        FailureKind::Payload => Cause::Payload,
+        FailureKind::Rejected => Cause::Rejected,
+        FailureKind::Limit => Cause::Limit,
+        FailureKind::Output => Cause::Output,
+        FailureKind::Retry | FailureKind::RetryIn(_) => Cause::Asked,
+        FailureKind::Panicked => Cause::Panic,
+        FailureKind::Crashed => Cause::Crashed,
+        _ => Cause::Script,
+    }
+}
+
+/// The job as it waits for its next attempt.
+pub(super) fn delayed(
+    step: &Address,
+    item: &Item<'_>,
+    failure: &Failure,
+    at: Timestamp,
+    now: Timestamp,
+) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt,
+        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        last_error: Some(failure.to_string()),
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due: at, job }
+}
+
+/// An output of the job that is due later.
+pub(super) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, payload: &[u8]) -> Delayed {
+    let job = DelayedJob {
+        to: Some(to.to_owned()),
+        form: JobForm::Json,
+        payload: payload.to_vec(),
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due, job }
+}
+
+fn waiting(item: &Item<'_>) -> DelayedJob {
+    DelayedJob {
+        inputs: item.given().map(|(seen, index)| (seen.name.clone(), index)).collect(),
+        attempt: 0,
+        first_attempt: None,
+        last_error: None,
+        from_error: None,
+        to: None,
+        standing: Standing::Delayed,
+        form: form(item),
+        payload: item.payload.to_vec(),
+        carried: (!item.carried.is_empty()).then(|| item.carried.clone()),
+    }
+}
+
+/// What nobody has looked at yet is looked at now, so that it can be told later what it is.
+fn form(item: &Item<'_>) -> JobForm {
+    if item.form == Form::Json || json::check(item.payload).is_ok() {
+        JobForm::Json
+    } else if std::str::from_utf8(item.payload).is_ok() {
+        JobForm::Text
+    } else {
+        JobForm::Bytes
+    }
+}
