@@ -4,8 +4,10 @@
 
 mod dispatcher;
 mod progress;
+mod retry;
 
 pub use dispatcher::{
     BatchId, Before, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Port, ReadId, Redo, Room,
 };
 pub use progress::{Counters, Progress};
+pub use retry::{Backoff, Cause, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried};
