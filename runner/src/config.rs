@@ -79,9 +79,9 @@ pub use interpolate::Lookup;
 pub use load::{Draft, LoadOptions, load};
 pub use locate::locate;
 pub use model::{
-    Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings, Meta,
-    OnMismatch, OutputRef, Pin, Pipeline, PluginStep, Processor, Promise, Queue, QueueRef, Retain, Script,
-    Settings, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Take,
-    Target,
+    Configuration, DataFormat, FieldPath, FileSink, FileSource, Input, InputRef, Lane, LaneMissing, Limits,
+    LogFormat, LogSettings, Meta, OnMismatch, OutputRef, Pin, Pipeline, PluginStep, Processor, Promise,
+    Queue, QueueRef, Queuer, Retain, Script, Settings, Sink, SinkFormat, SinkKind, SinkRef, Source,
+    SourceKind, SourceRef, Step, StepFilter, Strategy, Take, Target,
 };
 pub use push::{HttpSource, PushSource, Token};

@@ -4,10 +4,15 @@
 
 mod dispatcher;
 mod progress;
+mod queuer;
 mod retry;
 
 pub use dispatcher::{
-    BatchId, Before, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Port, ReadId, Redo, Room,
+    BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Picking,
+    Port, ReadId, Redo,
 };
 pub use progress::{Counters, Progress};
+pub use queuer::{
+    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Room, Round, Rules, State, Strategy, Why,
+};
 pub use retry::{Backoff, Cause, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried};

@@ -39,6 +39,12 @@ mod chain;
 
 mod attempted;
 
+mod peek;
+
+mod cards;
+
+mod shelf;
+
 mod retrying;
 
 mod work;

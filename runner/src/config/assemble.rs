@@ -110,6 +110,7 @@ impl Lists {
             limits: declared.limits,
             delivery: declared.delivery.unwrap_or(wired.pipeline.delivery),
             retry: None,
+            queuer: None,
             crash_limit: declared.crash_limit,
             timeout: Some(declared.timeout),
             config: declared.config.clone(),

@@ -3,6 +3,8 @@
 //! Sources, queues, sinks and steps of all pipelines stand in one list each; a `…Ref` is a
 //! position in its list, valid for the [`Configuration`] it came from.
 
+mod queuer;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use twox_hash::XxHash3_64;
 
+pub use self::queuer::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
 use super::diagnostic::Place;
 use super::push::PushSource;
 use crate::decide::RetryPolicy;
@@ -218,6 +221,8 @@ pub struct Step {
     pub limits: Limits,
     pub delivery: Promise,
     pub retry: Option<RetryPolicy>,
+    /// How it chooses among the jobs that wait; `None`: it takes them as they come.
+    pub queuer: Option<Queuer>,
     /// So many times in a row a job may take the process down before it is set aside; at least 1.
     pub crash_limit: u32,
     /// Longest run of one attempt.
@@ -410,8 +415,17 @@ impl Step {
         self.retry.clone().or_else(|| self.acts_outside().then(RetryPolicy::default))
     }
 
+    /// How it picks its jobs, if it does not take them as they come. A step whose code acts outside
+    /// picks, so that its jobs can run beside each other for as long as the outside takes.
+    #[must_use]
+    pub fn picks(&self) -> Option<Queuer> {
+        let one_by_one = self.take == Take::From && self.acts_outside();
+        self.queuer.clone().or_else(|| one_by_one.then(Queuer::for_outside))
+    }
+
     /// Whether what its processors do can be seen outside.
-    fn acts_outside(&self) -> bool {
+    #[must_use]
+    pub fn acts_outside(&self) -> bool {
         let plugin =
             |processor: &Processor| matches!(processor, Processor::Plugin(plugin) if plugin.has_effects);
         self.processors.iter().any(plugin)

@@ -19,7 +19,7 @@ use super::sinks::Sinks;
 use super::start::{self, Started};
 use super::stats::Stats;
 use super::tail::Tails;
-use super::workers;
+use super::workers::{self, Aside};
 use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{End, Port};
 use crate::hands::plugin::Plugins;
@@ -62,6 +62,8 @@ pub(super) struct Crew {
     stop_committer: Option<Sender<()>>,
     committer: JoinHandle<Option<Writer>>,
     workers: Vec<JoinHandle<()>>,
+    /// For batches that may take long.
+    aside: Aside,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
 }
@@ -91,7 +93,7 @@ impl Crew {
             workers => workers,
         };
         let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let floor = Floor::new(Plan {
+        let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
             flows,
             heads: heads.clone(),
@@ -101,6 +103,7 @@ impl Crew {
             until_idle: options.until_idle,
         })
         .without(halts);
+        start::recall(&mut floor, &configuration, &store, clock.now())?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
@@ -131,7 +134,9 @@ impl Crew {
             generation,
             attempts: attempts.clone(),
         };
-        let workers = workers::start(workers, &Arc::new(shop), &for_workers, &messages.0)?;
+        let shop = Arc::new(shop);
+        let aside = Aside::new(Arc::clone(&shop), messages.0.clone());
+        let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
         let queues =
             QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let mut crew = Self {
@@ -150,6 +155,7 @@ impl Crew {
             stop_committer: Some(stop_committer),
             committer,
             workers,
+            aside,
             deadline: None,
         };
         for (port, reader) in readers {
@@ -196,7 +202,7 @@ impl Crew {
 
     /// How long to wait for a message; `None`: for ever.
     fn patience(&self) -> Option<Instant> {
-        let wakes = self.floor.wakes().map(|wakes| {
+        let wakes = self.floor.wakes(self.clock.now()).map(|wakes| {
             let millis = wakes.0.saturating_sub(self.clock.now().0);
             let wait = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
             Instant::now() + wait.min(LONGEST_WAIT)
@@ -215,7 +221,9 @@ impl Crew {
             }
             Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
             Action::ReadStore(ask) => self.queues.ask(ask),
+            Action::Run(task) if task.aside => self.aside.give(task)?,
             Action::Run(task) => _ = self.tasks.send(task),
+            Action::LookAtGate(_) => {}
             Action::Commit(order) => _ = self.orders.send(order),
             // Ends the loop where it comes up.
             Action::Finish(_) => {}
@@ -251,6 +259,7 @@ impl Crew {
             stop_committer,
             committer,
             workers,
+            aside,
             messages,
             ..
         } = self;
@@ -267,7 +276,7 @@ impl Crew {
         let end = outcome?;
         // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
         if end.is_some() {
-            for worker in workers {
+            for worker in workers.into_iter().chain(aside.close()) {
                 let _ = worker.join();
             }
         }

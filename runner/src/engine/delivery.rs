@@ -29,6 +29,9 @@ pub(super) struct Begin {
     pub(super) id: BatchId,
     pub(super) before: Before,
     pub(super) jobs: Jobs,
+    /// Its jobs, as they stand in the store one by one while they are attempted; none where a snapshot
+    /// says which they are.
+    pub(super) rows: Vec<Delayed>,
     /// What is begun must be found again in the outside, though it may never be delivered.
     pub(super) places: Places,
 }

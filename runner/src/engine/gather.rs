@@ -61,8 +61,8 @@ pub(super) struct Item<'a> {
 /// Walks over the jobs of a batch.
 #[derive(Debug)]
 pub(super) struct Walk<'w> {
-    /// By input that takes part: its portions, and where in them the walk is.
-    inputs: Vec<(usize, &'w [Portion], usize)>,
+    /// Of each side of a row: its portions, and where in them the walk is.
+    sides: Vec<(&'w [Portion], usize)>,
     row: Vec<Place<'w>>,
     indices: Vec<u64>,
 }
@@ -232,16 +232,15 @@ impl Gatherer {
 
 impl<'w> Walk<'w> {
     pub(super) fn new(work: &'w Work) -> Self {
-        let inputs = work.portions.chunk_by(|one, other| one.input == other.input);
-        let inputs = inputs.filter_map(|portions| Some((portions.first()?.input, portions, 0)));
-        Self { inputs: inputs.collect(), row: Vec::new(), indices: Vec::new() }
+        let sides = work.portions.chunk_by(|one, other| work.sequential || one.input == other.input);
+        Self { sides: sides.map(|portions| (portions, 0)).collect(), row: Vec::new(), indices: Vec::new() }
     }
 
     fn advance(&mut self, inputs: usize) -> Option<()> {
         self.row.clear();
         self.indices.clear();
         self.indices.resize(inputs, 0);
-        for (input, portions, at) in &mut self.inputs {
+        for (portions, at) in &mut self.sides {
             while *at >= portions.first()?.jobs {
                 *portions = &portions[1..];
                 *at = 0;
@@ -250,7 +249,7 @@ impl<'w> Walk<'w> {
             let position = portion.skip + *at;
             *at += 1;
             let returned = portion.returned.as_ref().and_then(|all| all.get(position));
-            self.row.push(Place { input: *input, batch: &portion.batch, position, returned });
+            self.row.push(Place { input: portion.input, batch: &portion.batch, position, returned });
         }
         (!self.row.is_empty()).then_some(())
     }

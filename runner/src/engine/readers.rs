@@ -11,7 +11,8 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::held::{Fetched, Returned};
 use super::message::Message;
-use crate::decide::Port;
+use super::shelf::{Gathered, Missing};
+use crate::decide::{BatchId, Port};
 use crate::hands::source::{BatchLimit, Read, Reader, Waker};
 use crate::store::{DelayedJob, DelayedKey, ReadError, Store};
 use crate::words::{Address, Batch, Clock, Timestamp};
@@ -110,6 +111,8 @@ pub(super) enum Wanted {
     Queue { queue: Address, from: u64 },
     /// Jobs that a step shall run again and that are due, but for those that are on their way already.
     Returned { step: Address, but: BTreeSet<DelayedKey> },
+    /// Jobs that were picked.
+    Picked { batch: BatchId, queue: Address, missing: Missing },
 }
 
 /// The thread that reads queues from the store.
@@ -185,6 +188,13 @@ pub(super) fn read_store(
             },
             due => due.map(returned),
         },
+        Wanted::Picked { batch, queue, missing } => match gather(store, limit, queue, missing) {
+            Ok(gathered) => {
+                let (step, id) = (port.step, *batch);
+                return Some(Message::Gathered { step, id, gathered });
+            }
+            Err(error) => Err(error),
+        },
     };
     match fetched {
         Ok(fetched) => Some(Message::Read { port, reader, fetched }),
@@ -212,6 +222,29 @@ fn due(
             return Ok(due);
         }
     }
+}
+
+/// Reads jobs that were picked, those that stand together at once.
+fn gather(
+    store: &Store,
+    limit: BatchLimit,
+    queue: &Address,
+    missing: &Missing,
+) -> Result<Gathered, ReadError> {
+    let mut gathered = Gathered::default();
+    for &index in &missing.fresh {
+        if gathered.blocks.last().is_some_and(|last: &Arc<Batch>| index < last.end()) {
+            continue;
+        }
+        let batch = store.read(queue, index, limit.jobs, limit.bytes)?;
+        let lost = || ReadError::Damaged(format!("queue `{queue}` has lost its job {index}"));
+        gathered.blocks.push(Arc::new(batch.ok_or_else(lost)?));
+    }
+    for (key, job) in missing.rows.iter().zip(store.delayed(&missing.rows)?) {
+        // What somebody has cancelled meanwhile is missed by whoever makes the batch.
+        gathered.rows.extend(job.map(|job| Returned { key: key.clone(), job }));
+    }
+    Ok(gathered)
 }
 
 fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {

@@ -1,13 +1,19 @@
 //! What becomes of a job whose attempt failed.
 
+use std::time::Duration;
+
 use tidegate_plugin::{Failure, FailureKind};
 
 use super::gather::Item;
 use crate::config::{Promise, Step};
 use crate::decide::{Cause, Decision, RetryPolicy, Then, Tried};
 use crate::hands::script::json;
-use crate::store::{Delayed, DelayedJob, JobForm, Standing};
+use crate::store::{Delayed, DelayedJob, JobForm, NEVER, Standing};
 use crate::words::{Address, Form, Timestamp};
+
+/// For how long a step starts nothing when a job finds the gate closed of which nobody has said how often
+/// it is looked at.
+const GATE_EVERY: Duration = Duration::from_secs(5);
 
 /// How a step goes about failures.
 #[derive(Debug)]
@@ -17,6 +23,10 @@ pub(super) struct Retrying {
     has_errors: bool,
     /// A job that has failed is not run again, whatever comes of it.
     only_once: bool,
+    /// For how long nothing starts when a job finds its gate closed.
+    gate_every: Duration,
+    /// A job that failed is held back at least so long.
+    delay_window: Duration,
 }
 
 /// What becomes of a job whose attempt failed.
@@ -24,6 +34,10 @@ pub(super) struct Retrying {
 pub(super) enum Fate {
     /// It is run again, not before this time.
     Again(Timestamp),
+    /// It was no attempt: the job keeps its place, and the step starts nothing before this time.
+    Held(Timestamp),
+    /// An outside system finishes it.
+    Pending,
     /// It goes to the error queue.
     Error,
     /// It is consumed.
@@ -45,6 +59,8 @@ impl Retrying {
             policy: step.retry_policy(),
             has_errors: step.errors.is_some(),
             only_once: step.delivery == Promise::AtMostOnce,
+            gate_every: GATE_EVERY,
+            delay_window: step.picks().and_then(|queuer| queuer.delay_window()).unwrap_or_default(),
         }
     }
 
@@ -55,6 +71,11 @@ impl Retrying {
 
     /// What becomes of `item`; where it has no attempts or time left, `failure` says so.
     pub(super) fn fate(&self, item: &Item<'_>, failure: &mut Failure, now: Timestamp) -> Fate {
+        match failure.kind {
+            FailureKind::GateClosed => return Fate::Held(after(now, self.gate_every)),
+            FailureKind::Pending => return Fate::Pending,
+            _ => {}
+        }
         if self.only_once {
             return if self.has_errors { Fate::Error } else { Fate::Dropped(Why::AtMostOnce) };
         }
@@ -64,7 +85,7 @@ impl Retrying {
         let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
         let Some(policy) = self.policy.as_ref().or(default.as_ref()) else { return given_up };
         match policy.next(&tried(item, failure, now)) {
-            Decision::Again { at } => Fate::Again(at),
+            Decision::Again { at } => Fate::Again(at.max(after(now, self.delay_window))),
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
                 failure.message = format!("{} ({exhausted})", failure.message);
@@ -76,6 +97,10 @@ impl Retrying {
             }
         }
     }
+}
+
+fn after(now: Timestamp, wait: Duration) -> Timestamp {
+    Timestamp(now.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
 }
 
 fn tried(item: &Item<'_>, failure: &Failure, now: Timestamp) -> Tried {
@@ -115,6 +140,39 @@ pub(super) fn delayed(
         ..waiting(item)
     };
     Delayed { step: step.clone(), due: at, job }
+}
+
+/// The job as it stands in the store while an attempt at it runs.
+pub(super) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt,
+        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        to: item.to.map(str::to_owned),
+        standing: Standing::Started,
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due: now, job }
+}
+
+/// The job as it waits for a gate; what was begun of it was no attempt.
+pub(super) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt.saturating_sub(1),
+        first_attempt: item.first_attempt,
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due, job }
+}
+
+/// The job as it waits for an outside system, which knows it by `handle`.
+pub(super) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timestamp) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt,
+        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        standing: Standing::Pending { handle: handle.to_owned(), since: now },
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due: NEVER, job }
 }
 
 /// An output of the job that is due later.

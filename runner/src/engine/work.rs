@@ -12,7 +12,7 @@ use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
 use super::retrying::{self, Fate, Retrying, Why};
 use crate::config::{self, Configuration, Processor, Promise, Take, Target};
-use crate::decide::Counters;
+use crate::decide::{Counters, JobEnd};
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{ScriptStep, ScriptStepSpec};
 use crate::store::{Delayed, Outcome, Slot, Span, Store};
@@ -65,6 +65,8 @@ pub(super) struct Ran {
     pub(super) settles: Vec<Span>,
     pub(super) counters: Counters,
     pub(super) halt: Option<Stumble>,
+    /// Of jobs that were picked: what became of each that is taken.
+    pub(super) ends: Vec<JobEnd>,
 }
 
 /// The job that halted a step, and why.
@@ -200,6 +202,7 @@ impl Worker {
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
                 ran.taken += 1;
+                ran.ends.push(JobEnd::Finished);
                 watch.take(&item);
                 continue;
             }
@@ -210,8 +213,21 @@ impl Worker {
                 made.outputs.roll_back(&checkpoint);
                 match self.retrying.fate(&item, &mut failure, now) {
                     Fate::Again(at) => {
-                        ran.delayed.push(retrying::delayed(&self.address, &item, &failure, at, now));
-                        ran.taken += 1;
+                        let row = retrying::delayed(&self.address, &item, &failure, at, now);
+                        ran.stays(row, JobEnd::Delayed(at));
+                        watch.take(&item);
+                        continue;
+                    }
+                    Fate::Held(until) => {
+                        // With a queuer the whole step waits; without, the job steps aside.
+                        let due = if work.sequential { now } else { until };
+                        ran.stays(retrying::held(&self.address, &item, due), JobEnd::Held(until));
+                        watch.take(&item);
+                        continue;
+                    }
+                    Fate::Pending => {
+                        let row = retrying::pending(&self.address, &item, &failure.message, now);
+                        ran.stays(row, JobEnd::Pending);
                         watch.take(&item);
                         continue;
                     }
@@ -256,7 +272,11 @@ impl Worker {
                 ran.outcomes.push((item.hash, outcome));
             }
             ran.taken += 1;
+            ran.ends.push(JobEnd::Finished);
             watch.take(&item);
+        }
+        if !work.sequential {
+            ran.ends.clear();
         }
         ran.settles = watch.finish();
         // What comes again is counted when it is through.
@@ -398,6 +418,13 @@ impl Binding {
 }
 
 impl Ran {
+    /// A job is taken, and stands in the store by itself.
+    fn stays(&mut self, row: Delayed, end: JobEnd) {
+        self.delayed.push(row);
+        self.taken += 1;
+        self.ends.push(end);
+    }
+
     /// Bytes of everything that it brings.
     pub(super) fn byte_len(&self) -> usize {
         self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()

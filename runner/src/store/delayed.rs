@@ -140,6 +140,27 @@ impl Store {
         })
     }
 
+    /// The delayed jobs with these keys; `None` for those that are not there.
+    pub fn delayed(&self, keys: &[DelayedKey]) -> Result<Vec<Option<DelayedJob>>, ReadError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.view(|txn| {
+            let (names, table) = (txn.open_table(NAMES)?, txn.open_table(DELAYED)?);
+            let find = |key: &DelayedKey| {
+                let Some(id) = format::find_id(&names, &key.step)? else { return Ok(None) };
+                let key = (id, ordered(key.due), key.sequence);
+                table.get(key)?.map(|stored| unseal(key, stored.value())).transpose()
+            };
+            keys.iter().map(find).collect()
+        })
+    }
+
+    /// The last number that a delayed job was given; 0 where none ever was.
+    pub fn delayed_sequence(&self) -> Result<u64, ReadError> {
+        self.view(|txn| last_sequence(&txn.open_table(META)?))
+    }
+
     /// When the first delayed job of `step` is due, or the first one that is due later than `after`.
     /// What is due at no time is not.
     pub fn next_due(&self, step: &Address, after: Option<Timestamp>) -> Result<Option<Timestamp>, ReadError> {

@@ -161,6 +161,12 @@ impl InputState {
         self.reads.drain(..)
     }
 
+    /// What is before `next` was read.
+    pub(super) fn skip_to(&mut self, next: u64) {
+        self.reading = Reading::Ready;
+        self.next = next;
+    }
+
     /// Goes on at `next`.
     pub(super) fn rewind(&mut self, next: u64) {
         self.next = next;

@@ -145,7 +145,7 @@ impl<'w> Stage<'w> {
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
         let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let floor = Floor::new(Plan {
+        let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
             flows,
             heads: heads.clone(),
@@ -154,6 +154,9 @@ impl<'w> Stage<'w> {
             batch,
             until_idle: false,
         });
+        if let Err(error) = start::recall(&mut floor, &configuration, &store, world.clock.now()) {
+            return Err((world, error));
+        }
         let (messages, told) = crossbeam_channel::unbounded();
         let configured = Arc::clone(&configuration);
         let committer = Committer {
@@ -240,7 +243,7 @@ impl<'w> Stage<'w> {
         if !self.inbox.is_empty() {
             moves.extend([Move::Hear, Move::Hear]);
         }
-        if self.floor.wakes().is_some_and(|wakes| wakes <= self.world.clock.now()) {
+        if self.floor.wakes(self.world.clock.now()).is_some_and(|wakes| wakes <= self.world.clock.now()) {
             moves.push(Move::Tick);
         }
         moves.extend((0..self.source_asks.len()).map(Move::ReadSource));
@@ -259,7 +262,7 @@ impl<'w> Stage<'w> {
 
     /// Nothing happens until something is due.
     fn sleep(&mut self) -> Vec<Move> {
-        let Some(wakes) = self.floor.wakes() else { return Vec::new() };
+        let Some(wakes) = self.floor.wakes(self.world.clock.now()) else { return Vec::new() };
         self.world.clock.advance((wakes.0 - self.world.clock.now().0).max(0));
         vec![Move::Tick]
     }
@@ -309,6 +312,7 @@ impl<'w> Stage<'w> {
                 Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next),
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(task),
+                Action::LookAtGate(_) => unreachable!("no step has a gate"),
                 Action::Commit(order) => {
                     if let Order::Enter(Entry::Begin(begin)) = &order
                         && begin.before == Before::Progress
@@ -349,7 +353,7 @@ impl<'w> Stage<'w> {
     }
 
     fn start_task(&mut self) {
-        let Some(Task { step, id, work }) = self.tasks.pop_front() else { return };
+        let Some(Task { step, id, work, .. }) = self.tasks.pop_front() else { return };
         self.world.effects.attempt(&self.configuration, step, id, &work);
         let clock = Arc::clone(&self.world.clock);
         let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
@@ -391,7 +395,7 @@ impl<'w> Stage<'w> {
         }
         while let Ok(message) = self.told.try_recv() {
             if let Message::Committed(durable) = &message {
-                for (step, id) in &durable.delivered {
+                for (step, id, _) in &durable.delivered {
                     self.world.effects.delivered(&self.configuration.steps[*step].address, *id);
                 }
             }
