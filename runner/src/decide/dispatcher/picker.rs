@@ -36,6 +36,8 @@ pub(super) struct Picker {
     /// Bytes of those, and of the outputs of batches.
     held: usize,
     halting: bool,
+    /// Nothing of it can be delivered any more.
+    failed: bool,
     halted: bool,
     broken: bool,
     /// Jobs that were picked; kept to spare allocations.
@@ -106,6 +108,7 @@ impl Picker {
             reads: BTreeMap::new(),
             held: 0,
             halting: false,
+            failed: false,
             halted: feed.is_none(),
             broken: false,
             picked: Vec::new(),
@@ -209,6 +212,12 @@ impl Picker {
         commands: &mut Vec<Command>,
     ) {
         let Some(batch) = self.batches.get_mut(&id) else { return };
+        if self.failed {
+            // Nothing of it is delivered any more; it only had to come home.
+            self.batches.remove(&id);
+            commands.push(Command::Drop { batch: id });
+            return self.settle_halt();
+        }
         debug_assert!(
             taken == ends.len() && taken <= batch.jobs.len() && (halts || taken == batch.jobs.len())
         );
@@ -331,7 +340,7 @@ impl Machine for Picker {
                 }
             }
             StepEvent::Failed => {
-                self.halting = true;
+                (self.halting, self.failed) = (true, true);
                 self.batches.retain(|&batch, state| {
                     let runs = state.phase == Phase::Running;
                     if !runs {
@@ -438,3 +447,6 @@ impl Gate {
         self.looked.is_some_and(|looked| (0..self.every).contains(&now.0.saturating_sub(looked.0)))
     }
 }
+
+#[cfg(test)]
+mod tests;
