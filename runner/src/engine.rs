@@ -35,7 +35,11 @@ mod held;
 
 mod gather;
 
+mod allowance;
+
 mod chain;
+
+mod wish;
 
 mod attempted;
 

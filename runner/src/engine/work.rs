@@ -10,6 +10,7 @@ use super::delivery::Made;
 use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
+use super::wish::unmet;
 use crate::config::{self, Configuration, Processor, Promise, Take, Target};
 use crate::decide::Counters;
 use crate::hands::plugin::Plugins;
@@ -207,7 +208,7 @@ impl Worker {
             made.outputs.mark(&mut checkpoint);
             let before = made.outputs.total();
             let attempted = watch.attempt(&item, || attempt(&mut self.runner, &item, now, &mut made.outputs));
-            let outcome = if let Err(failure) = attempted {
+            let outcome = if let Err(failure) = attempted.map_err(unmet) {
                 made.outputs.roll_back(&checkpoint);
                 if !self.has_errors && !self.only_once {
                     watch.halt(&item, &failure);
