@@ -163,8 +163,7 @@ unsafe extern "C" fn create<S: PluginStep>(
     let created = guard(|| {
         // SAFETY: `setup` is the runner's for this call.
         let (context, config) = unsafe { (Context::new(setup), borrowed::slice((*setup).config)) };
-        let config = serde_json::from_slice(config)
-            .map_err(|error| Failure::failed(format!("`config` is not what the step needs: {error}")))?;
+        let config = serde_json::from_slice(config).map_err(|error| unfit(&error))?;
         let step = S::create(config, &context)?;
         let slot = Box::into_raw(Box::new(Slot { step, scratch: Vec::new(), context }));
         // SAFETY: the runner gives a place for one pointer.
@@ -210,6 +209,19 @@ unsafe extern "C" fn destroy<S: PluginStep>(instance: *mut c_void, answer: *cons
     });
     // SAFETY: `answer` is the runner's for this call.
     unsafe { status(answer, destroyed) }
+}
+
+/// Why a config cannot be read. What serde says of a text shows it, and it may be a secret.
+fn unfit(error: &serde_json::Error) -> Failure {
+    let said = error.to_string();
+    let shows = ["invalid type: string ", "invalid value: string ", "unknown variant "];
+    let why = match said.rsplit_once(", expected ") {
+        Some((_, expected)) if shows.iter().any(|shows| said.starts_with(shows)) => {
+            format!("a text is there where it expects {expected}")
+        }
+        _ => said,
+    };
+    Failure::failed(format!("`config` is not what the step needs: {why}"))
 }
 
 /// Runs what may panic. A panic is a failure with its message and place.
@@ -280,5 +292,51 @@ unsafe fn say(answer: *const TidegateAnswer, text: &str) {
     if let Some(say) = answer.say {
         // SAFETY: as the ABI asks; the text lives until the call returns.
         unsafe { say(answer.target, TidegateBytes::of(text.as_bytes())) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::unfit;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "is only read")]
+    struct Config {
+        count: Option<u64>,
+        mode: Option<Mode>,
+        letter: Option<char>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Mode {
+        Fast,
+        Slow,
+    }
+
+    fn told(config: &str) -> String {
+        unfit(&serde_json::from_str::<Config>(config).unwrap_err()).message
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_and_not_shown() {
+        let told = [
+            told(r#"{"count": "hunter2, expected"}"#),
+            told(r#"{"mode": "hunter2"}"#),
+            told(r#"{"letter": "hunter2"}"#),
+            told(r#"{"hunter": 2}"#),
+        ];
+        assert_eq!(
+            told.map(|told| told.replace("`config` is not what the step needs: ", "")),
+            [
+                "a text is there where it expects u64 at line 1 column 29",
+                "a text is there where it expects `fast` or `slow` at line 1 column 18",
+                "a text is there where it expects a character at line 1 column 20",
+                "unknown field `hunter`, expected one of `count`, `mode`, `letter` at line 1 column 9",
+            ]
+        );
     }
 }

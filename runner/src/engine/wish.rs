@@ -8,7 +8,7 @@ pub(super) fn unmet(mut failure: Failure) -> Failure {
         FailureKind::Retry => "it asks for another attempt",
         FailureKind::RetryIn(_) => "it asks for another attempt later",
         FailureKind::GateClosed => "it holds the step back",
-        FailureKind::Pending => "this is the handle of a pending job",
+        FailureKind::Pending => "it leaves the job pending under this handle",
         _ => return failure,
     };
     failure.message.extend([" (", wish, ", which this version of Tidegate cannot carry out)"]);
