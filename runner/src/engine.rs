@@ -35,6 +35,8 @@ mod held;
 
 mod gather;
 
+mod allowance;
+
 mod chain;
 
 mod attempted;
