@@ -156,6 +156,7 @@ impl Floor {
                 self.dispatcher.handle(Event::Failed { step }, &mut commands);
             }
             Message::CommitterFailed(error) => return Err(error),
+            Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
             Message::Asked(asked) => self.asked(asked, &mut commands, actions),
             Message::Stop => self.dispatcher.handle(Event::Stop, &mut commands),
         }

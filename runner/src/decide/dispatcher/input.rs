@@ -81,7 +81,7 @@ impl InputState {
     pub(super) fn may_read(&self, heads: &[u64]) -> bool {
         self.reading == Reading::Ready
             && match self.feed {
-                Some(Feed::Queue(queue)) => self.next <= heads[queue],
+                Some(Feed::Queue(queue) | Feed::Pushed(queue)) => self.next <= heads[queue],
                 Some(Feed::Source) | None => true,
             }
     }
@@ -92,6 +92,7 @@ impl InputState {
             && match (self.feed, self.reading) {
                 (_, Reading::Ended) | (None, Reading::Waiting) => true,
                 (Some(Feed::Queue(queue)), _) => self.next > heads[queue],
+                (Some(Feed::Pushed(queue)), _) => until_idle && self.next > heads[queue],
                 (Some(Feed::Source), Reading::Waiting) => until_idle,
                 (Some(Feed::Source) | None, Reading::Ready | Reading::Asked) => false,
             }
