@@ -27,6 +27,8 @@ mod error_record;
 
 mod request;
 
+mod push;
+
 mod delivery;
 
 mod provenance;
@@ -34,6 +36,8 @@ mod provenance;
 mod held;
 
 mod gather;
+
+mod allowance;
 
 mod chain;
 
@@ -61,6 +65,8 @@ mod sinks;
 
 mod ledger;
 
+mod arrivals;
+
 mod amend;
 
 mod committer;
@@ -78,6 +84,7 @@ mod run;
 pub use amend::{Amendment, amend};
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
+pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
 pub use request::{Granted, Request};
 pub use run::{Handle, Run};

@@ -325,9 +325,21 @@ impl PluginStep {
     #[must_use]
     pub fn named(&self) -> String {
         match &self.step {
+            _ if self.secret => "…".to_owned(),
             Some(step) => format!("{}/{step}", self.plugin),
             None => self.plugin.clone(),
         }
+    }
+
+    /// A message about it, without what must not be shown.
+    #[must_use]
+    pub fn masked(&self, message: String) -> String {
+        if !self.secret {
+            return message;
+        }
+        let file = self.plugin.replace('-', "_");
+        let words = [Some(&self.plugin), Some(&file), self.step.as_ref()];
+        words.into_iter().flatten().fold(message, |message, word| message.replace(word.as_str(), "…"))
     }
 }
 
@@ -337,6 +349,8 @@ pub struct PluginStep {
     pub plugin: String,
     /// `None`: the only one, or the one of the plugin's name.
     pub step: Option<String>,
+    /// Some of the name came from outside the file, so it must not be shown.
+    pub secret: bool,
     /// Where `run` names it.
     pub named_in: PathBuf,
     pub named_at: std::ops::Range<usize>,

@@ -13,10 +13,12 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use tidegate_plugin::Payloads;
 
 use super::amend::amend;
+use super::arrivals::Arrivals;
 use super::delivery::{Entry, Order};
 use super::error::{Chain, EngineError};
 use super::ledger::Ledger;
 use super::message::{Durable, Message, Stays};
+use super::push::{Inbox, Push};
 use super::request::Asked;
 use super::sinks::{Positions, Sinks, Trouble};
 use super::stats::Stats;
@@ -41,6 +43,7 @@ pub(super) struct Committer {
     pub(super) sinks: Sinks,
     /// Steps of which a delivery was refused: a later one would leave a gap.
     pub(super) broken_steps: BTreeSet<usize>,
+    pub(super) inbox: Arc<Inbox>,
     pub(super) tails: Arc<Tails>,
     pub(super) stats: Arc<Stats>,
     pub(super) clock: Arc<dyn Clock>,
@@ -60,6 +63,15 @@ struct Done {
     delayed: Vec<DelayedKey>,
 }
 
+/// What is committed together.
+#[derive(Default)]
+struct Group {
+    entries: Vec<Entry>,
+    pushes: Vec<Push>,
+    /// Comes after them, on its own.
+    asked: Option<Asked>,
+}
+
 impl Committer {
     /// Commits until `orders` is closed; then marks the sinks as left in order.
     ///
@@ -68,9 +80,9 @@ impl Committer {
     pub(super) fn run(mut self, orders: &Receiver<Order>) -> Result<Writer, EngineError> {
         self.open()?;
         let mut last_commit = Instant::now();
-        while let Ok(first) = orders.recv() {
-            let (group, asked) = self.collect(first, orders, last_commit);
-            self.commit(group)?;
+        while let Some(first) = self.next(orders) {
+            let Group { entries, pushes, asked } = self.collect(first, orders, last_commit);
+            self.commit(entries, pushes)?;
             if let Some(asked) = asked {
                 self.amend(&asked)?;
             }
@@ -79,8 +91,18 @@ impl Committer {
         self.close()
     }
 
+    /// The next order; `None` when there is nothing left to do. Pushes may be left from before.
+    fn next(&self, orders: &Receiver<Order>) -> Option<Order> {
+        if !self.inbox.is_empty() {
+            return Some(Order::Arrived);
+        }
+        // The last ones may have come without being announced.
+        orders.recv().ok().or_else(|| (!self.inbox.is_empty()).then_some(Order::Arrived))
+    }
+
     /// Commits what the start of the run has to say.
     pub(super) fn open(&mut self) -> Result<(), EngineError> {
+        self.say_what_waits();
         let Some(opening) = self.opening.take() else { return Ok(()) };
         let mut told = false;
         while self.commit_changes(&opening, &mut told)?.is_none() {}
@@ -93,37 +115,41 @@ impl Committer {
         Ok(self.writer)
     }
 
-    /// Takes what is there, and waits a little for more where more is certain to come. What somebody
-    /// asks for from outside closes the group.
-    fn collect(
-        &self,
-        first: Order,
-        orders: &Receiver<Order>,
-        last_commit: Instant,
-    ) -> (Vec<Entry>, Option<Asked>) {
+    /// Takes what is there, and waits a little for more where more is certain to come and nobody
+    /// outside waits. What somebody asks for closes the group.
+    fn collect(&self, first: Order, orders: &Receiver<Order>, last_commit: Instant) -> Group {
         let close = last_commit + GROUP_AGE;
-        let (mut group, mut bytes, mut next) = (Vec::new(), 0, first);
+        let (mut group, mut bytes, mut next) = (Group::default(), 0, first);
         loop {
             match next {
-                Order::Amend(asked) => return (group, Some(asked)),
+                Order::Amend(asked) => {
+                    group.asked = Some(asked);
+                    return group;
+                }
+                Order::Arrived => {
+                    let pushes = self.inbox.take(GROUP_BYTES.saturating_sub(bytes));
+                    bytes += pushes.iter().map(Push::byte_len).sum::<usize>();
+                    group.pushes.extend(pushes);
+                }
                 Order::Enter(entry) => {
                     bytes += entry.byte_len();
-                    group.push(entry);
+                    group.entries.push(entry);
                 }
             }
             if bytes >= GROUP_BYTES {
-                break;
+                return group;
             }
             next = match orders.try_recv() {
                 Ok(more) => more,
-                Err(_) if self.coming.load(Ordering::Acquire) == 0 => break,
+                Err(_) if self.coming.load(Ordering::Acquire) == 0 || !group.pushes.is_empty() => {
+                    return group;
+                }
                 Err(_) => match orders.recv_deadline(close) {
                     Ok(more) => more,
-                    Err(_) => break,
+                    Err(_) => return group,
                 },
             };
         }
-        (group, None)
     }
 
     /// Makes a change that somebody asked for, on its own.
@@ -168,11 +194,13 @@ impl Committer {
     }
 
     /// Commits a group, however often it has to be tried.
-    pub(super) fn commit(&mut self, mut group: Vec<Entry>) -> Result<(), EngineError> {
+    pub(super) fn commit(&mut self, mut group: Vec<Entry>, pushes: Vec<Push>) -> Result<(), EngineError> {
         let mut told = false;
+        let arrivals = Arrivals::of(pushes, &self.ledger, &self.store)?;
         loop {
             self.refuse_broken(&mut group);
-            if group.is_empty() {
+            if group.is_empty() && arrivals.is_empty() {
+                arrivals.answer();
                 return Ok(());
             }
             self.keep_within_what_is_kept(&mut group)?;
@@ -188,7 +216,8 @@ impl Committer {
                     continue;
                 }
             };
-            let page = self.ledger.enter(&group, &positions, self.clock.now());
+            let mut page = self.ledger.enter(&group, &positions, self.clock.now());
+            arrivals.add_to(&self.ledger, &mut page.changes);
             let Some(committed) = self.commit_changes(&page.changes, &mut told)? else {
                 self.sinks.roll_back();
                 continue;
@@ -198,7 +227,7 @@ impl Committer {
             }
             self.sinks.committed(&positions);
             self.ledger.settle(&group, page);
-            self.tell(group, committed);
+            self.tell(group, arrivals, committed);
             return Ok(());
         }
     }
@@ -299,7 +328,7 @@ impl Committer {
     }
 
     /// Tells everybody whom it concerns that `group` is durable.
-    fn tell(&mut self, group: Vec<Entry>, committed: Done) {
+    fn tell(&mut self, group: Vec<Entry>, mut arrivals: Arrivals, committed: Done) {
         let configuration = Arc::clone(&self.ledger.configuration);
         // In the order of the entries, as their changes were.
         let mut rows = committed.delayed.into_iter();
@@ -335,8 +364,23 @@ impl Committer {
                 self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
             }
         }
+        for (queue, jobs) in arrivals.take_pieces() {
+            let first = self.ledger.grow(queue, jobs.len());
+            grown.insert(queue.0);
+            self.keep_tail(queue, first, jobs, None, &committed.stamp);
+        }
+        self.say_what_waits();
         durable.grown = grown.into_iter().map(|queue| (queue, self.ledger.heads[queue])).collect();
         let _ = self.messages.send(Message::Committed(durable));
+        arrivals.answer();
+    }
+
+    /// Lets those know who push.
+    pub(super) fn say_what_waits(&self) {
+        let queues = self.ledger.configuration.queues.iter().enumerate();
+        for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
+            self.inbox.set_waiting(QueueRef(queue), self.ledger.waiting(QueueRef(queue)));
+        }
     }
 
     /// Keeps jobs in memory for steps that read them soon.

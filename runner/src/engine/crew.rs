@@ -13,6 +13,7 @@ use super::error::EngineError;
 use super::floor::{Action, Floor, Plan, Task};
 use super::ledger::Ledger;
 use super::message::Message;
+use super::push::Inbox;
 use super::readers::{QueueThread, SourceThread};
 use super::report::{Options, Report};
 use super::sinks::Sinks;
@@ -41,6 +42,7 @@ pub(super) struct Parts {
     pub(super) options: Options,
     pub(super) stats: Arc<Stats>,
     pub(super) messages: (Sender<Message>, Receiver<Message>),
+    pub(super) inbox: Arc<Inbox>,
 }
 
 /// The floor, and the threads that it has to do with.
@@ -48,6 +50,7 @@ pub(super) struct Crew {
     configuration: Arc<Configuration>,
     store: Store,
     attempts: Attempts,
+    inbox: Arc<Inbox>,
     options: Options,
     clock: Arc<dyn Clock>,
     floor: Floor,
@@ -71,7 +74,7 @@ pub(super) struct Crew {
 impl Crew {
     /// Opens what the run needs and starts its threads.
     pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
-        let Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages } =
+        let Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages, inbox } =
             parts;
         let started = start::start(&configuration, &store, clock.now())?;
         let Started {
@@ -117,6 +120,7 @@ impl Crew {
             ledger,
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
             broken_steps: BTreeSet::new(),
+            inbox: Arc::clone(&inbox),
             tails,
             stats,
             clock: Arc::clone(&clock),
@@ -143,6 +147,7 @@ impl Crew {
             configuration,
             store,
             attempts,
+            inbox,
             options,
             clock,
             floor,
@@ -185,6 +190,7 @@ impl Crew {
                 Ok(message) => {
                     if matches!(message, Message::Stop) {
                         self.stop_committer = None;
+                        self.inbox.close();
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }
                     self.floor.take_in(message, self.clock.now(), &mut actions)?;
@@ -251,6 +257,7 @@ impl Crew {
     pub(super) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
         let Self {
             attempts,
+            inbox,
             floor,
             tasks,
             orders,
@@ -267,12 +274,15 @@ impl Crew {
             // What still runs ends with the process, through no fault of its own.
             attempts.close();
         }
+        inbox.close();
         drop((tasks, stop_committer, orders));
         for source in readers.into_values() {
             source.end();
         }
         queues.end();
         let writer = committer.join().map_err(|_| EngineError::Died);
+        // Those that a committer left behind which has failed.
+        drop(inbox.take(usize::MAX));
         let end = outcome?;
         // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
         if end.is_some() {

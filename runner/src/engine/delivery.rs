@@ -12,6 +12,8 @@ use crate::words::{DeliveryHash, Mark, Origins, Segment};
 pub(super) enum Order {
     Enter(Entry),
     Amend(Asked),
+    /// Jobs were pushed, and wait in the inbox.
+    Arrived,
 }
 
 /// Something of a step to make durable. Those of one step come in order.

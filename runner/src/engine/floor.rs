@@ -192,6 +192,7 @@ impl Floor {
                 self.dispatcher.handle(Event::Failed { step }, now, &mut commands);
             }
             Message::CommitterFailed(error) => return Err(error),
+            Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
             Message::Asked(asked) => self.asked(asked, now, &mut commands, actions),
             Message::Stop => self.dispatcher.handle(Event::Stop, now, &mut commands),
         }

@@ -37,7 +37,7 @@ pub(super) struct Page {
 }
 
 /// Progress by step and input.
-type ByInput = BTreeMap<(usize, usize), Progress>;
+pub(super) type ByInput = BTreeMap<(usize, usize), Progress>;
 
 impl Ledger {
     /// The changes that `group` comes to, with the positions of the sinks that it was written to.
@@ -201,6 +201,13 @@ impl Ledger {
         first
     }
 
+    /// The jobs of a queue that its slowest reader has not accounted for.
+    pub(super) fn waiting(&self, queue: QueueRef) -> u64 {
+        let readers = self.configuration.readers(Input::Queue(queue));
+        let accounted = readers.map(|(step, input)| self.progress[step][input].watermark()).min();
+        self.heads[queue.0].saturating_sub(accounted.unwrap_or(0))
+    }
+
     fn add_appends(&self, delivery: &Delivery, changes: &mut Changes) {
         let mut add = |QueueRef(queue): QueueRef, made: &Made| {
             if let Some(block) = made.block.as_ref().filter(|block| !block.is_empty()) {
@@ -253,7 +260,7 @@ impl Ledger {
         changes.trims.extend(queues.into_iter().filter_map(|queue| self.trim(queue, progress, changes.now)));
     }
 
-    fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
+    pub(super) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
         let settings = &self.configuration.queues[queue.0];
         let readers = self.configuration.readers(Input::Queue(queue));
         let watermark = |reader: (usize, usize)| {
@@ -317,7 +324,7 @@ fn earlier(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.0.saturating_sub(millis(by)))
 }
 
-fn later(now: Timestamp, by: Duration) -> Timestamp {
+pub(super) fn later(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.0.saturating_add(millis(by)))
 }
 

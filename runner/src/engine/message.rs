@@ -57,6 +57,8 @@ pub(super) enum Message {
     },
     CommitterFailed(EngineError),
     Asked(Asked),
+    /// Jobs wait in the inbox.
+    Arrived,
     Stop,
 }
 

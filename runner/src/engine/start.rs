@@ -94,7 +94,10 @@ pub(super) fn start(
                     // A step that is new to a queue begins with the oldest job that is left.
                     kept.push(firsts.get(&queue.0).copied().unwrap_or(1));
                     done.skip_to(firsts.get(&queue.0).map_or(0, |first| first - 1));
-                    Feed::Queue(queue.0)
+                    match configuration.queues[queue.0].source {
+                        Some(_) => Feed::Pushed(queue.0),
+                        None => Feed::Queue(queue.0),
+                    }
                 }
             };
             inputs.push(FlowInput { feed, next: done.watermark() + 1 });

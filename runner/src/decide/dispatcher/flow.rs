@@ -60,6 +60,8 @@ pub enum Feed {
     Source,
     /// The queue at this position.
     Queue(usize),
+    /// The same, where jobs may also come from outside, as long as the run goes on.
+    Pushed(usize),
 }
 
 /// What has to be durable before a batch may run.

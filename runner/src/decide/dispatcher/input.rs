@@ -103,7 +103,7 @@ impl InputState {
     pub(super) fn may_read(&self, heads: &[u64], now: Timestamp) -> bool {
         self.reading == Reading::Ready
             && match self.feed {
-                Some(Feed::Queue(queue)) => self.next <= heads[queue],
+                Some(Feed::Queue(queue) | Feed::Pushed(queue)) => self.next <= heads[queue],
                 Some(Feed::Source) => true,
                 None => self.due.is_some_and(|due| due <= now),
             }
@@ -115,6 +115,7 @@ impl InputState {
             && match (self.feed, self.reading) {
                 (_, Reading::Ended) => true,
                 (Some(Feed::Queue(queue)), _) => self.next > heads[queue],
+                (Some(Feed::Pushed(queue)), _) => until_idle && self.next > heads[queue],
                 (Some(Feed::Source), Reading::Waiting) => until_idle,
                 (None, Reading::Ready) => self.due.is_none_or(|due| until_idle && due > now),
                 (None, Reading::Waiting) => true,

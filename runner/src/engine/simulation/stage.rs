@@ -17,6 +17,7 @@ use crate::engine::floor::{Action, Floor, Plan, Task};
 use crate::engine::held::Fetched;
 use crate::engine::ledger::Ledger;
 use crate::engine::message::Message;
+use crate::engine::push::Inbox;
 use crate::engine::readers::{StoreAsk, read_store};
 use crate::engine::request::Request;
 use crate::engine::sinks::Sinks;
@@ -167,6 +168,7 @@ impl<'w> Stage<'w> {
             ledger: Ledger { configuration: configured, progress, snapshots, heads, marks, segments },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
             broken_steps: BTreeSet::new(),
+            inbox: Arc::new(Inbox::new(configuration.queues.len())),
             tails,
             stats: Arc::new(Stats::new(configuration.steps.len())),
             // What took a process down is a matter of real processes.
@@ -383,7 +385,7 @@ impl<'w> Stage<'w> {
                 self.world.effects.forget(&self.configuration.steps[rewind.step].address);
             }
         }
-        let committed = self.committer.commit(group);
+        let committed = self.committer.commit(group, Vec::new());
         self.committed(committed)
     }
 

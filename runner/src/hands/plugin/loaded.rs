@@ -142,6 +142,10 @@ impl LoadError {
                 Some("if you trust this file, put its sha256 there; otherwise bring the right one back".into())
             }
             Self::Image(ImageError::Short { .. }) => Some("build or copy it again".into()),
+            Self::Library(LibraryError::Open { reason, .. }) if reason.contains("failed to map") => Some(
+                "nothing may be run from the temporary folder: set TMPDIR to one that is not mounted `noexec`"
+                    .into(),
+            ),
             _ => None,
         }
     }
