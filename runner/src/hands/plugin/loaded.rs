@@ -150,3 +150,15 @@ impl LoadError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_folder_that_nothing_may_run_from_is_told() {
+        let reason = "it: failed to map segment from shared object".to_owned();
+        let error = LoadError::from(LibraryError::Open { path: "libgeo.so".into(), reason });
+        assert!(error.help().is_some_and(|help| help.contains("TMPDIR")), "{error}");
+    }
+}
