@@ -4,8 +4,12 @@
 
 mod dispatcher;
 mod progress;
+mod queuer;
 
 pub use dispatcher::{
     BatchId, Before, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Port, ReadId, Redo, Room,
 };
 pub use progress::{Counters, Progress};
+pub use queuer::{
+    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, WaitingRoom, Why,
+};
