@@ -13,6 +13,6 @@ pub use dispatcher::{
 };
 pub use progress::{Counters, Progress};
 pub use queuer::{
-    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Room, Round, Rules, State, Strategy, Why,
+    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, WaitingRoom, Why,
 };
 pub use retry::{Backoff, Cause, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried};

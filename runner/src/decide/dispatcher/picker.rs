@@ -8,7 +8,7 @@ use super::input::{InputState, Reading};
 use super::step::{Around, Machine, Mode, StepEvent};
 use super::stream::number;
 use crate::decide::Progress;
-use crate::decide::queuer::{Card, JobKey, Room, State};
+use crate::decide::queuer::{Card, JobKey, State, WaitingRoom};
 use crate::words::Timestamp;
 
 /// So many outputs that were made already are handed on in one batch.
@@ -20,7 +20,7 @@ pub(super) struct Picker {
     before: Before,
     input: InputState,
     feed: Option<Feed>,
-    room: Room,
+    room: WaitingRoom,
     /// Outputs that were made already, by when they are due.
     late: BTreeSet<(Timestamp, JobKey)>,
     search_ahead: u64,
@@ -96,7 +96,7 @@ impl Picker {
             before: flow.before,
             input: InputState::new(feed.unwrap_or(Feed::Source), next),
             feed,
-            room: Room::new(rules),
+            room: WaitingRoom::new(rules),
             late: BTreeSet::new(),
             search_ahead,
             batch,
@@ -236,9 +236,9 @@ impl Picker {
         for (&key, &end) in batch.jobs.iter().zip(&batch.ends) {
             // The room knows all that it has given, so that nothing is refused.
             let _ = match end {
-                JobEnd::Finished => self.room.finished(key),
-                JobEnd::Delayed(until) => self.room.delay(key, until),
-                JobEnd::Pending => self.room.pend(key),
+                JobEnd::Finished => self.room.finished(key, now),
+                JobEnd::Delayed(until) => self.room.delay(key, until, now),
+                JobEnd::Pending => self.room.pend(key, now),
                 JobEnd::Held(until) => {
                     // The clock may be set back: nothing is held longer than it was asked for.
                     let wait = until.0.saturating_sub(now.0).max(0);
