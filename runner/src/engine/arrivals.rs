@@ -212,3 +212,6 @@ fn keep_until(configuration: &Configuration, queue: QueueRef, now: Timestamp) ->
         None => Timestamp(i64::MAX),
     }
 }
+
+#[cfg(test)]
+mod tests;

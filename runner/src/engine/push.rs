@@ -136,3 +136,46 @@ impl fmt::Debug for Push {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(job: &str) -> Push {
+        let jobs = [job.as_bytes()].into_iter().collect();
+        Push { queue: QueueRef(0), jobs, whole: None, each: Vec::new(), answer: Box::new(|_| {}) }
+    }
+
+    fn jobs(pushes: &[Push]) -> Vec<&[u8]> {
+        pushes.iter().flat_map(|push| push.jobs.iter()).collect()
+    }
+
+    #[test]
+    fn only_the_first_that_waits_is_announced() {
+        let inbox = Inbox::new(1);
+        assert_eq!(inbox.put(push("1")), Some(true));
+        assert_eq!(inbox.put(push("2")), Some(false));
+        assert_eq!(jobs(&inbox.take(100)), [b"1", b"2"]);
+        assert_eq!(inbox.put(push("3")), Some(true));
+    }
+
+    #[test]
+    fn what_is_taken_out_is_bounded_and_is_at_least_one() {
+        let inbox = Inbox::new(1);
+        for job in ["11", "22", "33"] {
+            inbox.put(push(job));
+        }
+        assert_eq!(jobs(&inbox.take(1)), [b"11"]);
+        assert_eq!(jobs(&inbox.take(4)), [b"22", b"33"]);
+        assert!(inbox.is_empty());
+    }
+
+    #[test]
+    fn a_closed_inbox_takes_nothing_and_gives_up_what_it_has() {
+        let inbox = Inbox::new(1);
+        inbox.put(push("1"));
+        inbox.close();
+        assert_eq!(inbox.put(push("2")), None);
+        assert_eq!(jobs(&inbox.take(100)), [b"1"]);
+    }
+}

@@ -61,7 +61,9 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let outcome = run.run();
     let elapsed = started.elapsed();
     drop(progress);
-    server.map(Server::finish);
+    if let Some(server) = server {
+        server.finish();
+    }
     control::remove(&configuration.data);
     conversations.finish();
     match outcome {

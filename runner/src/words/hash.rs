@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn keys_of_queues_and_sorts_are_told_apart() {
-        insta::assert_snapshot!(key_hash("p", "q", "id", b"7"), @"");
+        insta::assert_snapshot!(key_hash("p", "q", "id", b"7"), @"e93704599c3c3142c8b30679ff2e8818");
         let others =
             [("p", "q", "header", "7"), ("p", "r", "id", "7"), ("o", "q", "id", "7"), ("p", "q", "id", "8")];
         for (pipeline, queue, sort, key) in others {

@@ -148,6 +148,19 @@ fn nothing_to_do_is_done_at_once() {
 }
 
 #[test]
+fn a_queue_that_is_filled_from_outside_is_waited_for() {
+    let pushed = [flow(Gather::Any, &[Feed::Pushed(0)])];
+    let mut play = Play::new(&pushed, &[0]);
+    assert_eq!(play.start(), "");
+    assert_eq!(play.on(Event::Grew { queue: 0, head: 2 }), "read 0@1");
+    assert_eq!(play.read(0, 1, 2), "run 0#0");
+    play.ran(0, 0, 2);
+    assert_eq!(play.committed(0, 0), "");
+    assert_eq!(play.on(Event::Stop), "Stopped");
+    assert_eq!(Play::with(&pushed, &[0], ROOM, true).start(), "Drained");
+}
+
+#[test]
 fn batches_run_in_any_order_and_are_committed_in_theirs() {
     let mut play = Play::new(&[source()], &[]);
     play.start();

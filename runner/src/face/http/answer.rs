@@ -1,12 +1,10 @@
 //! Answers, and refusals with what was wrong, both JSON.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{
-    ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
@@ -21,14 +19,25 @@ pub(super) struct Refusal {
     error: String,
     /// The job that stands in the way.
     job: Option<String>,
-    header: Option<(HeaderName, HeaderValue)>,
+    hint: Option<Hint>,
     /// What the client still sends is not read.
     closes: bool,
 }
 
+/// What would be carried out, for programs: a header.
+#[derive(Debug)]
+enum Hint {
+    /// The same, in a moment.
+    Later,
+    /// The same, with a token.
+    Token,
+    /// One of these methods.
+    Methods(String),
+}
+
 impl Refusal {
     pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into(), job: None, header: None, closes: false }
+        Self { status, error: error.into(), job: None, hint: None, closes: false }
     }
 
     pub(super) fn missing(error: impl Into<String>) -> Self {
@@ -41,8 +50,7 @@ impl Refusal {
 
     /// It may be another way in a moment.
     pub(super) fn later(status: StatusCode, error: impl Into<String>) -> Self {
-        let header = Some((RETRY_AFTER, HeaderValue::from_static("1")));
-        Self { header, ..Self::new(status, error) }
+        Self { hint: Some(Hint::Later), ..Self::new(status, error) }
     }
 
     pub(super) fn ending() -> Self {
@@ -58,13 +66,11 @@ impl Refusal {
         let allowed: Vec<&str> = methods.iter().map(Method::as_str).collect();
         let allowed = allowed.join(", ");
         let error = format!("{method} is not for this path; it takes {allowed}");
-        let header = HeaderValue::from_str(&allowed).ok().map(|value| (ALLOW, value));
-        Self { header, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, error) }
+        Self { hint: Some(Hint::Methods(allowed)), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, error) }
     }
 
     pub(super) fn unknown_caller(error: &str) -> Self {
-        let header = Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")));
-        Self { header, ..Self::new(StatusCode::UNAUTHORIZED, error) }.closing()
+        Self { hint: Some(Hint::Token), ..Self::new(StatusCode::UNAUTHORIZED, error) }.closing()
     }
 
     /// Something else came before under the same key, and stands at `job`.
@@ -84,15 +90,27 @@ impl Refusal {
             #[serde(skip_serializing_if = "Option::is_none")]
             job: Option<String>,
         }
-        let Self { status, error, job, header, closes } = self;
+        let Self { status, error, job, hint, closes } = self;
         let mut response = json(status, &Said { error, job });
-        if let Some((name, value)) = header {
-            response.headers_mut().insert(name, value);
+        let headers = response.headers_mut();
+        match hint {
+            Some(Hint::Later) => _ = headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
+            Some(Hint::Token) => _ = headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+            Some(Hint::Methods(methods)) => {
+                headers.extend(HeaderValue::from_str(&methods).ok().map(|methods| (ALLOW, methods)));
+            }
+            None => {}
         }
         if closes {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status.as_u16(), self.error)
     }
 }
 

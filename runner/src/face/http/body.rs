@@ -15,7 +15,7 @@ use crate::words::format_size;
 /// How long more of a body may take to come …
 const PIECE_PATIENCE: Duration = Duration::from_secs(15);
 /// … and all of it.
-const BODY_PATIENCE: Duration = Duration::from_secs(300);
+const BODY_PATIENCE: Duration = Duration::from_mins(5);
 
 /// A whole body, and the room that it takes.
 pub(super) struct Whole {

@@ -60,15 +60,14 @@ pub(super) fn read(
 ) -> Result<Intake, Refusal> {
     let mut intake = Intake { jobs: Payloads::new(), whole: None, each: Vec::new(), lines: Vec::new() };
     match form {
-        Form::Json => intake.add(body.trim_ascii(), (queue, source)).map_err(Refusal::wrong)?,
+        Form::Json => intake.add(body, (queue, source)).map_err(Refusal::wrong)?,
         Form::Ndjson => {
             for (line, number) in body.split(|&byte| byte == b'\n').zip(1_u32..) {
-                let job = line.trim_ascii();
-                if job.is_empty() {
+                if line.trim_ascii().is_empty() {
                     continue;
                 }
                 intake
-                    .add(job, (queue, source))
+                    .add(line, (queue, source))
                     .map_err(|why| Refusal::wrong(format!("line {number}: {why}; no job was taken")))?;
                 intake.lines.push(number);
             }
@@ -87,10 +86,11 @@ pub(super) fn read(
 impl Intake {
     /// Why not, as a fragment.
     fn add(&mut self, job: &[u8], (queue, source): (&Address, &HttpSource)) -> Result<(), String> {
-        json::check(job).map_err(|error| match job {
+        json::check(job).map_err(|error| match job.trim_ascii() {
             [] => "there is no job: the body is empty".to_owned(),
             _ => format!("this is no JSON: {error}"),
         })?;
+        let job = job.trim_ascii();
         let text = std::str::from_utf8(job).map_err(|_| "this is no JSON: it is not UTF-8".to_owned())?;
         if job.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
             self.jobs.push(on_one_line(text).as_bytes());

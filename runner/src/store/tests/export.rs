@@ -92,7 +92,8 @@ fn thing() -> impl Strategy<Value = Thing> {
     let outcome = prop_oneof![
         any::<u32>().prop_map(|jobs| Outcome::Output { jobs }),
         Just(Outcome::Error),
-        Just(Outcome::Nothing)
+        Just(Outcome::Nothing),
+        any::<(u64, u32, u64)>().prop_map(|(first, jobs, content)| Outcome::Arrived { first, jobs, content })
     ];
     prop_oneof![
         4 => (0_usize..3, prop::option::of(0_usize..2), prop::collection::vec(job, 0..9))

@@ -13,8 +13,7 @@ fn source(key: &[&str]) -> HttpSource {
 
 fn read_as(body: &str, form: Form, key: &[&str]) -> Result<Intake, String> {
     let address = Address::parse("p/q").unwrap();
-    super::read(body.as_bytes(), form, (&address, &source(key)), None)
-        .map_err(|refusal| format!("{refusal:?}"))
+    super::read(body.as_bytes(), form, (&address, &source(key)), None).map_err(|refusal| refusal.to_string())
 }
 
 fn jobs(intake: &Intake) -> Vec<&str> {
