@@ -10,4 +10,4 @@ pub use dispatcher::{
     BatchId, Before, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Port, ReadId, Redo, Room,
 };
 pub use progress::{Counters, Progress};
-pub use retry::{Backoff, Cause, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried};
+pub use retry::{Backoff, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried, Trouble};

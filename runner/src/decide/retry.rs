@@ -27,7 +27,7 @@ pub struct RetryPolicy {
     pub ttl: Option<Duration>,
     pub then: Then,
     /// What is tried again; empty = everything that may be.
-    pub on: Vec<Cause>,
+    pub on: Vec<Trouble>,
 }
 
 /// How delays grow from attempt to attempt.
@@ -65,9 +65,9 @@ pub enum Then {
     Halt,
 }
 
-/// Why an attempt failed, as far as trying again depends on it.
+/// What went wrong in an attempt, as far as trying again depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum Trouble {
     /// The code asked for another attempt: `retry`, `retry_in`.
     Asked,
     /// An error of a script, `throw` included.
@@ -88,8 +88,8 @@ pub enum Cause {
     Http429,
     /// The other side failed.
     Http5xx,
-    /// A command did not end well.
-    Exec,
+    /// A command ended with an exit code other than 0, or by a signal.
+    Exit,
     /// The code said that the job shall not be tried again, or the other side refused it.
     Rejected,
     /// The job is not what it should be.
@@ -106,7 +106,7 @@ pub struct Tried {
     /// When the first attempt at the job began.
     pub first_attempt: Timestamp,
     pub now: Timestamp,
-    pub cause: Cause,
+    pub trouble: Trouble,
     /// How long the code, or the other side, asks to wait.
     pub asked: Option<Duration>,
     /// The delivery hash.
@@ -120,7 +120,7 @@ pub enum Decision {
     Again { at: Timestamp },
     /// There is no attempt left for it; [`RetryPolicy::then`] says what happens.
     Exhausted(Exhausted),
-    /// Failures of this cause are not tried again.
+    /// This trouble is not tried again.
     NotRetried,
 }
 
@@ -140,7 +140,7 @@ impl RetryPolicy {
     /// the clock has been set since the first one.
     #[must_use]
     pub fn next(&self, tried: &Tried) -> Decision {
-        if !self.retries(tried.cause) {
+        if !self.retries(tried.trouble) {
             return Decision::NotRetried;
         }
         if self.max_attempts > 0 && tried.attempt >= self.max_attempts {
@@ -159,12 +159,12 @@ impl RetryPolicy {
         }
     }
 
-    /// Whether failures of this cause are tried again at all.
+    /// Whether an attempt that failed so is made again at all.
     #[must_use]
-    pub fn retries(&self, cause: Cause) -> bool {
-        match cause {
-            Cause::Rejected | Cause::Payload | Cause::Crashed => false,
-            Cause::Asked => true,
+    pub fn retries(&self, trouble: Trouble) -> bool {
+        match trouble {
+            Trouble::Rejected | Trouble::Payload | Trouble::Crashed => false,
+            Trouble::Asked => true,
             other => self.on.is_empty() || self.on.contains(&other),
         }
     }
@@ -214,19 +214,19 @@ impl Jitter {
     }
 }
 
-impl Cause {
+impl Trouble {
     /// What `on` may name. The code that asks is always heard, and the last three never are.
-    pub const WORDS: [(&'static str, Cause); 10] = [
-        ("script", Cause::Script),
-        ("plugin", Cause::Plugin),
-        ("panic", Cause::Panic),
-        ("timeout", Cause::Timeout),
-        ("limit", Cause::Limit),
-        ("output", Cause::Output),
-        ("connection", Cause::Connection),
-        ("http 429", Cause::Http429),
-        ("http 5xx", Cause::Http5xx),
-        ("exec", Cause::Exec),
+    pub const WORDS: [(&'static str, Trouble); 10] = [
+        ("script", Trouble::Script),
+        ("plugin", Trouble::Plugin),
+        ("panic", Trouble::Panic),
+        ("timeout", Trouble::Timeout),
+        ("limit", Trouble::Limit),
+        ("output", Trouble::Output),
+        ("connection", Trouble::Connection),
+        ("http 429", Trouble::Http429),
+        ("http 5xx", Trouble::Http5xx),
+        ("exit", Trouble::Exit),
     ];
 }
 
