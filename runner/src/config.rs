@@ -8,6 +8,8 @@
 //! read tables and values, and `grammar` to know the keys; `catalog`, `resolve`, `graph` and `paths` check the whole; `assemble`
 //! makes the [`Configuration`]. None of them stops at a mistake.
 
+mod push;
+
 mod model;
 
 mod files;
@@ -38,6 +40,8 @@ mod bindings;
 
 mod settings;
 
+mod http_source;
+
 mod source;
 
 mod queue;
@@ -57,6 +61,8 @@ mod resolve;
 mod graph;
 
 mod paths;
+
+mod pushed;
 
 mod assemble;
 
@@ -78,3 +84,4 @@ pub use model::{
     Settings, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Take,
     Target,
 };
+pub use push::{HttpSource, PushSource, Token};

@@ -12,6 +12,7 @@ use super::model::{
 use super::pipeline::PipelineDeclaration;
 use super::resolve::{End, Wired, Wiring};
 use super::settings::SettingsFile;
+use super::source::Supply;
 use crate::words::Address;
 
 /// Puts everything into lists in order of address, and the steps in order of the graph.
@@ -60,9 +61,16 @@ impl Lists {
         for pipeline in pipelines {
             let address = |name: &crate::words::Name| Address::new(pipeline.name.clone(), name.clone());
             for source in &pipeline.sources {
-                if let Some(kind) = source.kind.clone() {
-                    let address = address(&source.name.value);
-                    lists.sources.insert(address.clone(), Source { address, kind });
+                let address = address(&source.name.value);
+                match source.supply.clone() {
+                    Supply::Pull(Some(kind)) => {
+                        lists.sources.insert(address.clone(), Source { address, kind });
+                    }
+                    Supply::Push(Some(source)) => {
+                        let queue = lists.queues.entry(address).or_insert_with_key(mentioned);
+                        queue.source = Some(source);
+                    }
+                    Supply::Pull(None) | Supply::Push(None) => {}
                 }
             }
             for sink in &pipeline.sinks {
@@ -114,13 +122,13 @@ impl Lists {
         match end.what {
             What::Source => position(&self.sources, &end.address).map(SourceRef).map(Input::Source),
             What::Queue => self.queue(&end.address).map(Input::Queue),
-            What::Sink => None,
+            What::PushSource | What::Sink => None,
         }
     }
 
     fn target(&self, end: &End) -> Option<Target> {
         match end.what {
-            What::Source => None,
+            What::Source | What::PushSource => None,
             What::Queue => self.queue(&end.address).map(Target::Queue),
             What::Sink => position(&self.sinks, &end.address).map(SinkRef).map(Target::Sink),
         }
@@ -174,6 +182,7 @@ fn mentioned(address: &Address) -> Queue {
         meta: Meta::default(),
         dedupe: None,
         holds_errors: false,
+        source: None,
     }
 }
 

@@ -8,7 +8,8 @@ pub(super) enum Kind {
     Runner,
     Log,
     Pipeline,
-    Source,
+    FileSource,
+    HttpSource,
     Queue,
     Step,
     Plugin,
@@ -19,13 +20,14 @@ pub(super) enum Kind {
 }
 
 /// Every kind, in the order in which they are named to the user.
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::PipelineFile,
     Kind::SettingsFile,
     Kind::Runner,
     Kind::Log,
     Kind::Pipeline,
-    Kind::Source,
+    Kind::FileSource,
+    Kind::HttpSource,
     Kind::Queue,
     Kind::Step,
     Kind::Plugin,
@@ -41,10 +43,11 @@ impl Kind {
         match self {
             Self::PipelineFile => &["pipeline", "source", "queue", "step", "sink"],
             Self::SettingsFile => &["runner", "log", "plugin"],
-            Self::Runner => &["data", "workers", "shutdown_timeout", "plugins"],
+            Self::Runner => &["data", "listen", "workers", "shutdown_timeout", "plugins"],
             Self::Log => &["level", "format"],
             Self::Pipeline => &["name", "errors", "delivery"],
-            Self::Source => &["type", "path", "format", "follow", "max_line", "headers", "delimiter"],
+            Self::FileSource => &["type", "path", "format", "follow", "max_line", "headers", "delimiter"],
+            Self::HttpSource => &["type", "key", "dedupe", "max_body", "max_waiting", "token"],
             Self::Queue => &["retain", "max_size", "meta", "dedupe", "allow_cycle"],
             Self::Step => &[
                 "from",
@@ -79,7 +82,8 @@ impl Kind {
             Self::Runner => "`[runner]` in tidegate.toml",
             Self::Log => "`[log]` in tidegate.toml",
             Self::Pipeline => "`[pipeline]`",
-            Self::Source => "`[source.NAME]`",
+            Self::FileSource => "a `[source.NAME]` of type `file`",
+            Self::HttpSource => "a `[source.NAME]` of type `http`",
             Self::Queue => "`[queue.NAME]`",
             Self::Step => "`[step.NAME]`",
             Self::Plugin => "`[plugin.NAME]` in tidegate.toml",

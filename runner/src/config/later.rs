@@ -9,12 +9,11 @@ use super::grammar::Kind;
 const KEYS: &[(Kind, &[&str])] = &[
     (Kind::PipelineFile, &["retry", "queuer", "gate", "test"]),
     (Kind::SettingsFile, &["retry", "queuer", "gate", "reload"]),
-    (Kind::Runner, &["listen"]),
     (Kind::Step, &["queuer", "retry", "gate", "monitor", "http", "exec", "was"]),
 ];
 
 const VALUES: &[(Kind, &str, &[&str])] =
-    &[(Kind::Source, "type", &["http", "schedule", "exec"]), (Kind::FileSink, "type", &["http"])];
+    &[(Kind::FileSource, "type", &["schedule", "exec"]), (Kind::FileSink, "type", &["http"])];
 
 /// How the processors begin that are no scripts.
 const PROCESSORS: &[&str] = &["builtin:"];

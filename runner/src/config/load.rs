@@ -15,6 +15,7 @@ use super::interpolate::Lookup;
 use super::model::{Configuration, Settings, Step};
 use super::paths;
 use super::pipeline::{self, PipelineDeclaration};
+use super::pushed;
 use super::reading::Reading;
 use super::resolve::Wiring;
 use super::settings::{self, SettingsFile};
@@ -158,6 +159,7 @@ impl<'a> Loading<'a> {
         let graph = Graph::of(&pipelines, &wiring);
         self.diagnostics.extend(graph.cycles());
         self.diagnostics.extend(paths::check(&pipelines));
+        self.diagnostics.extend(pushed::check(&pipelines, &settings));
         if !self.names_missing {
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
             self.diagnostics.extend(loose_ends(&catalog, &wiring));

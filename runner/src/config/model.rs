@@ -4,12 +4,14 @@
 //! position in its list, valid for the [`Configuration`] it came from.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use twox_hash::XxHash3_64;
 
 use super::diagnostic::Place;
+use super::push::PushSource;
 use crate::words::{Address, Name};
 
 /// A configuration without mistakes.
@@ -23,6 +25,7 @@ pub struct Configuration {
     pub log: LogSettings,
     /// In order of name.
     pub pipelines: Vec<Pipeline>,
+    /// Those that are pulled. What is pushed comes through a queue.
     pub sources: Vec<Source>,
     pub queues: Vec<Queue>,
     pub sinks: Vec<Sink>,
@@ -41,6 +44,8 @@ pub struct Settings {
     pub plugins: Vec<PathBuf>,
     /// By name of the plugin.
     pub pins: BTreeMap<String, Pin>,
+    /// Where HTTP sources are reached; `None`: no port is opened.
+    pub listen: Option<SocketAddr>,
 }
 
 /// `[log]`
@@ -112,7 +117,7 @@ pub enum DataFormat {
     Bytes,
 }
 
-/// `[queue.NAME]`, or a queue that is only mentioned.
+/// `[queue.NAME]`, a queue that is only mentioned, or that of a source that is pushed.
 #[derive(Clone, Debug)]
 pub struct Queue {
     pub address: Address,
@@ -126,6 +131,8 @@ pub struct Queue {
     pub dedupe: Option<Duration>,
     /// It is the error queue of some step.
     pub holds_errors: bool,
+    /// The source of its name, which fills it; no step does then.
+    pub source: Option<PushSource>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! `tidegate.toml`: the runner's own settings.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub(super) struct SettingsFile {
     pub(super) data: Option<PathBuf>,
     pub(super) settings: Settings,
     pub(super) log: LogSettings,
+    /// It says where to listen, be it wrong.
+    pub(super) has_listen: bool,
 }
 
 impl Default for LogSettings {
@@ -44,7 +47,9 @@ pub(super) fn read(reading: &mut Reading<'_>, tree: &Spanned<DeTable<'_>>) -> Se
         && let Some(runner) = Section::open(reading, Kind::Runner, "[runner]", field.value())
     {
         file.data = runner.field("data").and_then(|field| field.path(reading)).map(|path| path.value);
+        file.has_listen = runner.field("listen").is_some();
         file.settings = Settings {
+            listen: runner.field("listen").and_then(|field| listen(reading, field)),
             workers: runner.field("workers").and_then(|field| workers(reading, field)).unwrap_or(0),
             shutdown_timeout: runner.field("shutdown_timeout").and_then(|field| duration(reading, field)),
             plugins: runner
@@ -78,6 +83,18 @@ fn workers(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {
         return None;
     }
     usize::try_from(count).ok()
+}
+
+/// An address and a port. No name, which could come to stand for another address.
+fn listen(reading: &mut Reading<'_>, field: Field<'_>) -> Option<SocketAddr> {
+    let text = field.filled_text(reading)?;
+    let address = text.value.parse().ok();
+    if address.is_none() {
+        let message = format!("{} in `listen` is no address with a port", text.quoted());
+        let help = "write `127.0.0.1:8484` for this machine only, or `0.0.0.0:8484` for all who can reach it";
+        reading.report(Diagnostic::error_at(&text.place, message).help(help));
+    }
+    address
 }
 
 fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
