@@ -233,7 +233,7 @@ impl Trouble {
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Attempts(1) => write!(f, "the one attempt that it has failed"),
+            Self::Attempts(1) => write!(f, "its only attempt failed"),
             Self::Attempts(most) => write!(f, "all {most} attempts failed"),
             Self::Time(ttl) => {
                 write!(f, "the next attempt would be past the `ttl` of {}", format_duration(*ttl))
