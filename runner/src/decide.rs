@@ -5,9 +5,11 @@
 mod dispatcher;
 mod progress;
 mod retry;
+mod schedule;
 
 pub use dispatcher::{
     BatchId, Before, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Port, ReadId, Redo, Room,
 };
 pub use progress::{Counters, Progress};
 pub use retry::{Backoff, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried, Trouble};
+pub use schedule::{Cron, Missed, Schedule};

@@ -134,6 +134,19 @@ pub enum Exhausted {
 }
 
 impl RetryPolicy {
+    /// After 1 s, then × 2 each time, at most 1 h, full jitter, 12 attempts.
+    pub const DEFAULT: Self = Self {
+        backoff: Backoff::Exponential,
+        initial: Duration::from_secs(1),
+        factor: 2.0,
+        max: Duration::from_hours(1),
+        jitter: Jitter::Full,
+        max_attempts: 12,
+        ttl: None,
+        then: Then::ErrorQueue,
+        on: Vec::new(),
+    };
+
     /// What becomes of a job whose attempt failed.
     ///
     /// The next attempt is never more than [`Self::max`] (or what was asked for) from `now`, wherever
@@ -187,19 +200,8 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// After 1 s, then × 2 each time, at most 1 h, full jitter, 12 attempts.
     fn default() -> Self {
-        Self {
-            backoff: Backoff::Exponential,
-            initial: Duration::from_secs(1),
-            factor: 2.0,
-            max: Duration::from_hours(1),
-            jitter: Jitter::Full,
-            max_attempts: 12,
-            ttl: None,
-            then: Then::ErrorQueue,
-            on: Vec::new(),
-        }
+        Self::DEFAULT
     }
 }
 
