@@ -10,6 +10,7 @@ mod mark;
 mod name;
 mod origin;
 mod quantity;
+mod rate;
 mod sink_position;
 
 pub use batch::{Batch, Fault, Form, LineRun, Places, Stamp};
@@ -20,4 +21,5 @@ pub use name::{Address, Name};
 pub use origin::{Origin, Origins};
 
 pub use quantity::{format_duration, format_size, parse_duration, parse_size};
+pub use rate::{Rate, format_rate, parse_rate};
 pub use sink_position::SinkPosition;

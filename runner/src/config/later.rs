@@ -7,13 +7,13 @@ use super::diagnostic::{Diagnostic, Place};
 use super::grammar::Kind;
 
 const KEYS: &[(Kind, &[&str])] = &[
-    (Kind::PipelineFile, &["retry", "queuer", "gate", "test"]),
-    (Kind::SettingsFile, &["retry", "queuer", "gate", "reload"]),
-    (Kind::Step, &["queuer", "retry", "gate", "monitor", "http", "exec", "was"]),
+    (Kind::PipelineFile, &["test"]),
+    (Kind::SettingsFile, &["reload"]),
+    (Kind::Step, &["http", "exec", "was"]),
 ];
 
 const VALUES: &[(Kind, &str, &[&str])] =
-    &[(Kind::FileSource, "type", &["schedule", "exec"]), (Kind::FileSink, "type", &["http"])];
+    &[(Kind::FileSource, "type", &["exec"]), (Kind::FileSink, "type", &["http"])];
 
 /// How the processors begin that are no scripts.
 const PROCESSORS: &[&str] = &["builtin:"];

@@ -3,6 +3,9 @@
 //! Sources, queues, sinks and steps of all pipelines stand in one list each; a `…Ref` is a
 //! position in its list, valid for the [`Configuration`] it came from.
 
+mod inquiry;
+mod queuer;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +15,11 @@ use twox_hash::XxHash3_64;
 
 use super::diagnostic::Place;
 use super::push::PushSource;
+use crate::decide::RetryPolicy;
 use crate::words::{Address, Name};
+
+pub use inquiry::{Gate, GateRef, Inquiry, Monitor};
+pub use queuer::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
 
 /// A configuration without mistakes.
 #[derive(Clone, Debug)]
@@ -29,6 +36,7 @@ pub struct Configuration {
     pub sources: Vec<Source>,
     pub queues: Vec<Queue>,
     pub sinks: Vec<Sink>,
+    pub gates: Vec<Gate>,
     /// Upstream before downstream, but for cycles that `allow_cycle` allows.
     pub steps: Vec<Step>,
 }
@@ -224,6 +232,12 @@ pub struct Step {
     pub config: serde_json::Value,
     /// Its plugins run in a process of their own.
     pub isolate: bool,
+    /// As it is written; what holds, [`Self::retry_policy`] says.
+    pub retry: Option<RetryPolicy>,
+    /// `None`: oldest first, as many as there are workers for.
+    pub queuer: Option<Queuer>,
+    pub gate: Option<GateRef>,
+    pub monitor: Option<Monitor>,
     /// The pipeline's file and the line of the step's header, for messages.
     pub file: PathBuf,
     pub line: u64,
@@ -401,13 +415,27 @@ impl Step {
         self.inputs.iter().any(|input| matches!(input.input, Input::Source(_)))
     }
 
+    /// How jobs whose attempt failed are tried again; `None`: not at all.
+    ///
+    /// An error of a step without outside effects would only repeat, so that one is tried once, unless
+    /// it says otherwise.
+    #[must_use]
+    pub fn retry_policy(&self, configuration: &Configuration) -> Option<&RetryPolicy> {
+        if self.delivery == Promise::AtMostOnce {
+            return None;
+        }
+        self.retry.as_ref().or_else(|| self.has_effects(configuration).then_some(&RETRY_DEFAULT))
+    }
+
     /// Whether an attempt can be seen outside before it is committed: what is printed cannot be taken
     /// back, while a file is cut back to its committed position.
     #[must_use]
     pub fn has_effects(&self, configuration: &Configuration) -> bool {
         let plugin =
             |processor: &Processor| matches!(processor, Processor::Plugin(plugin) if plugin.has_effects);
-        self.processors.iter().any(plugin)
+        // What waits for somebody outside was handed there.
+        self.monitor.is_some()
+            || self.processors.iter().any(plugin)
             || self.outputs.iter().any(|output| match output.target {
                 Target::Queue(_) => false,
                 Target::Sink(sink) => match configuration.sinks[sink.0].kind {
@@ -426,6 +454,8 @@ impl InputRef {
     }
 }
 
+static RETRY_DEFAULT: RetryPolicy = RetryPolicy::DEFAULT;
+
 /// For how long it is kept on record how the deliveries of a step with outside effects ended, where no
 /// queue says otherwise.
 const EFFECTS_KEPT: Duration = Duration::from_hours(7 * 24);
@@ -435,7 +465,7 @@ impl Configuration {
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         // Written out in words, everything stands in it; the folders where it lies do not matter.
-        let said = format!("{:?}", (&self.sources, &self.queues, &self.sinks, &self.steps));
+        let said = format!("{:?}", (&self.sources, &self.queues, &self.sinks, &self.gates, &self.steps));
         let root = self.root.display().to_string();
         XxHash3_64::oneshot(said.replace(&root, "").as_bytes())
     }
