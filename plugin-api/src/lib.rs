@@ -143,7 +143,7 @@ pub mod testing;
 
 pub use failure::{Failure, FailureKind, Place};
 pub use level::Level;
-pub use outputs::{Checkpoint, Outputs};
+pub use outputs::{Checkpoint, Delayed, Outputs};
 pub use payloads::Payloads;
 pub use step::{Job, Step};
 

@@ -285,6 +285,7 @@ fn append_named(from: &Outputs, to: &mut Outputs) {
             place.append(payloads);
         }
     }
+    to.append_delayed(from);
 }
 
 /// A path as messages show it: from the configuration's folder on, where it lies in it.
