@@ -13,13 +13,16 @@ pub(super) enum Kind {
     Step,
     Plugin,
     Limits,
+    Http,
+    Exec,
     FileSink,
     StdoutSink,
+    HttpSink,
     NullSink,
 }
 
 /// Every kind, in the order in which they are named to the user.
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 16] = [
     Kind::PipelineFile,
     Kind::SettingsFile,
     Kind::Runner,
@@ -30,8 +33,11 @@ const KINDS: [Kind; 13] = [
     Kind::Step,
     Kind::Plugin,
     Kind::Limits,
+    Kind::Http,
+    Kind::Exec,
     Kind::FileSink,
     Kind::StdoutSink,
+    Kind::HttpSink,
     Kind::NullSink,
 ];
 
@@ -52,6 +58,8 @@ impl Kind {
                 "alts",
                 "to",
                 "run",
+                "http",
+                "exec",
                 "when",
                 "types",
                 "topics",
@@ -65,8 +73,15 @@ impl Kind {
             ],
             Self::Plugin => &["sha256"],
             Self::Limits => &["operations", "memory", "depth"],
+            Self::Http => {
+                &["url", "method", "headers", "body", "timeout", "max_response", "accept", "response"]
+            }
+            Self::Exec => &["command", "env", "cwd", "timeout"],
             Self::FileSink => &["type", "from", "delivery", "path", "format", "on_mismatch"],
             Self::StdoutSink => &["type", "from", "delivery", "format"],
+            Self::HttpSink => &[
+                "type", "from", "delivery", "errors", "url", "method", "headers", "body", "timeout", "accept",
+            ],
             Self::NullSink => &["type", "from", "delivery"],
         }
     }
@@ -84,8 +99,11 @@ impl Kind {
             Self::Step => "`[step.NAME]`",
             Self::Plugin => "`[plugin.NAME]` in tidegate.toml",
             Self::Limits => "`limits` of a step",
+            Self::Http => "`http` of a step",
+            Self::Exec => "`exec` of a step",
             Self::FileSink => "a `[sink.NAME]` of type `file`",
             Self::StdoutSink => "a `[sink.NAME]` of type `stdout`",
+            Self::HttpSink => "a `[sink.NAME]` of type `http`",
             // It knows nothing that the others do not know.
             Self::NullSink => "`[sink.NAME]`",
         }
@@ -95,8 +113,9 @@ impl Kind {
 /// Where else `key` is known, as words for a message.
 pub(super) fn homes(key: &str) -> Option<String> {
     let knows = |kind: &Kind| kind.keys().contains(&key);
-    let of_every_sink =
-        |kind: &Kind| matches!(kind, Kind::FileSink | Kind::StdoutSink) && knows(&Kind::NullSink);
+    let of_every_sink = |kind: &Kind| {
+        matches!(kind, Kind::FileSink | Kind::StdoutSink | Kind::HttpSink) && knows(&Kind::NullSink)
+    };
     let mut homes: Vec<_> =
         KINDS.into_iter().filter(|kind| knows(kind) && !of_every_sink(kind)).map(Kind::shown).collect();
     let last = homes.pop()?;

@@ -10,6 +10,8 @@ use std::time::Duration;
 use twox_hash::XxHash3_64;
 
 use super::diagnostic::Place;
+use super::exec::ExecCommand;
+use super::http::HttpRequest;
 use crate::words::{Address, Name};
 
 /// A configuration without mistakes.
@@ -165,6 +167,8 @@ pub struct Sink {
 pub enum SinkKind {
     File(FileSink),
     Stdout(SinkFormat),
+    /// Whoever delivers into it makes its requests, as the last part of the attempt.
+    Http(Box<HttpRequest>),
     Null,
 }
 
@@ -275,6 +279,10 @@ pub enum Target {
 pub enum Processor {
     Script(Script),
     Plugin(PluginStep),
+    /// `builtin:http`
+    Http(Box<HttpRequest>),
+    /// `builtin:exec`
+    Exec(Box<ExecCommand>),
 }
 
 impl Processor {
@@ -283,7 +291,7 @@ impl Processor {
     pub fn script(&self) -> Option<&Script> {
         match self {
             Self::Script(script) => Some(script),
-            Self::Plugin(_) => None,
+            _ => None,
         }
     }
 
@@ -291,8 +299,8 @@ impl Processor {
     #[must_use]
     pub fn plugin(&self) -> Option<&PluginStep> {
         match self {
-            Self::Script(_) => None,
             Self::Plugin(plugin) => Some(plugin),
+            _ => None,
         }
     }
 
@@ -300,8 +308,8 @@ impl Processor {
     #[must_use]
     pub fn plugin_mut(&mut self) -> Option<&mut PluginStep> {
         match self {
-            Self::Script(_) => None,
             Self::Plugin(plugin) => Some(plugin),
+            _ => None,
         }
     }
 }
@@ -398,13 +406,16 @@ impl Step {
     /// back, while a file is cut back to its committed position.
     #[must_use]
     pub fn has_effects(&self, configuration: &Configuration) -> bool {
-        let plugin =
-            |processor: &Processor| matches!(processor, Processor::Plugin(plugin) if plugin.has_effects);
-        self.processors.iter().any(plugin)
+        let seen = |processor: &Processor| match processor {
+            Processor::Script(_) => false,
+            Processor::Plugin(plugin) => plugin.has_effects,
+            Processor::Http(_) | Processor::Exec(_) => true,
+        };
+        self.processors.iter().any(seen)
             || self.outputs.iter().any(|output| match output.target {
                 Target::Queue(_) => false,
                 Target::Sink(sink) => match configuration.sinks[sink.0].kind {
-                    SinkKind::Stdout(_) => true,
+                    SinkKind::Stdout(_) | SinkKind::Http(_) => true,
                     SinkKind::File(_) | SinkKind::Null => false,
                 },
             })

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::bindings::{self, Bound};
+use super::builtin;
 use super::diagnostic::Diagnostic;
 use super::field::Field;
 use super::files::{Files, read_text};
 use super::grammar::Kind;
 use super::json::object;
-use super::later;
 use super::model::{Limits, Processor, Promise, Script, StepFilter, Take};
 use super::plugin;
 use super::reading::{Placed, Reading, Text, Value};
@@ -18,7 +18,7 @@ use super::section::Section;
 use crate::words::suggest::nearest;
 use crate::words::{Name, parse_duration, parse_size};
 
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const CRASH_LIMIT_DEFAULT: u32 = 3;
 const PROMISES: [(&str, Promise); 3] = [
     ("exactly-once", Promise::ExactlyOnce),
@@ -80,7 +80,6 @@ pub(super) fn read(
     let (take, inputs) = bindings::inputs(reading, &section);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
     let errors = section.field("errors").and_then(|field| reference(reading, field));
-    let processors = section.field("run").map(|field| run(reading, files, field));
     let filter = filter(reading, &section);
     if take == Take::Join {
         refuse_fields(reading, &section, &inputs);
@@ -89,6 +88,7 @@ pub(super) fn read(
     let timeout = section.field("timeout").and_then(|field| {
         field.quantity(reading, ("duration", "10s"), parse_duration, Some(&Duration::ZERO))
     });
+    let processors = run(reading, files, &section, timeout.unwrap_or(TIMEOUT_DEFAULT));
     let config = section.field("config").and_then(|field| field.table(reading));
     let config = config.map(|table| object(reading, table));
     let delivery = delivery(reading, Kind::Step, &section);
@@ -102,7 +102,7 @@ pub(super) fn read(
         inputs,
         to: to.unwrap_or_default(),
         errors,
-        processors: processors.unwrap_or_default(),
+        processors,
         filter,
         limits: limits.unwrap_or_default(),
         delivery,
@@ -127,23 +127,34 @@ fn crash_limit(reading: &mut Reading<'_>, field: Field<'_>) -> Option<u32> {
     limit.ok()
 }
 
-fn run(reading: &mut Reading<'_>, files: &mut Files, field: Field<'_>) -> Vec<Processor> {
-    let texts = field.text_or_texts(reading).unwrap_or_default();
-    texts.iter().filter_map(|text| processor(reading, files, text)).collect()
+/// The processors that `run` names, in a table whose attempts may take `timeout`.
+fn run(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    section: &Section<'_>,
+    timeout: Duration,
+) -> Vec<Processor> {
+    let texts = section.field("run").and_then(|field| field.text_or_texts(reading)).unwrap_or_default();
+    builtin::check(reading, section, &texts);
+    texts.iter().filter_map(|text| processor(reading, files, section, text, timeout)).collect()
 }
 
-fn processor(reading: &mut Reading<'_>, files: &mut Files, run: &Text) -> Option<Processor> {
-    if later::processor(&run.value) {
-        let what = if run.secret { "run" } else { &run.value };
-        reading.report(later::diagnostic(&run.place, what));
-        return None;
+fn processor(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    section: &Section<'_>,
+    run: &Text,
+    timeout: Duration,
+) -> Option<Processor> {
+    if builtin::is_one(&run.value) {
+        return builtin::processor(reading, section, run, timeout);
     }
     if plugin::is_one(&run.value) {
         return plugin::processor(reading, run).map(Processor::Plugin);
     }
     if Path::new(&run.value).extension().is_none_or(|ending| ending != "rhai") {
         let message = format!("{} in `run` is no processor", run.quoted());
-        let help = "a processor is a script, whose name ends in `.rhai`, or `plugin:NAME`";
+        let help = "a processor is a script, whose name ends in `.rhai`, or `plugin:NAME`, `builtin:http` or `builtin:exec`";
         reading.report(Diagnostic::error_at(&run.place, message).help(help));
         return None;
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use rhai::{EvalAltResult, Position};
-use tidegate_plugin::{Failure, FailureKind, Place};
+use tidegate_plugin::{Cause, Failure, FailureKind, Place};
 
 use super::functions::{self, Ended};
 use super::kind;
@@ -56,7 +56,7 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
     };
     if let Some(Ended::Rejected { why, context, at, file: source }) = ended {
         let place = place(at, source.unwrap_or(file));
-        return Failure { kind: FailureKind::Rejected, message: why, context, place };
+        return Failure { context, place, ..Failure::new(FailureKind::Rejected, why) };
     }
     let context = match innermost {
         EvalAltResult::ErrorRuntime(thrown, _) => functions::context(thrown),
@@ -76,7 +76,9 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         Some(name) => drop(write!(message, ", in function `{name}`")),
         None => {}
     }
-    Failure { kind, message, context, place: place(position, file) }
+    // That a script ended itself was dealt with above, so that here its time was over.
+    let cause = matches!(innermost, EvalAltResult::ErrorTerminated(..)).then_some(Cause::Timeout);
+    Failure { kind, message, context, place: place(position, file), cause }
 }
 
 /// `position` in `file`, where it is one.

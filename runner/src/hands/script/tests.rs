@@ -145,7 +145,7 @@ fn job(index: u64, payload: &str) -> Job<'_> {
 }
 
 fn told(failure: &Failure) -> String {
-    let Failure { kind, message, context, place } = failure;
+    let Failure { kind, message, context, place, .. } = failure;
     let place = place.as_ref().map_or_else(String::new, |place| format!("\n  at {place}"));
     let context = context.as_ref().map_or_else(String::new, |context| format!("\n  with {context}"));
     format!("{}: {message}{place}{context}", kind.as_str())
