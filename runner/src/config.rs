@@ -54,6 +54,14 @@ mod queue;
 
 mod plugin;
 
+mod template;
+
+mod http;
+
+mod exec;
+
+mod builtin;
+
 mod run;
 
 mod inquiry;
@@ -90,7 +98,9 @@ mod locate;
 mod tests;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
+pub use exec::ExecCommand;
 pub use files::{Files, Position};
+pub use http::{Body, HttpRequest, Method, Response, Shape};
 pub use interpolate::Lookup;
 pub use load::{Draft, LoadOptions, load};
 pub use locate::locate;

@@ -19,13 +19,16 @@ pub(super) enum Kind {
     Monitor,
     Plugin,
     Limits,
+    Http,
+    Exec,
     FileSink,
     StdoutSink,
+    HttpSink,
     NullSink,
 }
 
 /// Every kind, in the order in which they are named to the user.
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 22] = [
     Kind::PipelineFile,
     Kind::SettingsFile,
     Kind::Runner,
@@ -42,8 +45,11 @@ const KINDS: [Kind; 19] = [
     Kind::Monitor,
     Kind::Plugin,
     Kind::Limits,
+    Kind::Http,
+    Kind::Exec,
     Kind::FileSink,
     Kind::StdoutSink,
+    Kind::HttpSink,
     Kind::NullSink,
 ];
 
@@ -89,8 +95,8 @@ impl Kind {
                 "writes",
                 "pause",
             ],
-            Self::Gate => &["run", "every", "timeout", "config"],
-            Self::Monitor => &["run", "every", "batch", "timeout", "config"],
+            Self::Gate => &["run", "every", "http", "exec", "timeout", "config"],
+            Self::Monitor => &["run", "every", "batch", "http", "exec", "timeout", "config"],
             Self::Queue => &["retain", "max_size", "meta", "dedupe", "allow_cycle"],
             Self::Step => &[
                 "from",
@@ -98,6 +104,8 @@ impl Kind {
                 "alts",
                 "to",
                 "run",
+                "http",
+                "exec",
                 "when",
                 "types",
                 "topics",
@@ -115,8 +123,15 @@ impl Kind {
             ],
             Self::Plugin => &["sha256"],
             Self::Limits => &["operations", "memory", "depth"],
+            Self::Http => {
+                &["url", "method", "headers", "body", "timeout", "max_response", "accept", "response"]
+            }
+            Self::Exec => &["command", "env", "cwd", "timeout"],
             Self::FileSink => &["type", "from", "delivery", "path", "format", "on_mismatch"],
             Self::StdoutSink => &["type", "from", "delivery", "format"],
+            Self::HttpSink => &[
+                "type", "from", "delivery", "errors", "url", "method", "headers", "body", "timeout", "accept",
+            ],
             Self::NullSink => &["type", "from", "delivery"],
         }
     }
@@ -140,8 +155,11 @@ impl Kind {
             Self::Step => "`[step.NAME]`",
             Self::Plugin => "`[plugin.NAME]` in tidegate.toml",
             Self::Limits => "`limits` of a step",
+            Self::Http => "`http` of a step",
+            Self::Exec => "`exec` of a step",
             Self::FileSink => "a `[sink.NAME]` of type `file`",
             Self::StdoutSink => "a `[sink.NAME]` of type `stdout`",
+            Self::HttpSink => "a `[sink.NAME]` of type `http`",
             // It knows nothing that the others do not know.
             Self::NullSink => "`[sink.NAME]`",
         }
@@ -151,8 +169,9 @@ impl Kind {
 /// Where else `key` is known, as words for a message.
 pub(super) fn homes(key: &str) -> Option<String> {
     let knows = |kind: &Kind| kind.keys().contains(&key);
-    let of_every_sink =
-        |kind: &Kind| matches!(kind, Kind::FileSink | Kind::StdoutSink) && knows(&Kind::NullSink);
+    let of_every_sink = |kind: &Kind| {
+        matches!(kind, Kind::FileSink | Kind::StdoutSink | Kind::HttpSink) && knows(&Kind::NullSink)
+    };
     let mut homes: Vec<_> =
         KINDS.into_iter().filter(|kind| knows(kind) && !of_every_sink(kind)).map(Kind::shown).collect();
     let last = homes.pop()?;

@@ -55,7 +55,7 @@ fn inquiry(
     let every = every.and_then(|field| duration(reading, field));
     let timeout = section.field("timeout").and_then(|field| duration(reading, field));
     let timeout = timeout.unwrap_or(TIMEOUT_DEFAULT);
-    let run = run(reading, files, section);
+    let run = run(reading, files, section, timeout);
     let config = section.field("config").and_then(|field| field.table(reading));
     let config = config.map(|table| object(reading, table));
     Some(Inquiry {

@@ -14,6 +14,8 @@ use std::time::Duration;
 use twox_hash::XxHash3_64;
 
 use super::diagnostic::Place;
+use super::exec::ExecCommand;
+use super::http::HttpRequest;
 use super::push::PushSource;
 use crate::decide::RetryPolicy;
 use crate::words::{Address, Name};
@@ -180,6 +182,8 @@ pub struct Sink {
 pub enum SinkKind {
     File(FileSink),
     Stdout(SinkFormat),
+    /// Whoever delivers into it makes its requests, as the last part of the attempt.
+    Http(Box<HttpRequest>),
     Null,
 }
 
@@ -296,6 +300,10 @@ pub enum Target {
 pub enum Processor {
     Script(Script),
     Plugin(PluginStep),
+    /// `builtin:http`
+    Http(Box<HttpRequest>),
+    /// `builtin:exec`
+    Exec(Box<ExecCommand>),
 }
 
 impl Processor {
@@ -304,7 +312,7 @@ impl Processor {
     pub fn script(&self) -> Option<&Script> {
         match self {
             Self::Script(script) => Some(script),
-            Self::Plugin(_) => None,
+            _ => None,
         }
     }
 
@@ -312,8 +320,8 @@ impl Processor {
     #[must_use]
     pub fn plugin(&self) -> Option<&PluginStep> {
         match self {
-            Self::Script(_) => None,
             Self::Plugin(plugin) => Some(plugin),
+            _ => None,
         }
     }
 
@@ -321,8 +329,8 @@ impl Processor {
     #[must_use]
     pub fn plugin_mut(&mut self) -> Option<&mut PluginStep> {
         match self {
-            Self::Script(_) => None,
             Self::Plugin(plugin) => Some(plugin),
+            _ => None,
         }
     }
 }
@@ -431,15 +439,18 @@ impl Step {
     /// back, while a file is cut back to its committed position.
     #[must_use]
     pub fn has_effects(&self, configuration: &Configuration) -> bool {
-        let plugin =
-            |processor: &Processor| matches!(processor, Processor::Plugin(plugin) if plugin.has_effects);
+        let seen = |processor: &Processor| match processor {
+            Processor::Script(_) => false,
+            Processor::Plugin(plugin) => plugin.has_effects,
+            Processor::Http(_) | Processor::Exec(_) => true,
+        };
         // What waits for somebody outside was handed there.
         self.monitor.is_some()
-            || self.processors.iter().any(plugin)
+            || self.processors.iter().any(seen)
             || self.outputs.iter().any(|output| match output.target {
                 Target::Queue(_) => false,
                 Target::Sink(sink) => match configuration.sinks[sink.0].kind {
-                    SinkKind::Stdout(_) => true,
+                    SinkKind::Stdout(_) | SinkKind::Http(_) => true,
                     SinkKind::File(_) | SinkKind::Null => false,
                 },
             })

@@ -1,34 +1,46 @@
 //! `run`: what a step, a gate or a monitor runs.
 
 use std::path::Path;
+use std::time::Duration;
 
+use super::builtin;
 use super::diagnostic::Diagnostic;
 use super::files::{Files, read_text};
-use super::later;
 use super::model::{Processor, Script};
 use super::plugin;
 use super::reading::{Reading, Text};
 use super::section::Section;
 use crate::words::suggest::nearest;
 
-/// The processors that `run` names in `section`, without those that are wrong.
-pub(super) fn run(reading: &mut Reading<'_>, files: &mut Files, section: &Section<'_>) -> Vec<Processor> {
+/// The processors that `run` names in `section`, whose attempts may take `timeout`; without those that
+/// are wrong.
+pub(super) fn run(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    section: &Section<'_>,
+    timeout: Duration,
+) -> Vec<Processor> {
     let texts = section.field("run").and_then(|field| field.text_or_texts(reading)).unwrap_or_default();
-    texts.iter().filter_map(|text| processor(reading, files, text)).collect()
+    builtin::check(reading, section, &texts);
+    texts.iter().filter_map(|text| processor(reading, files, section, text, timeout)).collect()
 }
 
-fn processor(reading: &mut Reading<'_>, files: &mut Files, run: &Text) -> Option<Processor> {
-    if later::processor(&run.value) {
-        let what = if run.secret { "run" } else { &run.value };
-        reading.report(later::diagnostic(&run.place, what));
-        return None;
+fn processor(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    section: &Section<'_>,
+    run: &Text,
+    timeout: Duration,
+) -> Option<Processor> {
+    if builtin::is_one(&run.value) {
+        return builtin::processor(reading, section, run, timeout);
     }
     if plugin::is_one(&run.value) {
         return plugin::processor(reading, run).map(Processor::Plugin);
     }
     if Path::new(&run.value).extension().is_none_or(|ending| ending != "rhai") {
         let message = format!("{} in `run` is no processor", run.quoted());
-        let help = "a processor is a script, whose name ends in `.rhai`, or `plugin:NAME`";
+        let help = "a processor is a script, whose name ends in `.rhai`, or `plugin:NAME`, `builtin:http` or `builtin:exec`";
         reading.report(Diagnostic::error_at(&run.place, message).help(help));
         return None;
     }

@@ -91,7 +91,6 @@ pub(super) fn read(
     let (take, inputs) = bindings::inputs(reading, &section);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
     let errors = section.field("errors").and_then(|field| reference(reading, field));
-    let processors = run(reading, files, &section);
     let filter = filter(reading, &section);
     if take == Take::Join {
         refuse_fields(reading, &section, &inputs);
@@ -100,6 +99,7 @@ pub(super) fn read(
     let timeout = section.field("timeout").and_then(|field| {
         field.quantity(reading, ("duration", "10s"), parse_duration, Some(&Duration::ZERO))
     });
+    let processors = run(reading, files, &section, timeout.unwrap_or(TIMEOUT_DEFAULT));
     let config = section.field("config").and_then(|field| field.table(reading));
     let config = config.map(|table| object(reading, table));
     let delivery = delivery(reading, Kind::Step, &section);

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tidegate_plugin::{Cause, Failure, FailureKind};
 use twox_hash::XxHash3_64;
 
 use crate::words::{Timestamp, format_duration};
@@ -230,6 +231,29 @@ impl Trouble {
         ("http 5xx", Trouble::Http5xx),
         ("exit", Trouble::Exit),
     ];
+
+    /// What `failure` of a script, or of `native` code, comes to. `None` for what is no failure: a closed
+    /// gate, and a job that somebody outside finishes.
+    #[must_use]
+    pub fn of(failure: &Failure, native: bool) -> Option<Self> {
+        Some(match (failure.kind, failure.cause) {
+            (FailureKind::GateClosed | FailureKind::Pending, _) => return None,
+            (FailureKind::Rejected, _) => Self::Rejected,
+            (FailureKind::Payload, _) => Self::Payload,
+            (FailureKind::Crashed, _) => Self::Crashed,
+            (_, Some(Cause::Timeout)) => Self::Timeout,
+            (_, Some(Cause::Connection)) => Self::Connection,
+            (_, Some(Cause::Http(429))) => Self::Http429,
+            (_, Some(Cause::Http(_))) => Self::Http5xx,
+            (_, Some(Cause::Exit(_))) => Self::Exit,
+            (FailureKind::Retry | FailureKind::RetryIn(_), _) => Self::Asked,
+            (FailureKind::Limit, _) => Self::Limit,
+            (FailureKind::Output, _) => Self::Output,
+            (FailureKind::Panicked, _) => Self::Panic,
+            _ if native => Self::Plugin,
+            _ => Self::Script,
+        })
+    }
 }
 
 impl fmt::Display for Exhausted {

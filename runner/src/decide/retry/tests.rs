@@ -107,6 +107,23 @@ fn jobs_that_failed_together_come_back_apart() {
     assert!(tenths.iter().all(|&count| (60..140).contains(&count)), "{tenths:?}");
 }
 
+#[test]
+fn failures_are_told_apart_by_what_they_came_from() {
+    let of = |failure: Failure| Trouble::of(&failure, false);
+    let delay = Duration::from_secs(5);
+    let busy = Failure::retry_in(delay, "busy");
+    assert_eq!(of(busy.clone()), Some(Trouble::Asked));
+    assert_eq!(of(busy.because(Cause::Http(429))), Some(Trouble::Http429));
+    assert_eq!(of(Failure::failed("503").because(Cause::Http(503))), Some(Trouble::Http5xx));
+    assert_eq!(of(Failure::reject("404").because(Cause::Http(404))), Some(Trouble::Rejected));
+    assert_eq!(of(Failure::new(FailureKind::Limit, "late").because(Cause::Timeout)), Some(Trouble::Timeout));
+    assert_eq!(of(Failure::new(FailureKind::Limit, "large")), Some(Trouble::Limit));
+    assert_eq!(of(Failure::failed("thrown")), Some(Trouble::Script));
+    assert_eq!(Trouble::of(&Failure::failed("given up"), true), Some(Trouble::Plugin));
+    assert_eq!(of(Failure::gate_closed("no")), None);
+    assert_eq!(of(Failure::pending("tx")), None);
+}
+
 fn any_policy() -> impl Strategy<Value = RetryPolicy> {
     let length = || any::<u64>().prop_map(Duration::from_millis);
     let backoff = prop_oneof![

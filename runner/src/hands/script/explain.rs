@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use rhai::{EvalAltResult, Position};
-use tidegate_plugin::{Failure, FailureKind, Place};
+use tidegate_plugin::{Cause, Failure, FailureKind, Place};
 
 use super::control::Ended;
 use super::{kind, said};
@@ -56,7 +56,7 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
     };
     if let Some(Ended::Said { kind, why, context, at, file: source }) = ended {
         let place = place(at, source.unwrap_or(file));
-        return Failure { kind, message: why, context, place };
+        return Failure { context, place, ..Failure::new(kind, why) };
     }
     let context = match innermost {
         EvalAltResult::ErrorRuntime(thrown, _) => said::context(thrown),
@@ -76,7 +76,9 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         Some(name) => drop(write!(message, ", in function `{name}`")),
         None => {}
     }
-    Failure { kind, message, context, place: place(position, file) }
+    // That a script ended itself was dealt with above, so that here its time was over.
+    let cause = matches!(innermost, EvalAltResult::ErrorTerminated(..)).then_some(Cause::Timeout);
+    Failure { kind, message, context, place: place(position, file), cause }
 }
 
 /// `position` in `file`, where it is one.

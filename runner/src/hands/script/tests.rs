@@ -146,7 +146,7 @@ fn job(index: u64, payload: &str) -> Job<'_> {
 }
 
 fn told(failure: &Failure) -> String {
-    let Failure { kind, message, context, place } = failure;
+    let Failure { kind, message, context, place, .. } = failure;
     let place = place.as_ref().map_or_else(String::new, |place| format!("\n  at {place}"));
     let context = context.as_ref().map_or_else(String::new, |context| format!("\n  with {context}"));
     let delay = match kind {
@@ -168,7 +168,8 @@ fn listed(outputs: &Outputs) -> String {
     }
     for (position, due, payload) in outputs.delayed().iter() {
         let name = outputs.names().nth(position).unwrap();
-        let (payload, due) = (String::from_utf8_lossy(payload), jiff::Timestamp::from_millisecond(due).unwrap());
+        let (payload, due) =
+            (String::from_utf8_lossy(payload), jiff::Timestamp::from_millisecond(due).unwrap());
         let _ = writeln!(text, "-> {name} at {due}: {payload}"); // writing to a String cannot fail
     }
     if text.is_empty() { "nothing\n".to_owned() } else { text }
