@@ -146,9 +146,9 @@ pub mod host;
 #[expect(unsafe_code, reason = "describes a step as a library would")]
 pub mod testing;
 
-pub use failure::{Failure, FailureKind, Place};
+pub use failure::{Cause, Failure, FailureKind, Place};
 pub use level::Level;
-pub use outputs::{Checkpoint, Outputs};
+pub use outputs::{Checkpoint, Delayed, Outputs};
 pub use payloads::Payloads;
 pub use step::{Job, Step};
 

@@ -6,6 +6,7 @@ mod dispatcher;
 mod progress;
 mod queuer;
 mod retry;
+mod schedule;
 
 pub use dispatcher::{
     BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Picking,
@@ -15,4 +16,5 @@ pub use progress::{Counters, Progress};
 pub use queuer::{
     Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, WaitingRoom, Why,
 };
-pub use retry::{Backoff, Cause, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried};
+pub use retry::{Backoff, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried, Trouble};
+pub use schedule::{Cron, Missed, Schedule};

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use tidegate_plugin::{Cause, Failure, FailureKind};
 use twox_hash::XxHash3_64;
 
 use crate::words::{Timestamp, format_duration};
@@ -27,7 +28,7 @@ pub struct RetryPolicy {
     pub ttl: Option<Duration>,
     pub then: Then,
     /// What is tried again; empty = everything that may be.
-    pub on: Vec<Cause>,
+    pub on: Vec<Trouble>,
 }
 
 /// How delays grow from attempt to attempt.
@@ -65,9 +66,9 @@ pub enum Then {
     Halt,
 }
 
-/// Why an attempt failed, as far as trying again depends on it.
+/// What went wrong in an attempt, as far as trying again depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum Trouble {
     /// The code asked for another attempt: `retry`, `retry_in`.
     Asked,
     /// An error of a script, `throw` included.
@@ -88,8 +89,8 @@ pub enum Cause {
     Http429,
     /// The other side failed.
     Http5xx,
-    /// A command did not end well.
-    Exec,
+    /// A command ended with an exit code other than 0, or by a signal.
+    Exit,
     /// The code said that the job shall not be tried again, or the other side refused it.
     Rejected,
     /// The job is not what it should be.
@@ -106,7 +107,7 @@ pub struct Tried {
     /// When the first attempt at the job began.
     pub first_attempt: Timestamp,
     pub now: Timestamp,
-    pub cause: Cause,
+    pub trouble: Trouble,
     /// How long the code, or the other side, asks to wait.
     pub asked: Option<Duration>,
     /// The delivery hash.
@@ -120,7 +121,7 @@ pub enum Decision {
     Again { at: Timestamp },
     /// There is no attempt left for it; [`RetryPolicy::then`] says what happens.
     Exhausted(Exhausted),
-    /// Failures of this cause are not tried again.
+    /// This trouble is not tried again.
     NotRetried,
 }
 
@@ -134,13 +135,26 @@ pub enum Exhausted {
 }
 
 impl RetryPolicy {
+    /// After 1 s, then × 2 each time, at most 1 h, full jitter, 12 attempts.
+    pub const DEFAULT: Self = Self {
+        backoff: Backoff::Exponential,
+        initial: Duration::from_secs(1),
+        factor: 2.0,
+        max: Duration::from_hours(1),
+        jitter: Jitter::Full,
+        max_attempts: 12,
+        ttl: None,
+        then: Then::ErrorQueue,
+        on: Vec::new(),
+    };
+
     /// What becomes of a job whose attempt failed.
     ///
     /// The next attempt is never more than [`Self::max`] (or what was asked for) from `now`, wherever
     /// the clock has been set since the first one.
     #[must_use]
     pub fn next(&self, tried: &Tried) -> Decision {
-        if !self.retries(tried.cause) {
+        if !self.retries(tried.trouble) {
             return Decision::NotRetried;
         }
         if self.max_attempts > 0 && tried.attempt >= self.max_attempts {
@@ -159,12 +173,12 @@ impl RetryPolicy {
         }
     }
 
-    /// Whether failures of this cause are tried again at all.
+    /// Whether an attempt that failed so is made again at all.
     #[must_use]
-    pub fn retries(&self, cause: Cause) -> bool {
-        match cause {
-            Cause::Rejected | Cause::Payload | Cause::Crashed => false,
-            Cause::Asked => true,
+    pub fn retries(&self, trouble: Trouble) -> bool {
+        match trouble {
+            Trouble::Rejected | Trouble::Payload | Trouble::Crashed => false,
+            Trouble::Asked => true,
             other => self.on.is_empty() || self.on.contains(&other),
         }
     }
@@ -187,19 +201,8 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// After 1 s, then × 2 each time, at most 1 h, full jitter, 12 attempts.
     fn default() -> Self {
-        Self {
-            backoff: Backoff::Exponential,
-            initial: Duration::from_secs(1),
-            factor: 2.0,
-            max: Duration::from_hours(1),
-            jitter: Jitter::Full,
-            max_attempts: 12,
-            ttl: None,
-            then: Then::ErrorQueue,
-            on: Vec::new(),
-        }
+        Self::DEFAULT
     }
 }
 
@@ -214,26 +217,49 @@ impl Jitter {
     }
 }
 
-impl Cause {
+impl Trouble {
     /// What `on` may name. The code that asks is always heard, and the last three never are.
-    pub const WORDS: [(&'static str, Cause); 10] = [
-        ("script", Cause::Script),
-        ("plugin", Cause::Plugin),
-        ("panic", Cause::Panic),
-        ("timeout", Cause::Timeout),
-        ("limit", Cause::Limit),
-        ("output", Cause::Output),
-        ("connection", Cause::Connection),
-        ("http 429", Cause::Http429),
-        ("http 5xx", Cause::Http5xx),
-        ("exec", Cause::Exec),
+    pub const WORDS: [(&'static str, Trouble); 10] = [
+        ("script", Trouble::Script),
+        ("plugin", Trouble::Plugin),
+        ("panic", Trouble::Panic),
+        ("timeout", Trouble::Timeout),
+        ("limit", Trouble::Limit),
+        ("output", Trouble::Output),
+        ("connection", Trouble::Connection),
+        ("http 429", Trouble::Http429),
+        ("http 5xx", Trouble::Http5xx),
+        ("exit", Trouble::Exit),
     ];
+
+    /// What `failure` of a script, or of `native` code, comes to. `None` for what is no failure: a closed
+    /// gate, and a job that somebody outside finishes.
+    #[must_use]
+    pub fn of(failure: &Failure, native: bool) -> Option<Self> {
+        Some(match (failure.kind, failure.cause) {
+            (FailureKind::GateClosed | FailureKind::Pending, _) => return None,
+            (FailureKind::Rejected, _) => Self::Rejected,
+            (FailureKind::Payload, _) => Self::Payload,
+            (FailureKind::Crashed, _) => Self::Crashed,
+            (_, Some(Cause::Timeout)) => Self::Timeout,
+            (_, Some(Cause::Connection)) => Self::Connection,
+            (_, Some(Cause::Http(429))) => Self::Http429,
+            (_, Some(Cause::Http(_))) => Self::Http5xx,
+            (_, Some(Cause::Exit(_))) => Self::Exit,
+            (FailureKind::Retry | FailureKind::RetryIn(_), _) => Self::Asked,
+            (FailureKind::Limit, _) => Self::Limit,
+            (FailureKind::Output, _) => Self::Output,
+            (FailureKind::Panicked, _) => Self::Panic,
+            _ if native => Self::Plugin,
+            _ => Self::Script,
+        })
+    }
 }
 
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Attempts(1) => write!(f, "the one attempt that it has failed"),
+            Self::Attempts(1) => write!(f, "its only attempt failed"),
             Self::Attempts(most) => write!(f, "all {most} attempts failed"),
             Self::Time(ttl) => {
                 write!(f, "the next attempt would be past the `ttl` of {}", format_duration(*ttl))

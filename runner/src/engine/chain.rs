@@ -2,16 +2,22 @@
 //!
 //! Scripts that follow each other are one link, in which values are never written out. Between links
 //! stand JSON texts. What a link gives without a name goes on to the next one, piece by piece; what a
-//! script in the middle emits to an output of the step goes straight there.
+//! script in the middle emits to an output of the step goes straight there. Last of all, what goes to sinks
+//! that are HTTP services is sent.
 
 use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Step as _};
+use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
 use super::allowance::Allowance;
-use crate::config::{Configuration, PluginStep, Processor, Script, Step, StepFilter, Take};
+use crate::config::{
+    Configuration, ExecCommand, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step,
+    StepFilter, Take, Target,
+};
+use crate::hands::exec::{ExecSpec, ExecStep};
+use crate::hands::http::{HttpSpec, HttpStep};
 use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
 use crate::hands::script::{ScriptStep, ScriptStepSpec, json};
 
@@ -27,6 +33,12 @@ pub(super) struct Links {
     allowance: Allowance,
     /// What the links before that one made of the jobs of a batch.
     prepared: VecDeque<Prepared>,
+    /// The outputs that are HTTP services, by position.
+    services: Vec<(usize, HttpStep)>,
+    /// How many requests and commands the job that runs has come to so far.
+    pieces: u32,
+    /// What stood in the outputs before the job that runs.
+    before: Checkpoint,
 }
 
 #[derive(Debug)]
@@ -36,6 +48,10 @@ enum Link {
     Filter(Box<ScriptStep>, Outputs),
     Plugin(Box<PluginRunner>),
     Isolated(Box<Isolated>),
+    Http(Box<HttpStep>),
+    Exec(Box<ExecStep>),
+    /// No processor at all: jobs are handed on as they are.
+    Pass,
 }
 
 #[derive(Debug)]
@@ -52,8 +68,9 @@ struct Prepared {
 
 impl Links {
     /// Whether a step needs links.
-    pub(super) fn needed(step: &Step) -> bool {
-        step.processors.iter().any(|processor| matches!(processor, Processor::Plugin(_)))
+    pub(super) fn needed(configuration: &Configuration, step: &Step) -> bool {
+        step.processors.iter().any(|processor| !matches!(processor, Processor::Script(_)))
+            || requests(configuration, step).next().is_some()
     }
 
     /// # Errors
@@ -89,6 +106,9 @@ impl Links {
             links.push(Link::Filter(script(&[], true, false)?, Outputs::new([""])));
         }
         let count = links.len() + groups.clone().count();
+        if count == 0 {
+            links.push(Link::Pass);
+        }
         for group in groups {
             let last = links.len() + 1 == count;
             let link = match group {
@@ -96,6 +116,8 @@ impl Links {
                     let bindings = if last { &bindings[..] } else { &[""] };
                     native(step, plugin, plugins, bindings)?
                 }
+                [Processor::Http(request)] => Link::Http(Box::new(HttpStep::new(&http(step, request)))),
+                [Processor::Exec(command)] => Link::Exec(Box::new(ExecStep::new(&exec(step, command)))),
                 scripts => {
                     let scripts: Vec<Script> =
                         scripts.iter().filter_map(Processor::script).cloned().collect();
@@ -107,9 +129,24 @@ impl Links {
         let emits = if named { &bindings[..] } else { &[] };
         let middle = || Outputs::new(std::iter::once("").chain(emits.iter().copied()));
         let middles = (1..links.len()).map(|_| middle()).collect();
-        let isolated = links.iter().position(|link| matches!(link, Link::Isolated(_)));
-        let allowance = Allowance::new(step.timeout);
-        Ok(Self { links, middles, isolated, allowance, prepared: VecDeque::new() })
+        // What can be seen outside is done in an attempt, and not in getting ready for one.
+        let isolated = links
+            .iter()
+            .position(|link| matches!(link, Link::Isolated(_) | Link::Http(_) | Link::Exec(_)))
+            .filter(|&at| matches!(links[at], Link::Isolated(_)));
+        let services = requests(configuration, step)
+            .map(|(position, request)| (position, HttpStep::new(&http(step, request))))
+            .collect();
+        Ok(Self {
+            links,
+            middles,
+            isolated,
+            allowance: Allowance::new(step.timeout),
+            prepared: VecDeque::new(),
+            services,
+            pieces: 0,
+            before: Checkpoint::default(),
+        })
     }
 
     /// Whether it pays to show it the jobs of a batch before they are run.
@@ -137,11 +174,28 @@ impl Links {
         self.prepared.push_back(Prepared { index: job.index, pieces, spent, emitted, failed });
     }
 
-    /// Runs a job through all processors.
+    /// Runs a job through all processors, and sends what goes to services.
     ///
     /// # Errors
     /// The first failure.
     pub(super) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        self.pieces = 0;
+        if self.services.is_empty() {
+            return self.run(job, outputs);
+        }
+        outputs.mark(&mut self.before);
+        self.run(job, outputs)?;
+        for (position, service) in &mut self.services {
+            let before = self.before.lengths().get(*position).copied().unwrap_or(0);
+            for payload in outputs.get(*position).into_iter().flat_map(Payloads::iter).skip(before) {
+                self.pieces += 1;
+                service.send(&Job { payload, ..*job }, self.pieces)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let Some(at) = self.isolated.filter(|_| !self.prepared.is_empty()) else {
             return self.run_all(job, outputs);
         };
@@ -203,10 +257,10 @@ impl Links {
     fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let left = self.allowance.left()?;
         if at == self.middles.len() {
-            return self.links[at].process(job, outputs, left);
+            return self.links[at].process(job, &mut self.pieces, outputs, left);
         }
         let mut middle = std::mem::take(&mut self.middles[at]);
-        let ran = self.links[at].process(job, &mut middle, left);
+        let ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         let ran = ran.and_then(|()| self.hand_on(at, job, &middle, outputs));
         middle.clear();
         self.middles[at] = middle;
@@ -246,7 +300,7 @@ impl Links {
         }
         let left = self.allowance.left()?;
         let mut middle = std::mem::take(&mut self.middles[at]);
-        let mut ran = self.links[at].process(job, &mut middle, left);
+        let mut ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
             ran = ran.and_then(|()| self.run_until(until, at + 1, &Job { payload, ..*job }, emitted, pieces));
         }
@@ -261,10 +315,27 @@ impl Link {
     fn process(
         &mut self,
         job: &Job<'_>,
+        pieces: &mut u32,
         outputs: &mut Outputs,
         left: Option<Duration>,
     ) -> Result<(), Failure> {
         match self {
+            Self::Http(http) => {
+                *pieces += 1;
+                http.process(job, *pieces, outputs)
+            }
+            Self::Exec(exec) => {
+                *pieces += 1;
+                exec.process(job, *pieces, outputs)
+            }
+            Self::Pass => {
+                for position in 0..outputs.bindings() {
+                    if let Some(payloads) = outputs.get_mut(position) {
+                        payloads.push(job.payload);
+                    }
+                }
+                Ok(())
+            }
             Self::Script(script) => script.process_within(job, outputs, left),
             Self::Plugin(plugin) => plugin.process_within(job, outputs, left),
             Self::Isolated(isolated) => isolated.process_within(job, outputs, left),
@@ -277,6 +348,40 @@ impl Link {
                 Ok(())
             }
         }
+    }
+}
+
+/// The outputs of `step` that are HTTP services, by position.
+fn requests<'c>(
+    configuration: &'c Configuration,
+    step: &'c Step,
+) -> impl Iterator<Item = (usize, &'c HttpRequest)> {
+    step.outputs.iter().enumerate().filter_map(|(position, output)| match output.target {
+        Target::Sink(SinkRef(sink)) => match &configuration.sinks.get(sink)?.kind {
+            SinkKind::Http(request) => Some((position, &**request)),
+            _ => None,
+        },
+        Target::Queue(_) => None,
+    })
+}
+
+fn http<'s>(step: &'s Step, request: &'s HttpRequest) -> HttpSpec<'s> {
+    HttpSpec {
+        pipeline: step.address.pipeline.as_str(),
+        step: step.address.name.as_str(),
+        request,
+        timeout: step.timeout,
+        memory: step.limits.memory,
+    }
+}
+
+fn exec<'s>(step: &'s Step, command: &'s ExecCommand) -> ExecSpec<'s> {
+    ExecSpec {
+        pipeline: step.address.pipeline.as_str(),
+        step: step.address.name.as_str(),
+        command,
+        timeout: step.timeout,
+        memory: step.limits.memory,
     }
 }
 
@@ -318,6 +423,7 @@ fn append_named(from: &Outputs, to: &mut Outputs) {
             place.append(payloads);
         }
     }
+    to.append_delayed(from);
 }
 
 /// A path as messages show it: from the configuration's folder on, where it lies in it.

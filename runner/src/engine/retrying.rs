@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tidegate_plugin::{Failure, FailureKind};
+use tidegate_plugin::{Cause, Failure, FailureKind};
 
 use super::gather::Item;
 use crate::config::{Promise, Step};
-use crate::decide::{Cause, Decision, RetryPolicy, Then, Tried};
+use crate::decide::{Decision, RetryPolicy, Then, Tried, Trouble};
 use crate::hands::script::json;
 use crate::store::{Delayed, DelayedJob, JobForm, NEVER, Standing};
 use crate::words::{Address, Form, Timestamp};
@@ -23,6 +23,8 @@ pub(super) struct Retrying {
     has_errors: bool,
     /// A job that has failed is not run again, whatever comes of it.
     only_once: bool,
+    /// Its failures may come from a plugin.
+    plugs_in: bool,
     /// For how long nothing starts when a job finds its gate closed.
     gate_every: Duration,
     /// A job that failed is held back at least so long.
@@ -56,7 +58,8 @@ pub(super) enum Why {
 impl Retrying {
     pub(super) fn new(step: &Step) -> Self {
         Self {
-            policy: step.retry_policy(),
+            policy: step.retry_policy().cloned(),
+            plugs_in: step.processors.iter().any(|processor| processor.plugin().is_some()),
             has_errors: step.errors.is_some(),
             only_once: step.delivery == Promise::AtMostOnce,
             gate_every: GATE_EVERY,
@@ -84,7 +87,7 @@ impl Retrying {
         // Code that asks for another attempt gets it, though nobody has said how often.
         let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
         let Some(policy) = self.policy.as_ref().or(default.as_ref()) else { return given_up };
-        match policy.next(&tried(item, failure, now)) {
+        match policy.next(&tried(item, failure, self.plugs_in, now)) {
             Decision::Again { at } => Fate::Again(at.max(after(now, self.delay_window))),
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
@@ -103,25 +106,36 @@ fn after(now: Timestamp, wait: Duration) -> Timestamp {
     Timestamp(now.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
 }
 
-fn tried(item: &Item<'_>, failure: &Failure, now: Timestamp) -> Tried {
+fn tried(item: &Item<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> Tried {
     let asked = match failure.kind {
         FailureKind::RetryIn(delay) => Some(delay),
         _ => None,
     };
     let first_attempt = item.first_attempt.unwrap_or(now);
-    Tried { attempt: item.attempt, first_attempt, now, cause: cause(failure), asked, hash: item.hash.0 }
+    let trouble = trouble(failure, plugs_in);
+    Tried { attempt: item.attempt, first_attempt, now, trouble, asked, hash: item.hash.0 }
 }
 
-fn cause(failure: &Failure) -> Cause {
+/// What went wrong, in the words of a retry policy.
+fn trouble(failure: &Failure, plugs_in: bool) -> Trouble {
+    match failure.cause {
+        Some(Cause::Timeout) => return Trouble::Timeout,
+        Some(Cause::Connection) => return Trouble::Connection,
+        Some(Cause::Http(429)) => return Trouble::Http429,
+        Some(Cause::Http(500..)) => return Trouble::Http5xx,
+        Some(Cause::Exit(_)) => return Trouble::Exit,
+        _ => {}
+    }
     match failure.kind {
-        FailureKind::Payload => Cause::Payload,
-        FailureKind::Rejected => Cause::Rejected,
-        FailureKind::Limit => Cause::Limit,
-        FailureKind::Output => Cause::Output,
-        FailureKind::Retry | FailureKind::RetryIn(_) => Cause::Asked,
-        FailureKind::Panicked => Cause::Panic,
-        FailureKind::Crashed => Cause::Crashed,
-        _ => Cause::Script,
+        FailureKind::Payload => Trouble::Payload,
+        FailureKind::Rejected => Trouble::Rejected,
+        FailureKind::Limit => Trouble::Limit,
+        FailureKind::Output => Trouble::Output,
+        FailureKind::Retry | FailureKind::RetryIn(_) => Trouble::Asked,
+        FailureKind::Panicked => Trouble::Panic,
+        FailureKind::Crashed => Trouble::Crashed,
+        _ if plugs_in => Trouble::Plugin,
+        _ => Trouble::Script,
     }
 }
 

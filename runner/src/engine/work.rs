@@ -107,10 +107,10 @@ impl Worker {
         let scripts: Vec<config::Script> =
             step.processors.iter().filter_map(Processor::script).cloned().collect();
         let filter = &step.filter;
-        let runner = if step.processors.is_empty() && filter.is_empty() {
-            Runner::Pass
-        } else if Links::needed(step) {
+        let runner = if Links::needed(configuration, step) {
             Runner::Links(Box::new(Links::new(configuration, step, plugins)?))
+        } else if step.processors.is_empty() && filter.is_empty() {
+            Runner::Pass
         } else {
             let file = shown(configuration, &step.file);
             let script = ScriptStep::new(&ScriptStepSpec {

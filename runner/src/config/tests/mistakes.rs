@@ -49,6 +49,8 @@ macro_rules! sink {
 /// Nothing is wrong with it.
 const GOOD: &str = step!("");
 
+mod waiting;
+
 /// Keys and types.
 mod keys {
     use super::*;
@@ -146,12 +148,9 @@ mod later {
     use super::*;
 
     mistakes! {
-        tables_of_a_later_version_are_not_supported_yet: "a.toml" = concat!(step!("retry = \"chain\""), "[retry.chain]\nmax = \"1h\"\n");
-        shared_tables_of_a_later_version_are_not_supported_yet: "tidegate.toml" = "[gate.gas]\nevery = \"5s\"\n", "a.toml" = GOOD;
+        keys_of_a_later_version_are_not_supported_yet: "a.toml" = step!("was = \"old\"");
+        shared_tables_of_a_later_version_are_not_supported_yet: "tidegate.toml" = "[reload]\ntests = true\n", "a.toml" = GOOD;
         sources_of_a_later_version_are_not_supported_yet: "a.toml" = source!("type = \"exec\"\ncommand = [\"ls\"]");
-        sinks_of_a_later_version_are_not_supported_yet: "a.toml" = sink!("type = \"http\"\nurl = \"x\"");
-        queuers_and_gates_are_not_supported_yet: "a.toml" = step!("queuer = \"per-pool\"\ngate = \"gas\"");
-        builtins_are_not_supported_yet: "a.toml" = step!("run = [\"plugin:rates/convert\", \"builtin:http\"]");
         tests_are_not_supported_yet: "a.toml" = concat!(step!(""), "[[test]]\nname = \"a\"\n");
     }
 }

@@ -9,7 +9,7 @@ use super::*;
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
 fn tried(attempt: u32) -> Tried {
-    Tried { attempt, first_attempt: NOW, now: NOW, cause: Cause::Script, asked: None, hash: 7 }
+    Tried { attempt, first_attempt: NOW, now: NOW, trouble: Trouble::Script, asked: None, hash: 7 }
 }
 
 fn plain(backoff: Backoff) -> RetryPolicy {
@@ -51,8 +51,7 @@ fn each_backoff_waits_as_it_says() {
             waits(&RetryPolicy { jitter: Jitter::Full, ..plain(Backoff::Exponential) }),
             waits(&RetryPolicy { jitter: Jitter::Equal, ..plain(Backoff::Exponential) }),
         ]
-        .join("\n"),
-        @""
+        .join("\n")
     );
 }
 
@@ -61,7 +60,7 @@ fn what_is_asked_for_is_waited_and_counts_as_an_attempt() {
     let policy = RetryPolicy { ttl: Some(Duration::from_hours(24)), ..RetryPolicy::default() };
     let asked = |hours, attempt| {
         let asked = Some(Duration::from_hours(hours));
-        policy.next(&Tried { cause: Cause::Asked, asked, ..tried(attempt) })
+        policy.next(&Tried { trouble: Trouble::Asked, asked, ..tried(attempt) })
     };
     assert_eq!(asked(5, 11), Decision::Again { at: Timestamp(NOW.0 + 5 * 3_600_000) });
     assert_eq!(asked(5, 12), Decision::Exhausted(Exhausted::Attempts(12)));
@@ -72,16 +71,16 @@ fn what_is_asked_for_is_waited_and_counts_as_an_attempt() {
 
 #[test]
 fn what_cannot_get_better_is_not_tried_again() {
-    let choosy = RetryPolicy { on: vec![Cause::Timeout, Cause::Http5xx], ..RetryPolicy::default() };
+    let choosy = RetryPolicy { on: vec![Trouble::Timeout, Trouble::Http5xx], ..RetryPolicy::default() };
     let everything = RetryPolicy::default();
-    for cause in [Cause::Rejected, Cause::Payload, Cause::Crashed] {
-        assert_eq!(everything.next(&Tried { cause, ..tried(1) }), Decision::NotRetried, "{cause:?}");
+    for trouble in [Trouble::Rejected, Trouble::Payload, Trouble::Crashed] {
+        assert_eq!(everything.next(&Tried { trouble, ..tried(1) }), Decision::NotRetried, "{trouble:?}");
     }
-    for (_, cause) in Cause::WORDS {
-        assert!(everything.retries(cause), "{cause:?}");
-        assert_eq!(choosy.retries(cause), choosy.on.contains(&cause), "{cause:?}");
+    for (_, trouble) in Trouble::WORDS {
+        assert!(everything.retries(trouble), "{trouble:?}");
+        assert_eq!(choosy.retries(trouble), choosy.on.contains(&trouble), "{trouble:?}");
     }
-    assert!(choosy.retries(Cause::Asked), "who asks is heard");
+    assert!(choosy.retries(Trouble::Asked), "who asks is heard");
 }
 
 #[test]
@@ -106,6 +105,23 @@ fn jobs_that_failed_together_come_back_apart() {
         tenths[tenth.min(9)] += 1;
     }
     assert!(tenths.iter().all(|&count| (60..140).contains(&count)), "{tenths:?}");
+}
+
+#[test]
+fn failures_are_told_apart_by_what_they_came_from() {
+    let of = |failure: Failure| Trouble::of(&failure, false);
+    let delay = Duration::from_secs(5);
+    let busy = Failure::retry_in(delay, "busy");
+    assert_eq!(of(busy.clone()), Some(Trouble::Asked));
+    assert_eq!(of(busy.because(Cause::Http(429))), Some(Trouble::Http429));
+    assert_eq!(of(Failure::failed("503").because(Cause::Http(503))), Some(Trouble::Http5xx));
+    assert_eq!(of(Failure::reject("404").because(Cause::Http(404))), Some(Trouble::Rejected));
+    assert_eq!(of(Failure::new(FailureKind::Limit, "late").because(Cause::Timeout)), Some(Trouble::Timeout));
+    assert_eq!(of(Failure::new(FailureKind::Limit, "large")), Some(Trouble::Limit));
+    assert_eq!(of(Failure::failed("thrown")), Some(Trouble::Script));
+    assert_eq!(Trouble::of(&Failure::failed("given up"), true), Some(Trouble::Plugin));
+    assert_eq!(of(Failure::gate_closed("no")), None);
+    assert_eq!(of(Failure::pending("tx")), None);
 }
 
 fn any_policy() -> impl Strategy<Value = RetryPolicy> {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Payloads, Place};
+use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Payloads, Place};
 
 /// What a process is told first.
 #[derive(Debug, Serialize, Deserialize)]
@@ -170,6 +170,8 @@ struct Told {
     message: String,
     context: Option<Box<str>>,
     place: Option<(String, u64, Option<u64>)>,
+    /// It came back after its time was over.
+    late: bool,
 }
 
 /// The kinds of failure that come out of a plugin's step; all others are `Failed`.
@@ -207,9 +209,10 @@ pub(super) fn write_made(outputs: &Outputs, took: Duration, to: &mut Vec<u8>) {
 }
 
 pub(super) fn write_failed(failure: &Failure, to: &mut Vec<u8>) {
-    let Failure { kind, message, context, place } = failure.clone();
+    let Failure { kind, message, context, place, cause } = failure.clone();
     let place = place.map(|Place { file, line, column }| (file, line, column));
-    let told = Told { kind: Kind::of(kind), message, context, place };
+    let late = cause == Some(Cause::Timeout);
+    let told = Told { kind: Kind::of(kind), message, context, place, late };
     // Texts and numbers can always be written.
     let text = serde_json::to_vec(&told).unwrap_or_default();
     framed(FAILED, to, |to| to.extend_from_slice(&text));
@@ -255,10 +258,11 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
             Frame::Made(outputs, took)
         }
         [FAILED] => {
-            let Told { kind, message, context, place } =
+            let Told { kind, message, context, place, late } =
                 serde_json::from_slice(body.0).map_err(io::Error::other)?;
             let place = place.map(|(file, line, column)| Place { file, line, column });
-            Frame::Failed(Failure { kind: kind.into(), message, context, place })
+            let cause = late.then_some(Cause::Timeout);
+            Frame::Failed(Failure { kind: kind.into(), message, context, place, cause })
         }
         [LOG] => {
             let [level] = body.array()?;

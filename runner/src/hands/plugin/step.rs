@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_plugin::host::{Ended, Host, Instance, Offer, Spec};
-use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Level, Outputs, Payloads, Step};
+use tidegate_plugin::{Cause, Checkpoint, Failure, FailureKind, Job, Level, Outputs, Payloads, Step};
 
 use super::clock::Ticks;
 use crate::hands::script::json;
@@ -195,7 +195,7 @@ impl PluginRunner {
         let timeout = format_duration(self.timeout.unwrap_or_default());
         let message =
             format!("it came back after the `timeout` of {timeout}, so what it gave does not count");
-        self.explained(Failure::new(FailureKind::Limit, message), "")
+        self.explained(Failure::new(FailureKind::Limit, message), "").because(Cause::Timeout)
     }
 }
 
