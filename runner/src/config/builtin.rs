@@ -84,7 +84,8 @@ fn shorter(
     let Some(own) = own.filter(|own| *own > whole) else { return Some(()) };
     let field = section.field(key)?;
     let table = field.table(reading)?;
-    let place = table.get("timeout").map_or_else(|| field.place(reading), |value| reading.place(value.span()));
+    let place =
+        table.get("timeout").map_or_else(|| field.place(reading), |value| reading.place(value.span()));
     let whole = format_duration(whole);
     let message = format!("`{key}.timeout` is longer than the `timeout` of the whole attempt, {whole}");
     let help = format!("write `timeout = \"{}\"` in `{}` too", format_duration(own), section.title);

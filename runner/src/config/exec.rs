@@ -39,9 +39,9 @@ pub(super) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Exe
     let command = texts.and_then(|texts| command(reading, &texts));
     let environment = section.field("env").map(|field| environment(reading, field));
     let folder = section.field("cwd").and_then(|field| folder(reading, field));
-    let timeout = section.field("timeout").and_then(|field| {
-        field.quantity(reading, ("duration", "5s"), parse_duration, Some(&Duration::ZERO))
-    });
+    let timeout = section
+        .field("timeout")
+        .and_then(|field| field.quantity(reading, ("duration", "5s"), parse_duration, Some(&Duration::ZERO)));
     let (program, arguments) = command?;
     (reading.diagnostics.len() == before).then(|| ExecCommand {
         program,
@@ -58,7 +58,8 @@ fn words(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Vec<Text>> {
     if value.is_str() {
         let place = field.place(reading);
         let message = "`command` should be a list of texts, but is a text";
-        let help = "no shell takes it apart: write each argument by itself, `command = [\"./charge.sh\", \"{id}\"]`";
+        let help =
+            "no shell takes it apart: write each argument by itself, `command = [\"./charge.sh\", \"{id}\"]`";
         reading.report(Diagnostic::error_at(&place, message).help(help));
         return None;
     }
@@ -98,7 +99,8 @@ fn executable(reading: &mut Reading<'_>, text: &Text) -> Option<PathBuf> {
         .collect();
     if written.is_empty() || written.contains('\0') {
         let message = "the command has no name";
-        reading.report(Diagnostic::error_at(&text.place, message).help("write `command = [\"./charge.sh\"]`"));
+        reading
+            .report(Diagnostic::error_at(&text.place, message).help("write `command = [\"./charge.sh\"]`"));
         return None;
     }
     if !written.contains('/') {
@@ -107,7 +109,9 @@ fn executable(reading: &mut Reading<'_>, text: &Text) -> Option<PathBuf> {
     let path = reading.folder().join(&written);
     let named = if text.secret { "that this names".into() } else { text.quoted() };
     let (message, help) = match std::fs::metadata(&path) {
-        Err(_) => (format!("the command {named} is not there"), "a path is relative to the file that names it"),
+        Err(_) => {
+            (format!("the command {named} is not there"), "a path is relative to the file that names it")
+        }
         Ok(found) if found.is_dir() => (format!("the command {named} is a folder"), "name a file"),
         Ok(found) if found.permissions().mode() & 0o111 == 0 => {
             (format!("the command {named} cannot be executed"), "make it so with `chmod +x`")

@@ -113,9 +113,9 @@ pub(super) fn request(reading: &mut Reading<'_>, kind: Kind, section: &Section<'
     let method = method.unwrap_or(Some(default));
     let headers = section.field("headers").map(|field| headers(reading, field));
     let body = body(reading, section, method);
-    let timeout = section.field("timeout").and_then(|field| {
-        field.quantity(reading, ("duration", "5s"), parse_duration, Some(&Duration::ZERO))
-    });
+    let timeout = section
+        .field("timeout")
+        .and_then(|field| field.quantity(reading, ("duration", "5s"), parse_duration, Some(&Duration::ZERO)));
     let max_response = section
         .field("max_response")
         .and_then(|field| field.quantity(reading, ("size", "1MiB"), parse_size, Some(&0)));
@@ -168,7 +168,9 @@ fn wrong_header(key: &Text, name: &str, others: &[(String, Template)]) -> Option
         return Some((message, "leave it out"));
     }
     let twice = others.iter().any(|(other, _)| other == name);
-    twice.then(|| (format!("the header {} is given twice", key.quoted()), "large and small letters are the same in it"))
+    twice.then(|| {
+        (format!("the header {} is given twice", key.quoted()), "large and small letters are the same in it")
+    })
 }
 
 /// What is sent: the job where the method is one that sends something, unless `body` says otherwise.

@@ -13,8 +13,7 @@ const KEYS: &[(Kind, &[&str])] = &[
     (Kind::Step, &["queuer", "retry", "gate", "monitor", "was"]),
 ];
 
-const VALUES: &[(Kind, &str, &[&str])] =
-    &[(Kind::Source, "type", &["http", "schedule", "exec"])];
+const VALUES: &[(Kind, &str, &[&str])] = &[(Kind::Source, "type", &["http", "schedule", "exec"])];
 
 /// Whether a later version knows `key` in a table of this kind.
 pub(super) fn key(kind: Kind, key: &str) -> bool {

@@ -11,7 +11,8 @@ use std::path::Path;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
 use crate::config::{
-    Configuration, ExecCommand, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step, StepFilter, Take, Target,
+    Configuration, ExecCommand, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step,
+    StepFilter, Take, Target,
 };
 use crate::hands::exec::{ExecSpec, ExecStep};
 use crate::hands::http::{HttpSpec, HttpStep};

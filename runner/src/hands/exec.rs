@@ -83,10 +83,12 @@ impl ExecStep {
             bytes: self.memory,
         };
         let running = Running::start(&mut command);
-        let mut running = running.map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be started: {error}")))?;
+        let mut running = running
+            .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be started: {error}")))?;
         let ended = running.finish(job.payload, limits);
         let printed = running.into_printed();
-        let ended = ended.map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be followed: {error}")))?;
+        let ended = ended
+            .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be followed: {error}")))?;
         if let Some(failure) = self.failed(ended, &printed) {
             return Err(failure);
         }
@@ -138,7 +140,9 @@ impl ExecStep {
             Ended::Exited(code) => {
                 (FailureKind::Failed, Some(Cause::Exit(code)), format!("ended with exit code {code}{after}"))
             }
-            Ended::Killed(signal) => (FailureKind::Failed, None, format!("was killed by signal {signal}{after}")),
+            Ended::Killed(signal) => {
+                (FailureKind::Failed, None, format!("was killed by signal {signal}{after}"))
+            }
             Ended::Late => {
                 let timeout = format_duration(self.timeout.unwrap_or_default());
                 let why = format!("ran for longer than its `timeout` of {timeout} and was killed{after}");

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tidegate_plugin::{Failure, FailureKind, Outputs, Payloads};
 
@@ -28,7 +28,8 @@ pub(super) fn give(value: &[u8], outputs: &mut Outputs, whose: &str) -> Result<(
         return Err(wrong(format!("should be a map, since the step has the outputs {names}")));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(value);
-    let entries = Entries.deserialize(&mut deserializer).map_err(|error| wrong(format!("is no JSON: {error}")))?;
+    let entries =
+        Entries.deserialize(&mut deserializer).map_err(|error| wrong(format!("is no JSON: {error}")))?;
     for (name, value) in entries {
         let Some(place) = outputs.position(&name) else {
             let hint = nearest(&name, outputs.names()).map(|near| format!("; did you mean `{near}`?"));
@@ -117,7 +118,10 @@ mod tests {
         let out = |all: &[&[&str]]| -> Result<Vec<Vec<String>>, String> {
             Ok(all.iter().map(|one| one.iter().map(|&text| text.to_owned()).collect()).collect())
         };
-        assert_eq!(given(r#"{"a": {"x": 1}, "b": [1, "2"]}"#, &["a", "b"]), out(&[&["{\"x\": 1}"], &["1", "\"2\""]]));
+        assert_eq!(
+            given(r#"{"a": {"x": 1}, "b": [1, "2"]}"#, &["a", "b"]),
+            out(&[&["{\"x\": 1}"], &["1", "\"2\""]])
+        );
         assert_eq!(given(r#"{"b": null}"#, &["a", "b"]), out(&[&[], &[]]));
     }
 

@@ -161,7 +161,9 @@ impl HttpStep {
                 let why = format!("took longer than its `timeout` of {timeout}");
                 (FailureKind::Failed, Some(Cause::Timeout), why)
             }
-            E::BodyExceedsLimit(_) | E::LargeResponseHeader(..) => (FailureKind::Limit, None, answer::too_large(self.response_max)),
+            E::BodyExceedsLimit(_) | E::LargeResponseHeader(..) => {
+                (FailureKind::Limit, None, answer::too_large(self.response_max))
+            }
             E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "found no such host".into()),
             E::Protocol(error) => {
                 (FailureKind::Failed, Some(Cause::Connection), format!("was answered with no HTTP: {error}"))

@@ -142,7 +142,11 @@ impl Parser {
     fn secret(&mut self, text: &str, range: &Range<usize>) {
         if let Some((start, _)) = self.open.take() {
             let help = "a value from outside cannot be the name of a field; or write `{{` for a literal `{`";
-            self.mistake(start..range.end, "this `{` is not closed before the next value".into(), help.into());
+            self.mistake(
+                start..range.end,
+                "this `{` is not closed before the next value".into(),
+                help.into(),
+            );
         }
         if !text.is_empty() {
             self.parts.push(Part::Secret(Secret::new(text)));

@@ -7,7 +7,10 @@ pub(super) fn check(url: &Template) -> Result<(), (String, &'static str)> {
     let fixed: String = fixed_start(url);
     let rest = fixed.strip_prefix("https://").or_else(|| fixed.strip_prefix("http://"));
     let Some(rest) = rest else {
-        return wrong("`url` should begin with `https://` or `http://`", "for example `https://host/path/{field}`");
+        return wrong(
+            "`url` should begin with `https://` or `http://`",
+            "for example `https://host/path/{field}`",
+        );
     };
     let end = rest.find(['/', '?', '#']);
     let Some(authority) = end.map(|end| &rest[..end]).or_else(|| url.is_fixed().then_some(rest)) else {
@@ -19,7 +22,10 @@ pub(super) fn check(url: &Template) -> Result<(), (String, &'static str)> {
     check_authority(authority)?;
     if let Some(letter) = plain(url).chars().find(|&letter| !may_stand(letter)) {
         if letter == '#' {
-            return wrong("`url` has a `#`, and what follows it is never sent", "write `%23` for a literal `#`");
+            return wrong(
+                "`url` has a `#`, and what follows it is never sent",
+                "write `%23` for a literal `#`",
+            );
         }
         return wrong(
             "`url` has characters that cannot stand in a URL",

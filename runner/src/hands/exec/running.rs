@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 
 /// Read at a time.
 const CHUNK: usize = 64 << 10;
@@ -70,7 +72,11 @@ impl Running {
         let pid = Pid::from_child(&child);
         let (input, out, said) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let opened = pidfd_open(pid, PidfdFlags::empty()).and_then(|end| {
-            for pipe in [input.as_ref().map(AsFd::as_fd), out.as_ref().map(AsFd::as_fd), said.as_ref().map(AsFd::as_fd)] {
+            for pipe in [
+                input.as_ref().map(AsFd::as_fd),
+                out.as_ref().map(AsFd::as_fd),
+                said.as_ref().map(AsFd::as_fd),
+            ] {
                 pipe.map_or(Ok(()), |pipe| rustix::io::ioctl_fionbio(pipe, true))?;
             }
             Ok(end)
@@ -153,7 +159,9 @@ impl Running {
         let (rest, at) = match pipe.write(&first[at..]) {
             Ok(written) if at + written == first.len() => (&rest[1..], 0),
             Ok(written) => (rest, at + written),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => (rest, at),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                (rest, at)
+            }
             Err(_) => (&[][..], 0),
         };
         if rest.is_empty() {

@@ -22,8 +22,10 @@ fn values_come_out_as_the_job_has_them() {
         ("{order.sum}", "123456789012345678901234567890"),
         ("{items.0.n}-{items.1}", "1.50-x"),
         ("{a b} {twice} [{empty}]", "true last []"),
-        ("{ctx.hash} {ctx.attempt} {ctx.index} {ctx.now} {ctx.pipeline}/{ctx.step}",
-         "000000000000000000000000000000ab 2 3 5 p/s"),
+        (
+            "{ctx.hash} {ctx.attempt} {ctx.index} {ctx.now} {ctx.pipeline}/{ctx.step}",
+            "000000000000000000000000000000ab 2 3 5 p/s",
+        ),
     ];
     for (template, text) in cases {
         assert_eq!(fill(template, Encoding::Plain).as_deref(), Ok(text), "{template}");
@@ -39,7 +41,8 @@ fn a_value_never_changes_the_structure_of_a_url() {
 
 #[test]
 fn what_is_not_there_or_is_no_text_is_named() {
-    let templates = ["{none}", "{order}", "{items}", "{order.none}", "{id.x}", "{items.2}", "{items.x}", "{items.0.y}"];
+    let templates =
+        ["{none}", "{order}", "{items}", "{order.none}", "{id.x}", "{items.2}", "{items.x}", "{items.0.y}"];
     let told = templates.map(|template| fill(template, Encoding::Plain).unwrap_err());
     insta::assert_debug_snapshot!(told);
 }

@@ -2,7 +2,6 @@
 
 use std::io::Read as _;
 
-use serde_json::value::RawValue;
 use tidegate_plugin::{Cause, Failure, FailureKind};
 use ureq::Body;
 use ureq::http::header::{CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
@@ -91,7 +90,9 @@ impl Answer {
         let mut full = b"{\"job\":".to_vec();
         full.extend_from_slice(job);
         let headers = serde_json::Value::from(headers);
-        full.extend_from_slice(format!(",\"status\":{},\"headers\":{headers},\"body\":", self.status.as_u16()).as_bytes());
+        full.extend_from_slice(
+            format!(",\"status\":{},\"headers\":{headers},\"body\":", self.status.as_u16()).as_bytes(),
+        );
         full.extend_from_slice(body);
         full.push(b'}');
         full
@@ -108,7 +109,8 @@ impl Answer {
             // What stands behind a `?` may be a secret of the service.
             let to = self.header(&LOCATION);
             let to = scrub.clean(to.split('?').next().unwrap_or_default());
-            message = format!("{message}, to `{to}`; no redirect is followed, so name the right address in `url`");
+            message =
+                format!("{message}, to `{to}`; no redirect is followed, so name the right address in `url`");
         }
         let said = scrub.clean(&String::from_utf8_lossy(&self.body));
         let said = said.trim();
@@ -133,8 +135,12 @@ impl Answer {
 
     /// All values of a header; nothing where there is none.
     fn header(&self, name: &HeaderName) -> String {
-        let values: Vec<_> =
-            self.headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let values: Vec<_> = self
+            .headers
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
         values.join(", ")
     }
 }

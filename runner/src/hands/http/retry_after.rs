@@ -43,7 +43,9 @@ mod tests {
         // The service's clock is ahead of ours.
         assert_eq!(retry_after(date, "Sun, 06 Nov 1994 08:49:35 GMT", now), seconds(2));
         assert_eq!(retry_after("99999999999", "", now), Some(MOST));
-        for nothing in ["", "0", "-3", "soon", "1.5", "Sun, 06 Nov 1994 08:49:30 GMT", "Sat, 05 Nov 1994 08:49:30 GMT"] {
+        for nothing in
+            ["", "0", "-3", "soon", "1.5", "Sun, 06 Nov 1994 08:49:30 GMT", "Sat, 05 Nov 1994 08:49:30 GMT"]
+        {
             assert_eq!(retry_after(nothing, "", now), None, "{nothing}");
         }
     }
