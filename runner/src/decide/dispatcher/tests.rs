@@ -157,7 +157,7 @@ fn a_queue_that_is_filled_from_outside_is_waited_for() {
     play.ran(0, 0, 2);
     assert_eq!(play.committed(0, 0), "");
     assert_eq!(play.on(Event::Stop), "Stopped");
-    assert_eq!(Play::with(&pushed, &[0], ROOM, true).start(), "Drained");
+    assert_eq!(Play::with(&pushed, &[0], BOUNDS, true).start(), "Drained");
 }
 
 #[test]

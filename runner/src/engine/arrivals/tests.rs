@@ -44,9 +44,10 @@ type Outcomes = Arc<Mutex<Vec<Result<Pushed, Conflict>>>>;
 
 fn push(jobs: &[Job], whole: Option<u8>, outcomes: &Outcomes) -> Push {
     let outcomes = Arc::clone(outcomes);
+    let texts: Vec<String> = jobs.iter().map(|job| format!("{job:?}")).collect();
     Push {
         queue: QueueRef(1),
-        jobs: jobs.iter().map(|job| format!("{job:?}")).collect(),
+        jobs: texts.iter().map(String::as_bytes).collect(),
         whole: whole.map(|of| key(100 + of, jobs.iter().fold(7, |sum, job| sum * 31 + content(*job)))),
         each: jobs.iter().map(|&job| key(job.0, content(job))).collect(),
         answer: Box::new(move |outcome| outcomes.lock().unwrap().push(outcome)),
