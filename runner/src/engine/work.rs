@@ -78,8 +78,8 @@ pub(super) struct Stumble {
 /// What the jobs of a batch have come to so far.
 struct Yield {
     outputs: Outputs,
-    /// By binding: where its jobs come from, and what they carry.
-    sides: Vec<Side>,
+    /// By binding to a queue: where its jobs come from, and what they carry. Sinks keep neither.
+    sides: Vec<Option<Side>>,
     errors: Payloads,
     error_side: Side,
     carries: bool,
@@ -161,12 +161,21 @@ impl Worker {
     fn pass_all(&self, portion: &Portion) -> Ran {
         let jobs = portion.jobs as u64;
         let mut origins = self.origins();
-        let mut row = vec![0; self.gatherer.inputs.len()];
-        for index in portion.batch.first..portion.batch.end() {
-            row[portion.input] = index;
-            origins.push(&row);
+        if self.bindings.iter().any(|binding| binding.to_queue) {
+            let mut row = vec![0; self.gatherer.inputs.len()];
+            for index in portion.batch.first..portion.batch.end() {
+                row[portion.input] = index;
+                origins.push(&row);
+            }
         }
-        let made = |binding: &Binding| binding.made(portion.batch.payloads.clone(), &origins, None);
+        let made = |binding: &Binding| {
+            let payloads = portion.batch.payloads.clone();
+            if binding.to_queue {
+                Made::for_queue(payloads, &origins, None)
+            } else {
+                Made::for_sink(payloads)
+            }
+        };
         let outputs: Vec<Made> = self.bindings.iter().map(made).collect();
         let given = jobs * outputs.len() as u64;
         let counters = Counters { taken: jobs, given, ..Counters::default() };
@@ -186,7 +195,7 @@ impl Worker {
         let side = || Side { origins: self.origins(), carried: Payloads::new() };
         let mut made = Yield {
             outputs: Outputs::new(names),
-            sides: self.bindings.iter().map(|_| side()).collect(),
+            sides: self.bindings.iter().map(|binding| binding.to_queue.then(side)).collect(),
             errors: Payloads::new(),
             error_side: side(),
             carries,
@@ -196,7 +205,7 @@ impl Worker {
         // Progress of `at-most-once` moves first: nothing is attempted after a crash.
         let crash_limit = (!self.only_once).then_some(self.crash_limit);
         let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
-        let (mut walk, take) = (Walk::new(work), self.gatherer.take);
+        let (mut walk, take, mut given) = (Walk::new(work), self.gatherer.take, 0);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
@@ -205,7 +214,6 @@ impl Worker {
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
-            let before = made.outputs.total();
             let attempted = watch.attempt(&item, || attempt(&mut self.runner, &item, now, &mut made.outputs));
             let outcome = if let Err(failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
@@ -233,7 +241,8 @@ impl Worker {
                 Outcome::Error
             } else {
                 made.note(&item);
-                let jobs = made.outputs.total() - before;
+                let jobs = made.outputs.total() - given;
+                given += jobs;
                 ran.counters.filtered += u64::from(jobs == 0 && !self.bindings.is_empty());
                 match u32::try_from(jobs) {
                     Ok(0) => Outcome::Nothing,
@@ -248,8 +257,8 @@ impl Worker {
         }
         ran.settles = watch.finish();
         ran.counters.taken = ran.taken as u64;
-        ran.counters.given = made.outputs.total() as u64;
-        made.finish(&self.bindings, &mut ran);
+        ran.counters.given = given as u64;
+        made.finish(&mut ran);
         ran
     }
 
@@ -333,6 +342,7 @@ impl Yield {
     /// Notes for all jobs that `item` came to where they come from.
     fn note(&mut self, item: &Item<'_>) {
         for (position, side) in self.sides.iter_mut().enumerate() {
+            let Some(side) = side else { continue };
             let there = self.outputs.get(position).map_or(0, Payloads::len);
             while side.origins.len() < there {
                 side.push(item, self.carries);
@@ -340,17 +350,15 @@ impl Yield {
         }
     }
 
-    fn finish(self, bindings: &[Binding], ran: &mut Ran) {
-        let payloads = self.outputs.into_payloads();
-        let made = bindings.iter().zip(payloads).zip(self.sides);
+    fn finish(self, ran: &mut Ran) {
+        let made = self.outputs.into_payloads().into_iter().zip(self.sides);
         ran.outputs = made
-            .map(|((binding, payloads), side)| {
-                binding.made(payloads, &side.origins, self.carries.then_some(side.carried))
+            .map(|(payloads, side)| match side {
+                Some(side) => side.made(payloads, self.carries),
+                None => Made::for_sink(payloads),
             })
             .collect();
-        let side = self.error_side;
-        ran.errors = (!self.errors.is_empty())
-            .then(|| Made::for_queue(self.errors, &side.origins, self.carries.then_some(side.carried)));
+        ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors, self.carries));
     }
 }
 
@@ -361,15 +369,15 @@ impl Side {
             self.carried.push(item.carried.as_bytes());
         }
     }
+
+    fn made(self, payloads: Payloads, carries: bool) -> Made {
+        Made::for_queue(payloads, &self.origins, carries.then_some(self.carried))
+    }
 }
 
 impl Binding {
     fn new(output: &config::OutputRef) -> Self {
         Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
-    }
-
-    fn made(&self, payloads: Payloads, origins: &Origins, carried: Option<Payloads>) -> Made {
-        if self.to_queue { Made::for_queue(payloads, origins, carried) } else { Made::for_sink(payloads) }
     }
 }
 
