@@ -116,6 +116,30 @@ impl Gatherer {
     /// The next job of the walk.
     pub(super) fn next<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
         walk.advance(self.inputs.len())?;
+        // What most jobs are: one by itself, that carries nothing.
+        if let (Take::From, &[place @ Place { returned: None, batch, .. }]) = (self.take, &walk.row[..])
+            && !carries
+        {
+            let index = place.index();
+            walk.indices[place.input] = index;
+            return Some(Item {
+                payload: payload(batch, place.position),
+                form: batch.form,
+                fault: batch.fault(place.position).map(Cow::from),
+                indices: &walk.indices,
+                row: &walk.row,
+                inputs: &self.inputs,
+                hash: self.prefix.hash(index),
+                attempt: 1,
+                first_attempt: None,
+                to: None,
+                carried: String::new(),
+            });
+        }
+        self.gather(walk, carries)
+    }
+
+    fn gather<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
         let carried = if carries { self.carried(&walk.row) } else { String::new() };
         let fault = self.fault(&walk.row);
         let form = if walk.row.iter().all(|place| place.batch.form == Form::Json) {
@@ -124,6 +148,7 @@ impl Gatherer {
             Form::Unchecked
         };
         if let [Place { returned: Some(returned), batch, position, .. }] = walk.row[..] {
+            walk.indices.fill(0);
             for (name, index) in &returned.job.inputs {
                 if let Some(input) = self.inputs.iter().position(|input| input.name == *name) {
                     walk.indices[input] = *index;
@@ -238,7 +263,7 @@ impl<'w> Walk<'w> {
 
     fn advance(&mut self, inputs: usize) -> Option<()> {
         self.row.clear();
-        self.indices.clear();
+        // The same inputs give something each time, but where jobs came again.
         self.indices.resize(inputs, 0);
         for (portions, at) in &mut self.sides {
             while *at >= portions.first()?.jobs {

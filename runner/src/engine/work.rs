@@ -65,6 +65,8 @@ pub(super) struct Ran {
     pub(super) settles: Vec<Span>,
     pub(super) counters: Counters,
     pub(super) halt: Option<Stumble>,
+    /// How many of those that are taken come again.
+    pub(super) stayed: usize,
     /// Of jobs that were picked: what became of each that is taken.
     pub(super) ends: Vec<JobEnd>,
 }
@@ -81,8 +83,8 @@ pub(super) struct Stumble {
 /// What the jobs of a batch have come to so far.
 struct Yield {
     outputs: Outputs,
-    /// By binding: where its jobs come from, and what they carry.
-    sides: Vec<Side>,
+    /// By binding to a queue: where its jobs come from, and what they carry. Sinks keep neither.
+    sides: Vec<Option<Side>>,
     errors: Payloads,
     error_side: Side,
     carries: bool,
@@ -164,12 +166,21 @@ impl Worker {
     fn pass_all(&self, portion: &Portion) -> Ran {
         let jobs = portion.jobs as u64;
         let mut origins = self.origins();
-        let mut row = vec![0; self.gatherer.inputs.len()];
-        for index in portion.batch.first..portion.batch.end() {
-            row[portion.input] = index;
-            origins.push(&row);
+        if self.bindings.iter().any(|binding| binding.to_queue) {
+            let mut row = vec![0; self.gatherer.inputs.len()];
+            for index in portion.batch.first..portion.batch.end() {
+                row[portion.input] = index;
+                origins.push(&row);
+            }
         }
-        let made = |binding: &Binding| binding.made(portion.batch.payloads.clone(), &origins, None);
+        let made = |binding: &Binding| {
+            let payloads = portion.batch.payloads.clone();
+            if binding.to_queue {
+                Made::for_queue(payloads, &origins, None)
+            } else {
+                Made::for_sink(payloads)
+            }
+        };
         let outputs: Vec<Made> = self.bindings.iter().map(made).collect();
         let given = jobs * outputs.len() as u64;
         let counters = Counters { taken: jobs, given, ..Counters::default() };
@@ -189,7 +200,7 @@ impl Worker {
         let side = || Side { origins: self.origins(), carried: Payloads::new() };
         let mut made = Yield {
             outputs: Outputs::new(names),
-            sides: self.bindings.iter().map(|_| side()).collect(),
+            sides: self.bindings.iter().map(|binding| binding.to_queue.then(side)).collect(),
             errors: Payloads::new(),
             error_side: side(),
             carries,
@@ -197,17 +208,18 @@ impl Worker {
         self.prepare(work, carries, &made_before, now);
         let mut checkpoint = Checkpoint::default();
         let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, self.crash_limit);
-        let (mut walk, take) = (Walk::new(work), self.gatherer.take);
+        let (mut walk, take, mut given, mut late) = (Walk::new(work), self.gatherer.take, 0, 0);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
                 ran.taken += 1;
-                ran.ends.push(JobEnd::Finished);
+                if work.sequential {
+                    ran.ends.push(JobEnd::Finished);
+                }
                 watch.take(&item);
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
-            let before = made.outputs.total();
             let attempted = watch.attempt(&item, || attempt(&mut self.runner, &item, now, &mut made.outputs));
             let outcome = if let Err(mut failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
@@ -261,7 +273,14 @@ impl Worker {
                 Outcome::Error
             } else {
                 made.note(&item);
-                let jobs = made.outputs.total() - before;
+                for (position, due_ms, payload) in made.outputs.delayed().iter().skip(late) {
+                    let to = self.bindings.get(position).map_or("", |binding| &binding.name);
+                    let due = Timestamp(due_ms);
+                    ran.delayed.push(retrying::late(&self.address, &item, to, due, payload));
+                }
+                late = made.outputs.delayed().len();
+                let jobs = made.outputs.total() - given;
+                given += jobs;
                 ran.counters.filtered += u64::from(jobs == 0 && !self.bindings.is_empty());
                 match u32::try_from(jobs) {
                     Ok(0) => Outcome::Nothing,
@@ -272,17 +291,16 @@ impl Worker {
                 ran.outcomes.push((item.hash, outcome));
             }
             ran.taken += 1;
-            ran.ends.push(JobEnd::Finished);
+            if work.sequential {
+                ran.ends.push(JobEnd::Finished);
+            }
             watch.take(&item);
-        }
-        if !work.sequential {
-            ran.ends.clear();
         }
         ran.settles = watch.finish();
         // What comes again is counted when it is through.
-        ran.counters.taken = (ran.taken - ran.delayed.len()) as u64;
-        ran.counters.given = made.outputs.total() as u64;
-        made.finish(&self.bindings, &mut ran);
+        ran.counters.taken = (ran.taken - ran.stayed) as u64;
+        ran.counters.given = given as u64;
+        made.finish(&mut ran);
         ran
     }
 
@@ -377,6 +395,7 @@ impl Yield {
     /// Notes for all jobs that `item` came to where they come from.
     fn note(&mut self, item: &Item<'_>) {
         for (position, side) in self.sides.iter_mut().enumerate() {
+            let Some(side) = side else { continue };
             let there = self.outputs.get(position).map_or(0, Payloads::len);
             while side.origins.len() < there {
                 side.push(item, self.carries);
@@ -384,17 +403,15 @@ impl Yield {
         }
     }
 
-    fn finish(self, bindings: &[Binding], ran: &mut Ran) {
-        let payloads = self.outputs.into_payloads();
-        let made = bindings.iter().zip(payloads).zip(self.sides);
+    fn finish(self, ran: &mut Ran) {
+        let made = self.outputs.into_payloads().into_iter().zip(self.sides);
         ran.outputs = made
-            .map(|((binding, payloads), side)| {
-                binding.made(payloads, &side.origins, self.carries.then_some(side.carried))
+            .map(|(payloads, side)| match side {
+                Some(side) => side.made(payloads, self.carries),
+                None => Made::for_sink(payloads),
             })
             .collect();
-        let side = self.error_side;
-        ran.errors = (!self.errors.is_empty())
-            .then(|| Made::for_queue(self.errors, &side.origins, self.carries.then_some(side.carried)));
+        ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors, self.carries));
     }
 }
 
@@ -405,15 +422,15 @@ impl Side {
             self.carried.push(item.carried.as_bytes());
         }
     }
+
+    fn made(self, payloads: Payloads, carries: bool) -> Made {
+        Made::for_queue(payloads, &self.origins, carries.then_some(self.carried))
+    }
 }
 
 impl Binding {
     fn new(output: &config::OutputRef) -> Self {
         Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
-    }
-
-    fn made(&self, payloads: Payloads, origins: &Origins, carried: Option<Payloads>) -> Made {
-        if self.to_queue { Made::for_queue(payloads, origins, carried) } else { Made::for_sink(payloads) }
     }
 }
 
@@ -422,6 +439,7 @@ impl Ran {
     fn stays(&mut self, row: Delayed, end: JobEnd) {
         self.delayed.push(row);
         self.taken += 1;
+        self.stayed += 1;
         self.ends.push(end);
     }
 

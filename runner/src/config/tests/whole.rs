@@ -324,6 +324,10 @@ from = "in"
 retry = { max = "1m" }
 [step.effect]
 from = "in"
+run = "builtin:exec"
+exec = { command = ["true"] }
+[step.shows]
+from = "in"
 to = "shown"
 [step.once]
 from = "in"
@@ -337,7 +341,10 @@ type = "stdout"
         let step = configuration.steps.iter().find(|step| step.address.name.as_str() == name).unwrap();
         step.retry_policy().map(|retry| retry.max.as_secs())
     };
-    assert_eq!(["pure", "asked", "effect", "once"].map(longest), [None, Some(60), Some(3600), None]);
+    assert_eq!(
+        ["pure", "asked", "effect", "shows", "once"].map(longest),
+        [None, Some(60), Some(3600), None, None]
+    );
 }
 
 #[test]
