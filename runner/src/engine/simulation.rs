@@ -17,6 +17,7 @@
 //! | `effects` | what was seen outside |
 //! | `stage` | one run, with chance in the place of threads |
 //! | `world` | a seed: runs, crashes, changes between them |
+//! | `jobs` | what is played beside graphs: a step that retries, delays and picks its jobs |
 //! | `model` | what a step must have come to |
 //! | `compare`, `outlets`, `check` | the comparison: with a place, with all sinks, with everything |
 
@@ -27,6 +28,7 @@ mod dice;
 mod drawing;
 mod effects;
 mod history;
+mod jobs;
 mod model;
 mod outlets;
 mod requests;
@@ -48,6 +50,20 @@ const STACK: usize = 16 << 20;
 
 #[test]
 fn whole_graphs_keep_their_promise_whatever_crashes_when() {
+    let (tally, count) = play_all(world::play);
+    let Tally { crashes, again, granted, jobs, lost, .. } = tally;
+    let all_happened = [crashes, again, granted, jobs, lost].iter().all(|&times| times > 0);
+    assert!(all_happened || count < 100, "so many seeds should see everything");
+}
+
+#[test]
+fn jobs_that_are_retried_delayed_and_picked_end_exactly_once_whatever_crashes_when() {
+    let (Tally { crashes, jobs, .. }, count) = play_all(world::play_jobs);
+    assert!(crashes > 0 && jobs > 0 || count < 100, "so many seeds should see everything");
+}
+
+/// Plays the seeds that were asked for; answers what was played, and how many.
+fn play_all(play: fn(u64) -> Tally) -> (Tally, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let (first, count) = match number("TIDEGATE_SIM_SEED") {
         Some(seed) => (seed, 1),
@@ -62,7 +78,7 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
             if seed >= first + count || failed.load(Ordering::Relaxed) >= 10 {
                 return;
             }
-            match catch_unwind(AssertUnwindSafe(|| world::play(seed))) {
+            match catch_unwind(AssertUnwindSafe(|| play(seed))) {
                 Ok(played) => tally.lock().unwrap().add(&played),
                 Err(_) => {
                     eprintln!("seed {seed} failed; play it again with TIDEGATE_SIM_SEED={seed}");
@@ -80,9 +96,7 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
     let tally = tally.into_inner().unwrap();
     eprintln!("{count} seeds from {first} on: {tally:?}");
     assert_eq!(failed.into_inner(), 0, "seeds failed; each says above how it is played again");
-    let Tally { crashes, again, granted, jobs, lost, .. } = tally;
-    let all_happened = [crashes, again, granted, jobs, lost].iter().all(|&times| times > 0);
-    assert!(all_happened || count < 100, "so many seeds should see everything");
+    (tally, count)
 }
 
 #[test]

@@ -357,6 +357,10 @@ impl<'w> Stage<'w> {
     fn start_task(&mut self) {
         let Some(Task { step, id, work, .. }) = self.tasks.pop_front() else { return };
         self.world.effects.attempt(&self.configuration, step, id, &work);
+        let now = self.world.clock.now();
+        if let Some(jobs) = &mut self.world.jobs {
+            jobs.attempt(&self.configuration, &self.configuration.steps[step], &work, now);
+        }
         let clock = Arc::clone(&self.world.clock);
         let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
         let ran = Box::new(worker.run(&work, &mut Attempts::none().slot(), &*clock));

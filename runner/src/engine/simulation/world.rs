@@ -14,6 +14,7 @@ use super::dice::Dice;
 use super::drawing;
 use super::effects::Effects;
 use super::history::History;
+use super::jobs::{self, JobsPlan};
 use super::requests::Requests;
 use super::stage::{self, Ended, Perils};
 use crate::config::{Configuration, Promise, SinkKind};
@@ -37,6 +38,8 @@ pub(super) struct World {
     pub(super) effects: Effects,
     pub(super) workers: Workers,
     pub(super) tally: Tally,
+    /// What is played where it is no graph.
+    pub(super) jobs: Option<JobsPlan>,
     failure: Option<Failure>,
     /// The last run crashed, and whether the power went.
     crashed: Option<bool>,
@@ -99,9 +102,17 @@ impl Tally {
     }
 }
 
-/// Plays the history that the seed says, and asserts what was promised.
+/// Plays the history of a graph that the seed says, and asserts what was promised.
 pub(super) fn play(seed: u64) -> Tally {
-    let mut world = World::new(seed);
+    play_in(World::new(seed))
+}
+
+/// The same of a step that retries, delays and picks its jobs.
+pub(super) fn play_jobs(seed: u64) -> Tally {
+    play_in(World::of_jobs(seed))
+}
+
+fn play_in(mut world: World) -> Tally {
     let mut ended = None;
     for _ in 0..world.dice.between(1, 6) {
         world.between(ended.as_ref());
@@ -112,12 +123,14 @@ pub(super) fn play(seed: u64) -> Tally {
     world.calm();
     for last in [false, true, true] {
         world.between(ended.as_ref());
-        let requests = if last { 0 } else { world.dice.below(4) };
+        let requests = if last || world.jobs.is_some() { 0 } else { world.dice.below(4) };
         let Ok(calm) = stage::run(&mut world, Perils { requests, ..Perils::default() }) else {
             panic!("nothing failed, and it crashed")
         };
-        world.plan.mend();
-        world.reload();
+        if world.jobs.is_none() {
+            world.plan.mend();
+            world.reload();
+        }
         ended = Some(calm);
     }
     world.between(ended.as_ref());
@@ -175,8 +188,23 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let plan = drawing::random(&mut dice);
         plan.write_sources(folder.path());
+        Self::with(dice, folder, plan, None)
+    }
+
+    fn of_jobs(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let jobs = jobs::random(&mut dice);
+        let sources = BTreeMap::from([("p/s0".to_owned(), jobs.lines.clone())]);
+        let plan = Blueprint { sources, jobs: Some(jobs.toml.clone()), ..Blueprint::default() };
+        plan.write_sources(folder.path());
+        Self::with(dice, folder, plan, Some(jobs))
+    }
+
+    fn with(dice: Dice, folder: TempDir, plan: Blueprint, jobs: Option<JobsPlan>) -> Self {
         let configuration = Arc::new(plan.load(folder.path()));
         Self {
+            jobs,
             dice,
             folder,
             plan,
@@ -230,7 +258,8 @@ impl World {
 
     /// What happens to the next run.
     fn perils(&mut self) -> Perils {
-        let mut perils = Perils { requests: self.dice.below(5), ..Perils::default() };
+        let requests = if self.jobs.is_some() { 0 } else { self.dice.below(5) };
+        let mut perils = Perils { requests, ..Perils::default() };
         let soon = |dice: &mut Dice, most: u64| {
             let exponent = dice.between(0, most);
             dice.between(1, 1 << exponent)
@@ -257,7 +286,7 @@ impl World {
         self.look(&store, ended);
         self.change();
         self.history.begin(&self.configuration, &store).unwrap();
-        if self.dice.chance(15) {
+        if self.jobs.is_none() && self.dice.chance(15) {
             self.amend_at_rest(&store, &mut writer);
         }
         drop(writer);
@@ -274,7 +303,10 @@ impl World {
         }
         self.history.compare(store);
         assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
-        check::check(self, store, ended);
+        match &self.jobs {
+            Some(jobs) => jobs.check(&self.history, store, ended),
+            None => check::check(self, store, ended),
+        }
     }
 
     /// Somebody asks for something while nothing runs.
@@ -294,7 +326,8 @@ impl World {
     /// Somebody edits the files.
     fn change(&mut self) {
         let number = self.plan.steps.len();
-        match self.dice.below(20) {
+        let most = if self.jobs.is_some() { 5 } else { 20 };
+        match self.dice.below(most) {
             0..=3 => self.plan.version += 1,
             4 if number > 1 => {
                 let at = self.dice.below(number);
