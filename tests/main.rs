@@ -75,4 +75,6 @@ mod quickstart;
 
 mod plugins;
 
+mod outward;
+
 mod graph_demo;

@@ -37,9 +37,19 @@ mod held;
 
 mod gather;
 
+mod allowance;
+
 mod chain;
 
 mod attempted;
+
+mod peek;
+
+mod cards;
+
+mod shelf;
+
+mod retrying;
 
 mod work;
 

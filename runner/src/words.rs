@@ -10,7 +10,11 @@ mod mark;
 mod name;
 mod origin;
 mod quantity;
+mod rate;
+mod secret;
 mod sink_position;
+
+pub mod template;
 
 pub use batch::{Batch, Fault, Form, LineRun, Places, Stamp};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
@@ -20,4 +24,6 @@ pub use name::{Address, Name};
 pub use origin::{Origin, Origins};
 
 pub use quantity::{format_duration, format_size, parse_duration, parse_size};
+pub use rate::{Rate, format_rate, parse_rate};
+pub use secret::Secret;
 pub use sink_position::SinkPosition;

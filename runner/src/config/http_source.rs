@@ -15,7 +15,7 @@ const WAITING_MAX_DEFAULT: u64 = 1_000_000;
 pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<HttpSource> {
     let section = Section::open(reading, Kind::HttpSource, title, value)?;
     let before = reading.diagnostics.len();
-    let key = section.field("key").and_then(|field| path_of_field(reading, field));
+    let key = section.field("key").and_then(|field| field.path_in_job(reading));
     let dedupe = section.field("dedupe").and_then(|field| {
         field.quantity(reading, ("duration", "7d"), parse_duration, Some(&std::time::Duration::ZERO))
     });
@@ -32,19 +32,6 @@ pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) ->
         max_waiting: Some(max_waiting.unwrap_or(WAITING_MAX_DEFAULT)).filter(|&most| most > 0),
         token,
     })
-}
-
-/// `id`, or `order.id`.
-fn path_of_field(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Vec<String>> {
-    let text = field.filled_text(reading)?;
-    let path: Vec<String> = text.value.split('.').map(str::to_owned).collect();
-    if path.iter().any(String::is_empty) {
-        let message = format!("{} in `key` is no path of a field", text.quoted());
-        let help = "it is the name of a field, like `id`, or names on the way to it, like `order.id`";
-        reading.report(Diagnostic::error_at(&text.place, message).help(help));
-        return None;
-    }
-    Some(path)
 }
 
 fn token(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Token> {

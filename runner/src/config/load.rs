@@ -19,6 +19,7 @@ use super::pushed;
 use super::reading::Reading;
 use super::resolve::Wiring;
 use super::settings::{self, SettingsFile};
+use super::shared;
 use super::syntax;
 use crate::words::suggest::nearest;
 
@@ -113,7 +114,7 @@ impl<'a> Loading<'a> {
     }
 
     fn settings(&mut self, file: &Path) -> SettingsFile {
-        self.read(file, |reading, _, tree| settings::read(reading, tree)).unwrap_or_default()
+        self.read(file, settings::read).unwrap_or_default()
     }
 
     fn pipeline(&mut self, file: &Path) {
@@ -160,7 +161,9 @@ impl<'a> Loading<'a> {
         self.diagnostics.extend(graph.cycles());
         self.diagnostics.extend(paths::check(&pipelines));
         self.diagnostics.extend(pushed::check(&pipelines, &settings));
+        self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
         if !self.names_missing {
+            self.diagnostics.extend(shared::unused(&pipelines, &settings.shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
             self.diagnostics.extend(loose_ends(&catalog, &wiring));
         }

@@ -4,10 +4,16 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
+use crate::decide::{Missed, Schedule};
+use crate::words::Timestamp;
+
 /// What fills a queue from outside, beside steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushSource {
     Http(HttpSource),
+    Schedule(ScheduleSource),
 }
 
 impl PushSource {
@@ -16,6 +22,7 @@ impl PushSource {
     pub fn sort(&self) -> &'static str {
         match self {
             Self::Http(_) => "http",
+            Self::Schedule(_) => "schedule",
         }
     }
 }
@@ -34,6 +41,31 @@ pub struct HttpSource {
     /// What a request has to show.
     pub token: Option<Token>,
 }
+
+/// `type = "schedule"`: each tick is a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleSource {
+    pub schedule: Schedule,
+    pub missed: Missed,
+    /// What each job has beside its due time.
+    pub payload: Map<String, Value>,
+}
+
+impl ScheduleSource {
+    /// The job of the tick that is due at `due`: a JSON object with this time, in RFC 3339 and UTC, as
+    /// `due`.
+    #[must_use]
+    pub fn job(&self, due: Timestamp) -> String {
+        let mut job = self.payload.clone();
+        // Ticks come within the years that a calendar has.
+        let time = jiff::Timestamp::from_millisecond(due.0).unwrap_or_default();
+        job.insert(DUE.to_owned(), Value::String(time.to_string()));
+        Value::Object(job).to_string()
+    }
+}
+
+/// What the due time is called in the job of a tick.
+pub(super) const DUE: &str = "due";
 
 /// A word that must not be shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -62,6 +94,14 @@ impl fmt::Debug for Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_is_a_job_with_its_due_time() {
+        let payload = serde_json::json!({ "zone": "eu", "a": [1] }).as_object().cloned().unwrap_or_default();
+        let schedule = Schedule::Every(Duration::from_secs(1));
+        let source = ScheduleSource { schedule, missed: Missed::Skip, payload };
+        insta::assert_snapshot!(source.job(Timestamp(1_711_846_800_000)), @r#"{"a":[1],"due":"2024-03-31T01:00:00Z","zone":"eu"}"#);
+    }
 
     #[test]
     fn a_token_is_itself_only_and_is_not_shown() {

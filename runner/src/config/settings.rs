@@ -9,11 +9,13 @@ use toml::de::DeTable;
 
 use super::diagnostic::Diagnostic;
 use super::field::Field;
+use super::files::Files;
 use super::grammar::Kind;
 use super::model::{LogFormat, LogSettings, Settings};
 use super::plugin;
 use super::reading::{Reading, Text};
 use super::section::Section;
+use super::shelves::Shelves;
 use crate::words::parse_duration;
 use crate::words::suggest::did_you_mean;
 
@@ -32,6 +34,8 @@ pub(super) struct SettingsFile {
     pub(super) log: LogSettings,
     /// It says where to listen, be it wrong.
     pub(super) has_listen: bool,
+    /// For all pipelines.
+    pub(super) shelves: Shelves,
 }
 
 impl Default for LogSettings {
@@ -40,7 +44,11 @@ impl Default for LogSettings {
     }
 }
 
-pub(super) fn read(reading: &mut Reading<'_>, tree: &Spanned<DeTable<'_>>) -> SettingsFile {
+pub(super) fn read(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    tree: &Spanned<DeTable<'_>>,
+) -> SettingsFile {
     let root = Section::root(reading, Kind::SettingsFile, tree);
     let mut file = SettingsFile::default();
     if let Some(field) = root.field("runner")
@@ -61,6 +69,7 @@ pub(super) fn read(reading: &mut Reading<'_>, tree: &Spanned<DeTable<'_>>) -> Se
             ..Settings::default()
         };
     }
+    file.shelves = Shelves::read(reading, files, &root);
     file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
     if let Some(field) = root.field("log")
         && let Some(log) = Section::open(reading, Kind::Log, "[log]", field.value())

@@ -10,10 +10,12 @@ use super::model::{DataFormat, FileSource, SourceKind};
 use super::push::PushSource;
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::name;
+use super::schedule_source;
 use super::section::Section;
 use crate::words::{Name, parse_size};
 
-const TYPES: [(&str, Kind); 2] = [("file", Kind::FileSource), ("http", Kind::HttpSource)];
+const TYPES: [(&str, Kind); 3] =
+    [("file", Kind::FileSource), ("http", Kind::HttpSource), ("schedule", Kind::ScheduleSource)];
 const FORMATS: [(&str, DataFormat); 4] = [
     ("ndjson", DataFormat::Ndjson),
     ("lines", DataFormat::Lines),
@@ -49,6 +51,9 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
         Some(Kind::HttpSource) => {
             (None, Supply::Push(http_source::read(reading, &title, value).map(PushSource::Http)))
         }
+        Some(Kind::ScheduleSource) => {
+            (None, Supply::Push(schedule_source::read(reading, &title, value).map(PushSource::Schedule)))
+        }
         Some(_) => file(reading, &title, value),
         None => (None, Supply::Pull(None)),
     };
@@ -64,7 +69,7 @@ fn kind(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Kin
     let Some(written) = table.get("type") else {
         let place = reading.place(value.span());
         let diagnostic = Diagnostic::error_at(&place, format!("`{title}` lacks `type`"));
-        reading.report(diagnostic.help("write `type = \"file\"` or `\"http\"`"));
+        reading.report(diagnostic.help("write `type = \"file\"`, `\"http\"` or `\"schedule\"`"));
         return None;
     };
     Field::of("type", written).choice(reading, Kind::FileSource, &TYPES)

@@ -139,13 +139,13 @@ fn retry(
             due: Timestamp(0),
             job: DelayedJob {
                 inputs,
-                attempt: failed.attempt.saturating_add(1),
-                first_attempt: None,
+                attempt: failed.attempt,
                 last_error: Some(failed.message),
                 from_error: Some((queue.clone(), index)),
                 form,
                 payload,
                 carried: failed.meta.map(|meta| meta.get().to_owned()),
+                ..DelayedJob::default()
             },
         });
         handled.finish(index, index);

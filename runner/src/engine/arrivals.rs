@@ -209,7 +209,7 @@ fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known
 fn keep_until(configuration: &Configuration, queue: QueueRef, now: Timestamp) -> Timestamp {
     match &configuration.queues[queue.0].source {
         Some(PushSource::Http(http)) => http.dedupe.map_or(Timestamp(i64::MAX), |dedupe| later(now, dedupe)),
-        None => Timestamp(i64::MAX),
+        Some(PushSource::Schedule(_)) | None => Timestamp(i64::MAX),
     }
 }
 

@@ -17,14 +17,14 @@ use super::arrivals::Arrivals;
 use super::delivery::{Entry, Order};
 use super::error::{Chain, EngineError};
 use super::ledger::Ledger;
-use super::message::{Durable, Message};
+use super::message::{Durable, Message, Stays};
 use super::push::{Inbox, Push};
 use super::request::Asked;
 use super::sinks::{Positions, Sinks, Trouble};
 use super::stats::Stats;
 use super::tail::Tails;
 use crate::config::{Input, QueueRef, Target};
-use crate::store::{Attempts, Changes, Store, Writer};
+use crate::store::{Attempts, Changes, Committed, Delayed, DelayedKey, Store, Writer};
 use crate::words::{Batch, Clock, Stamp};
 
 /// A group is closed when it has this many bytes …
@@ -54,6 +54,13 @@ pub(super) struct Committer {
     pub(super) messages: Sender<Message>,
     /// Closed when the run shall end: room is then not waited for.
     pub(super) stop: Receiver<()>,
+}
+
+/// What a commit came to.
+struct Done {
+    stamp: Stamp,
+    /// What the delayed jobs are called, in the order of the changes.
+    delayed: Vec<DelayedKey>,
 }
 
 /// What is committed together.
@@ -169,10 +176,16 @@ impl Committer {
                 }
             }
         };
-        let mut durable = Durable { returned: amendment.returned, ..Durable::default() };
+        let rows = committed.delayed.iter().cloned().zip(amendment.changes.delayed.iter());
+        let steps = &self.ledger.configuration.steps;
+        let returned = rows.filter_map(|(key, delayed)| {
+            let step = steps.iter().position(|step| step.address == delayed.step)?;
+            Some((step, key, delayed.job.clone()))
+        });
+        let mut durable = Durable { returned: returned.collect(), ..Durable::default() };
         for (queue, payloads) in amendment.appended {
             let first = self.ledger.grow(queue, payloads.len());
-            self.keep_tail(queue, first, payloads, None, &committed);
+            self.keep_tail(queue, first, payloads, None, &committed.stamp);
             durable.grown.push((queue.0, self.ledger.heads[queue.0]));
         }
         let _ = self.messages.send(Message::Committed(durable));
@@ -214,22 +227,36 @@ impl Committer {
             }
             self.sinks.committed(&positions);
             self.ledger.settle(&group, page);
-            self.tell(group, arrivals, &committed);
+            self.tell(group, arrivals, committed);
             return Ok(());
         }
     }
 
     /// Commits `changes`. `None`: for want of room they were not, and there may be some now.
-    fn commit_changes(&mut self, changes: &Changes, told: &mut bool) -> Result<Option<Stamp>, EngineError> {
+    fn commit_changes(&mut self, changes: &Changes, told: &mut bool) -> Result<Option<Done>, EngineError> {
         let stamp = |transaction| Stamp { position: 0, time: changes.now, transaction };
         match self.writer.commit(changes) {
-            Ok(committed) => Ok(Some(stamp(committed.transaction))),
+            Ok(Committed { transaction, delayed, .. }) => {
+                Ok(Some(Done { stamp: stamp(transaction), delayed }))
+            }
             Err(error) if error.is_full() => {
                 self.wait_for_room(error.into(), told)?;
-                Ok(self.reopen(told)?.map(stamp))
+                let Some(transaction) = self.reopen(told)? else { return Ok(None) };
+                let delayed = self.delayed_last(changes)?;
+                Ok(Some(Done { stamp: stamp(transaction), delayed }))
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What the delayed jobs of the last commit are called, where that is all that is known of it.
+    fn delayed_last(&self, changes: &Changes) -> Result<Vec<DelayedKey>, EngineError> {
+        let first = self.store.delayed_sequence()? + 1 - changes.delayed.len() as u64;
+        let key = |(delayed, sequence): (&Delayed, u64)| {
+            let (step, due) = (delayed.step.clone(), delayed.due);
+            DelayedKey { step, due, sequence }
+        };
+        Ok(changes.delayed.iter().zip(first..).map(key).collect())
     }
 
     /// Opens the store again after a commit that failed for want of room. Answers its number where it
@@ -301,13 +328,16 @@ impl Committer {
     }
 
     /// Tells everybody whom it concerns that `group` is durable.
-    fn tell(&mut self, group: Vec<Entry>, mut arrivals: Arrivals, committed: &Stamp) {
+    fn tell(&mut self, group: Vec<Entry>, mut arrivals: Arrivals, committed: Done) {
         let configuration = Arc::clone(&self.ledger.configuration);
+        // In the order of the entries, as their changes were.
+        let mut rows = committed.delayed.into_iter();
         let (mut durable, mut grown) = (Durable::default(), BTreeSet::new());
         for entry in group {
             let delivery = match entry {
                 Entry::Begin(begin) => {
-                    durable.begun.push((begin.step, begin.id));
+                    let begun = rows.by_ref().take(begin.rows.len()).collect();
+                    durable.begun.push((begin.step, begin.id, begun));
                     continue;
                 }
                 Entry::Rewind(rewind) => {
@@ -316,7 +346,9 @@ impl Committer {
                 }
                 Entry::Delivery(delivery) => delivery,
             };
-            durable.delivered.push((delivery.step, delivery.id));
+            let stays = delivery.delayed.iter().zip(rows.by_ref());
+            let stays = stays.map(|(delayed, row)| Stays { row, is_late: delayed.job.to.is_some() });
+            durable.delivered.push((delivery.step, delivery.id, stays.collect()));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));
             self.stats.steps[delivery.step].add(&delivery.counters, delivery.bytes as u64);
             let step = &configuration.steps[delivery.step];
@@ -329,13 +361,13 @@ impl Committer {
                 }
                 let first = self.ledger.grow(queue, made.payloads.len());
                 grown.insert(queue.0);
-                self.keep_tail(queue, first, made.payloads, made.carried, committed);
+                self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
             }
         }
         for (queue, jobs) in arrivals.take_pieces() {
             let first = self.ledger.grow(queue, jobs.len());
             grown.insert(queue.0);
-            self.keep_tail(queue, first, jobs, None, committed);
+            self.keep_tail(queue, first, jobs, None, &committed.stamp);
         }
         self.say_what_waits();
         durable.grown = grown.into_iter().map(|queue| (queue, self.ledger.heads[queue])).collect();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
@@ -20,13 +20,16 @@ use super::sinks::Sinks;
 use super::start::{self, Started};
 use super::stats::Stats;
 use super::tail::Tails;
-use super::workers;
+use super::workers::{self, Aside};
 use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{End, Port};
 use crate::hands::plugin::Plugins;
 use crate::hands::source::Source;
 use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
+
+/// So often it is looked at the clock while something waits for a time, since that may be set.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What a run is made of before its threads start.
 pub(super) struct Parts {
@@ -49,6 +52,7 @@ pub(super) struct Crew {
     attempts: Attempts,
     inbox: Arc<Inbox>,
     options: Options,
+    clock: Arc<dyn Clock>,
     floor: Floor,
     messages: (Sender<Message>, Receiver<Message>),
     tasks: Sender<Task>,
@@ -61,6 +65,8 @@ pub(super) struct Crew {
     stop_committer: Option<Sender<()>>,
     committer: JoinHandle<Option<Writer>>,
     workers: Vec<JoinHandle<()>>,
+    /// For batches that may take long.
+    aside: Aside,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
 }
@@ -90,7 +96,7 @@ impl Crew {
             workers => workers,
         };
         let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let floor = Floor::new(Plan {
+        let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
             flows,
             heads: heads.clone(),
@@ -100,6 +106,7 @@ impl Crew {
             until_idle: options.until_idle,
         })
         .without(halts);
+        start::recall(&mut floor, &configuration, &store, clock.now())?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
@@ -131,14 +138,18 @@ impl Crew {
             generation,
             attempts: attempts.clone(),
         };
-        let workers = workers::start(workers, &Arc::new(shop), &for_workers, &messages.0)?;
-        let queues = QueueThread::start(store.clone(), clock, options.batch, messages.0.clone())?;
+        let shop = Arc::new(shop);
+        let aside = Aside::new(Arc::clone(&shop), messages.0.clone());
+        let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
+        let queues =
+            QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let mut crew = Self {
             configuration,
             store,
             attempts,
             inbox,
             options,
+            clock,
             floor,
             messages,
             tasks,
@@ -149,6 +160,7 @@ impl Crew {
             stop_committer: Some(stop_committer),
             committer,
             workers,
+            aside,
             deadline: None,
         };
         for (port, reader) in readers {
@@ -162,7 +174,7 @@ impl Crew {
     /// over.
     pub(super) fn work(&mut self) -> Result<Option<End>, EngineError> {
         let mut actions = Vec::new();
-        self.floor.start(&mut actions);
+        self.floor.start(self.clock.now(), &mut actions);
         loop {
             for action in std::mem::take(&mut actions) {
                 if let Action::Finish(end) = action {
@@ -170,9 +182,9 @@ impl Crew {
                 }
                 self.carry_out(action)?;
             }
-            let message = match self.deadline {
+            let message = match self.patience() {
                 None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(deadline) => self.messages.1.recv_deadline(deadline),
+                Some(until) => self.messages.1.recv_deadline(until),
             };
             match message {
                 Ok(message) => {
@@ -181,12 +193,27 @@ impl Crew {
                         self.inbox.close();
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }
-                    self.floor.take_in(message, &mut actions)?;
+                    self.floor.take_in(message, self.clock.now(), &mut actions)?;
                 }
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Ok(None);
+                    }
+                    self.floor.tick(self.clock.now(), &mut actions);
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
             }
         }
+    }
+
+    /// How long to wait for a message; `None`: for ever.
+    fn patience(&self) -> Option<Instant> {
+        let wakes = self.floor.wakes(self.clock.now()).map(|wakes| {
+            let millis = wakes.0.saturating_sub(self.clock.now().0);
+            let wait = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+            Instant::now() + wait.min(LONGEST_WAIT)
+        });
+        wakes.into_iter().chain(self.deadline).min()
     }
 
     /// Threads live until their channels are closed; a committer that has failed has said so, and the
@@ -200,7 +227,9 @@ impl Crew {
             }
             Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
             Action::ReadStore(ask) => self.queues.ask(ask),
+            Action::Run(task) if task.aside => self.aside.give(task)?,
             Action::Run(task) => _ = self.tasks.send(task),
+            Action::LookAtGate(_) => {}
             Action::Commit(order) => _ = self.orders.send(order),
             // Ends the loop where it comes up.
             Action::Finish(_) => {}
@@ -237,6 +266,7 @@ impl Crew {
             stop_committer,
             committer,
             workers,
+            aside,
             messages,
             ..
         } = self;
@@ -256,7 +286,7 @@ impl Crew {
         let end = outcome?;
         // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
         if end.is_some() {
-            for worker in workers {
+            for worker in workers.into_iter().chain(aside.close()) {
                 let _ = worker.join();
             }
         }

@@ -70,6 +70,10 @@ impl Ledger {
         self.add_places(begin.step, &begin.places, &mut page.changes);
         match begin.before {
             Before::Nothing => {}
+            Before::Snapshot if !begin.rows.is_empty() => {
+                self.account(begin.step, &begin.jobs, page);
+                page.changes.delayed.extend(begin.rows.iter().cloned());
+            }
             Before::Snapshot => {
                 let now = page.changes.now;
                 page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
@@ -105,6 +109,7 @@ impl Ledger {
         self.add_appends(delivery, &mut page.changes);
         self.add_places(delivery.step, &delivery.places, &mut page.changes);
         self.account(delivery.step, &delivery.jobs, page);
+        page.changes.delayed.extend(delivery.delayed.iter().cloned());
         // What is counted once stands with the first input that took part.
         let Delivery { jobs, counters, .. } = delivery;
         let first = jobs.spans.first().map_or(0, |span| span.input);
@@ -152,7 +157,10 @@ impl Ledger {
             let delivery = match entry {
                 Entry::Begin(begin) => {
                     self.settle_places(begin.step, &begin.places);
-                    if begin.before == Before::Snapshot && begin.jobs.returned.is_empty() {
+                    if begin.before == Before::Snapshot
+                        && begin.jobs.returned.is_empty()
+                        && begin.rows.is_empty()
+                    {
                         self.snapshots[begin.step].insert(begin.id.0);
                     }
                     continue;

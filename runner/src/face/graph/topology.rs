@@ -142,6 +142,7 @@ impl Topology {
             let sort = match sink.kind {
                 SinkKind::File(_) => "file",
                 SinkKind::Stdout(_) => "stdout",
+                SinkKind::Http(_) => "http",
                 SinkKind::Null => "null",
             };
             nodes.push(node(Kind::Sink, &sink.address, sort));

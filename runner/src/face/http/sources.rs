@@ -63,7 +63,7 @@ pub(super) fn find<'c>(
                 return Ok((QueueRef(position), source));
             }
             Some(PushSource::Http(_)) => names.push(queue.address.to_string()),
-            None => {}
+            Some(PushSource::Schedule(_)) | None => {}
         }
     }
     let near = nearest(&address.to_string(), names.iter().map(String::as_str));

@@ -8,8 +8,8 @@ use super::history::{COMMITS, assert_is_after, commit, run};
 use super::*;
 use crate::decide::Progress;
 use crate::store::{
-    Delayed, DelayedJob, Delivered, Generation, ImportError, JobForm, Outcome, Snapshot, SnapshotInput, Trim,
-    TrimWhen, export, import, open, verify,
+    Delayed, DelayedJob, Delivered, Generation, ImportError, JobForm, Outcome, Snapshot, SnapshotInput,
+    Standing, Trim, TrimWhen, export, import, open, verify,
 };
 use crate::words::{DeliveryHash, Origins};
 
@@ -164,6 +164,8 @@ impl Thing {
                     first_attempt: rich.then_some(Timestamp(-1)),
                     last_error: rich.then(|| "no\n\"use\"".into()),
                     from_error: rich.then(|| (name(0), u64::MAX)),
+                    to: rich.then(|| "late".into()),
+                    standing: [Standing::Delayed, Standing::Started][usize::from(rich)].clone(),
                     form: [JobForm::Json, JobForm::Bytes][usize::from(rich)],
                     payload,
                     carried: rich.then(|| "{}".into()),
