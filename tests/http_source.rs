@@ -106,6 +106,44 @@ fn note(answers: impl Iterator<Item = (String, String)>, taken: &mut BTreeMap<St
 }
 
 #[test]
+fn what_is_answered_while_the_runner_ends_is_true() {
+    let project = project("", "[sink.out]\nfrom = \"requests\"\ntype = \"null\"\n");
+    let (running, place, _) = started(&project);
+    let answered = Arc::new(AtomicU64::new(0));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let (place, answered) = (place.clone(), Arc::clone(&answered));
+            thread::spawn(move || {
+                let (mut client, mut jobs) = (Client::new(&place), Vec::new());
+                while let Ok(answer) = client.try_request("POST /sources/p/requests", &[JSON], b"{\"id\":1}")
+                {
+                    if answer.status != 202 {
+                        assert_eq!(answer.status, 503, "{answer:?}");
+                        break;
+                    }
+                    jobs.push(answer.job());
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+                jobs
+            })
+        })
+        .collect();
+    while answered.load(Ordering::Relaxed) < 100 {
+        running.pause();
+    }
+    running.stop().done();
+    let mut taken: Vec<String> =
+        threads.into_iter().flat_map(|thread| thread.join().expect("no wrong answer")).collect();
+    taken.sort();
+    taken.dedup();
+    project.assert_sound();
+    // Of each that pushed, one may have been taken without an answer.
+    let stands = project.json(&["queue", "list"])[0]["head"].as_u64().expect("a number");
+    let taken = taken.len() as u64;
+    assert!((taken..=taken + 4).contains(&stands), "{taken} were answered for, {stands} stand there");
+}
+
+#[test]
 fn a_key_is_taken_once_however_many_bring_it_at_the_same_time() {
     let project = project("key = \"order.id\"", SINK);
     let (running, place, mut client) = started(&project);

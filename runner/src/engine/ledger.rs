@@ -201,11 +201,11 @@ impl Ledger {
         first
     }
 
-    /// The jobs of a queue that its slowest reader has not accounted for.
+    /// The jobs of a queue that its slowest reader has not accounted for; none where nobody reads.
     pub(super) fn waiting(&self, queue: QueueRef) -> u64 {
         let readers = self.configuration.readers(Input::Queue(queue));
         let accounted = readers.map(|(step, input)| self.progress[step][input].watermark()).min();
-        self.heads[queue.0].saturating_sub(accounted.unwrap_or(0))
+        accounted.map_or(0, |accounted| self.heads[queue.0].saturating_sub(accounted))
     }
 
     fn add_appends(&self, delivery: &Delivery, changes: &mut Changes) {

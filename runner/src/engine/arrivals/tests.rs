@@ -1,11 +1,13 @@
 //! Keys of pushes against a plain model, group by group.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::config::{LoadOptions, load};
+use crate::decide::Progress;
 use crate::store::testing::FaultyDisk;
 use crate::store::{Writer, open_disk};
 
@@ -18,10 +20,10 @@ fn ledger() -> Ledger {
     std::fs::write(folder.path().join("tidegate.toml"), "[runner]\nlisten = \"127.0.0.1:0\"\n").unwrap();
     let (configuration, _) = load(folder.path(), &LoadOptions::default()).finish().unwrap();
     let progress =
-        configuration.steps.iter().map(|step| vec![Default::default(); step.inputs.len()]).collect();
+        configuration.steps.iter().map(|step| vec![Progress::default(); step.inputs.len()]).collect();
     Ledger {
         progress,
-        snapshots: vec![Default::default(); configuration.steps.len()],
+        snapshots: vec![BTreeSet::new(); configuration.steps.len()],
         heads: vec![0; configuration.queues.len()],
         configuration: Arc::new(configuration),
         marks: BTreeMap::new(),
@@ -161,14 +163,28 @@ fn a_key_is_forgotten_after_its_time() {
     assert_eq!(at(0), new(1));
     assert_eq!(at(9_999), known(2));
     // The commit that comes after it forgets it.
-    let _ = at(10_000);
+    assert_eq!(at(10_000), known(2));
     assert_eq!(at(10_001), new(2));
+}
+
+#[test]
+fn jobs_wait_for_the_slowest_reader_and_for_nobody_where_nobody_reads() {
+    let mut ledger = ledger();
+    ledger.heads = vec![5, 7];
+    assert_eq!((ledger.waiting(QueueRef(0)), ledger.waiting(QueueRef(1))), (5, 7));
+    let step = ledger.configuration.steps.iter().position(|step| step.address.name.as_str() == "a").unwrap();
+    ledger.progress[step][0].finish(1, 4);
+    assert_eq!((ledger.waiting(QueueRef(0)), ledger.waiting(QueueRef(1))), (5, 3));
+    let mut configuration = (*ledger.configuration).clone();
+    configuration.steps.clear();
+    ledger.configuration = Arc::new(configuration);
+    assert_eq!((ledger.waiting(QueueRef(0)), ledger.waiting(QueueRef(1))), (0, 0));
 }
 
 #[test]
 fn many_jobs_are_kept_for_readers_in_pieces() {
     let (mut ledger, (store, _writer), outcomes) = (ledger(), store(), Outcomes::default());
-    let jobs: Vec<Job> = (0..5000).map(|number: u32| ((number % 200) as u8, (number / 200) as u8)).collect();
+    let jobs: Vec<Job> = (0..25).flat_map(|one| (0..200).map(move |other| (other, one))).collect();
     let mut pushed = push(&jobs, None, &outcomes);
     pushed.each.clear();
     let mut arrivals = Arrivals::of(vec![pushed], &ledger, &store).unwrap();
