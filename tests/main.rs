@@ -71,4 +71,6 @@ mod quickstart;
 
 mod plugins;
 
+mod outward;
+
 mod graph_demo;

@@ -177,8 +177,8 @@ mod tests {
     #[test]
     fn only_what_comes_from_outside_is_kept_quiet() {
         assert_eq!(interpolate("a ${WHO}${EMPTY}${NONE:-x} ${WHO}").outside, [2..7, 7..7, 9..14]);
-        assert_eq!(interpolate("${NONE:-x}").outside, []);
-        assert_eq!(interpolate("$${WHO}").outside, []);
+        assert_eq!(interpolate("${NONE:-x}").outside, Vec::<Range<usize>>::new());
+        assert_eq!(interpolate("$${WHO}").outside, Vec::<Range<usize>>::new());
     }
 
     #[test]

@@ -17,7 +17,7 @@ macro_rules! mistakes {
 
 /// A pipeline with a source `events` and a step `price` that has these lines.
 macro_rules! step {
-    ($lines:literal) => {
+    ($lines:expr) => {
         concat!(
             "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\n",
             "[step.price]\nfrom = \"events\"\n",
@@ -140,6 +140,58 @@ mod inputs {
         a_step_is_isolated_by_a_process: "a.toml" = step!("run = \"plugin:geo\"\nisolate = \"proces\"");
         a_pin_is_a_sha256: "tidegate.toml" = "[plugin.geo]\nsha256 = \"abc\"\n[plugin.x]\nsha = \"\"\n", "a.toml" = GOOD;
         a_crash_limit_is_one_or_more: "a.toml" = concat!(step!("crash_limit = 0"), "[step.b]\nfrom = \"events\"\ncrash_limit = 4294967296\n");
+    }
+}
+
+/// A step that asks an HTTP service, with these options.
+macro_rules! http {
+    ($options:literal) => {
+        step!(concat!("run = \"builtin:http\"\nhttp = { ", $options, " }"))
+    };
+}
+
+/// A step that runs a command, with these options.
+macro_rules! exec {
+    ($options:literal) => {
+        step!(concat!("run = \"builtin:exec\"\nexec = { ", $options, " }"))
+    };
+}
+
+/// Requests and commands.
+mod outward {
+    use super::*;
+
+    mistakes! {
+        a_builtin_has_options: "a.toml" = concat!(step!("run = [\"builtin:http\"]"), "[step.b]\nfrom = \"events\"\nrun = \"builtin:exec\"\n");
+        options_have_their_builtin: "a.toml" = concat!(step!("http = { url = \"https://h\" }"), "[step.b]\nfrom = \"events\"\nrun = [\"builtin:http\", \"builtin:http\"]\nhttp = { url = \"https://h/\" }\n");
+        an_unknown_builtin_gets_the_nearest_one: "a.toml" = concat!(step!("run = \"builtin:htpt\""), "[step.b]\nfrom = \"events\"\nrun = \"builtin:smtp\"\n");
+        a_request_has_known_keys: "a.toml" = http!("urll = \"https://h\", retries = 3");
+        a_brace_is_closed: "a.toml" = http!("url = \"https://h/{id/{ctx.hsah}/{}\"");
+        a_url_has_a_scheme: "a.toml" = http!("url = \"h/{id}\"");
+        no_job_chooses_who_is_asked: "a.toml" = http!("url = \"https://{host}/x\"");
+        no_job_finishes_a_host: "a.toml" = http!("url = \"https://h{id}\"");
+        a_url_has_no_user: "a.toml" = http!("url = \"https://me:secret@h/\"");
+        a_url_has_a_host_and_a_port: "a.toml" = concat!(http!("url = \"http://:80/\""), "[step.b]\nfrom = \"events\"\nrun = \"builtin:http\"\nhttp = { url = \"http://h:x/\" }\n");
+        a_url_is_written_as_one: "a.toml" = concat!(http!("url = \"http://h/a b\""), "[step.b]\nfrom = \"events\"\nrun = \"builtin:http\"\nhttp = { url = \"http://h/#{id}\" }\n[step.c]\nfrom = \"events\"\nrun = \"builtin:http\"\nhttp = { url = \"http://h/../{id}\" }\n");
+        a_secret_in_a_url_is_not_shown: "a.toml" = http!("url = \"${SECRET}/{a..b}/{id}\", headers = { authorization = \"${SECRET}{\" }");
+        a_method_is_a_known_word: "a.toml" = http!("url = \"https://h\", method = \"post\"");
+        a_header_has_a_name: "a.toml" = http!("url = \"https://h\", headers = { \"x y\" = \"1\", Host = \"other\", X-A = \"1\", x-a = \"2\", b = 1 }");
+        a_get_has_no_body: "a.toml" = http!("url = \"https://h\", body = { id = \"{id}\" }");
+        a_body_says_something: "a.toml" = http!("url = \"https://h\", method = \"POST\", body = \"jobs\"");
+        a_body_holds_what_json_can_say: "a.toml" = http!("url = \"https://h\", method = \"POST\", body = { a = [inf, \"{\"] }");
+        a_status_has_three_digits: "a.toml" = http!("url = \"https://h\", accept = [\"2xx\", \"4x4\", \"99\", \"1xx\"]");
+        a_request_is_not_longer_than_its_attempt: "a.toml" = http!("url = \"https://h\", timeout = \"30s\", max_response = \"0B\"");
+        a_request_in_time_is_not_longer_than_its_attempt: "a.toml" = http!("url = \"https://h\", timeout = \"30s\"");
+        a_response_is_a_known_word: "a.toml" = http!("url = \"https://h\", response = \"all\"");
+        a_command_is_a_list: "a.toml" = exec!("command = \"./charge.sh {id}\"");
+        a_command_is_there: "a.toml" = exec!("command = [\"./charge.sh\", \"{id\"], cwd = \"gone\"");
+        a_command_can_be_executed: "a.toml" = exec!("command = [\"./charge.sh\"]"), "charge.sh" = "#!/bin/sh\n";
+        a_command_is_no_folder: "a.toml" = exec!("command = [\"./bin\"]"), "bin/x" = "";
+        no_job_chooses_what_is_run: "a.toml" = exec!("command = [\"{id}\"]");
+        a_command_has_words: "a.toml" = concat!(exec!("command = []"), "[step.b]\nfrom = \"events\"\nrun = \"builtin:exec\"\nexec = { command = [\"\"] }\n");
+        a_variable_has_a_name_of_its_own: "a.toml" = exec!("command = [\"true\"], env = { TIDEGATE_HASH = \"1\", \"a=b\" = \"2\", C = 3 }");
+        a_service_that_is_a_sink_has_a_url: "a.toml" = sink!("type = \"http\"\npath = \"x\"");
+        a_sink_without_jobs_of_its_own_has_no_errors: "a.toml" = concat!(step!("to = \"hook\""), "[sink.hook]\ntype = \"http\"\nurl = \"https://h\"\nerrors = \"failed\"\n");
     }
 }
 

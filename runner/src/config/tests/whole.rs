@@ -7,7 +7,7 @@ use super::super::{
 };
 use super::{Folder, options};
 
-/// Every key there is.
+/// Every key there is, but for those of requests and commands.
 pub(super) const EVERY_KEY: [(&str, &str); 8] = [
     (
         "tidegate.toml",
@@ -384,7 +384,7 @@ fn hidden_files_and_folders_are_no_pipelines() {
     let folder = Folder::of(&EVERY_KEY);
     folder.write(".#orders.toml", b"?");
     folder.write("folder.toml/x.toml", b"?");
-    assert_eq!(loaded(&folder).pipelines.len(), 3);
+    assert_eq!(loaded(&folder).pipelines.len(), 4);
 }
 
 #[test]
@@ -419,4 +419,41 @@ fn files_of_other_editors_are_read() {
     assert_eq!(format!("{:?}", loaded(&folder).queues), plain);
     folder.write(EVERY_KEY[1].0, format!("\u{feff}{text}").as_bytes());
     assert_eq!(format!("{:?}", loaded(&folder).queues), plain);
+}
+
+#[test]
+fn requests_and_commands_are_read_with_everything_that_they_say() {
+    let folder = Folder::of(&[(
+        "a.toml",
+        r#"
+        [source.events]
+        type = "file"
+        path = "in.ndjson"
+        format = "ndjson"
+        [step.charge]
+        from = "events"
+        run = ["builtin:http", "builtin:exec"]
+        http = { url = "https://[::1]:8443/charge/{order.id}?key=${SECRET}", method = "PATCH", headers = { Authorization = "Bearer ${SECRET}" }, body = { id = "{ctx.hash}", sum = "{sum}", tags = ["x", 1.5, true] }, timeout = "5s", max_response = "1MiB", accept = ["2xx", "404"], response = "full" }
+        exec = { command = ["sh", "-c", "echo {{}}", "{order.id}"], env = { KEY = "${SECRET}" }, cwd = ".", timeout = "2s" }
+        to = "hook"
+        [sink.hook]
+        type = "http"
+        url = "http://localhost"
+        [sink.other]
+        from = "events"
+        type = "http"
+        url = "http://localhost/{id}"
+        timeout = "1s"
+        errors = "failed"
+        "#,
+    )]);
+    let (configuration, warnings) = folder.load().unwrap();
+    assert_eq!(warnings.render(false), "");
+    let of_steps: Vec<_> = configuration.steps.iter().map(|step| (&step.processors, step.timeout)).collect();
+    let kinds: Vec<_> = configuration.sinks.iter().map(|sink| &sink.kind).collect();
+    let shown = folder.plain(&format!("{of_steps:#?}\n{kinds:#?}"));
+    assert!(!shown.contains("hunter2"), "{shown}");
+    insta::assert_snapshot!(shown);
+    assert!(configuration.steps.iter().all(|step| step.has_effects(&configuration)));
+    assert!(configuration.steps.iter().any(|step| step.errors.is_some()));
 }

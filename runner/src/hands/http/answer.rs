@@ -2,7 +2,6 @@
 
 use std::io::Read as _;
 
-use serde_json::value::RawValue;
 use tidegate_plugin::{Cause, Failure, FailureKind};
 use ureq::Body;
 use ureq::http::header::{CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
