@@ -17,7 +17,8 @@ pub(super) fn check(pipelines: &[PipelineDeclaration], settings: &SettingsFile) 
                 diagnostics.extend(reach(source, http.token.is_some(), settings));
             }
             let queue = pipeline.queues.iter().find(|queue| queue.name.value == source.name.value);
-            diagnostics.extend(queue.into_iter().flat_map(means_nothing));
+            let has_keys = matches!(push, Some(PushSource::Http(_)));
+            diagnostics.extend(queue.into_iter().flat_map(|queue| means_nothing(queue, has_keys)));
         }
     }
     diagnostics
@@ -41,11 +42,11 @@ fn reach(source: &SourceDeclaration, has_token: bool, settings: &SettingsFile) -
 }
 
 /// What the settings of its queue say about jobs that steps put there.
-fn means_nothing(queue: &QueueDeclaration) -> impl Iterator<Item = Diagnostic> {
-    queue.of_steps.iter().map(|(key, place)| {
+fn means_nothing(queue: &QueueDeclaration, has_keys: bool) -> impl Iterator<Item = Diagnostic> {
+    queue.of_steps.iter().map(move |(key, place)| {
         let message = format!("`{key}` says nothing about the queue of a source, which no step fills");
         let help = match *key {
-            "dedupe" => "how long the source remembers keys stands in `[source.NAME]`".to_owned(),
+            "dedupe" if has_keys => "how long the source remembers keys stands in `[source.NAME]`".to_owned(),
             _ => format!("leave `{key}` out"),
         };
         Diagnostic::error_at(place, message).help(help)

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::diagnostic::{Diagnostic, Place};
 use super::model::{Promise, Take};
 use super::pipeline::PipelineDeclaration;
-use super::shelf::{Chosen, Shelf};
+use super::shelf::{Chosen, Shelf, called};
 use super::shelves::Shelves;
 use super::step::StepDeclaration;
 use crate::words::suggest::listed;
@@ -62,7 +62,7 @@ impl<'a> Users<'a> {
         let idle = idle.filter(|entry| !used.contains(&spot(&entry.name.place)));
         idle.map(|entry| {
             let name = &entry.name.value;
-            let message = format!("no step uses the {kind} `{name}`");
+            let message = format!("no step uses the {} `{name}`", called(kind));
             let help = format!("write `{kind} = \"{name}\"` in a step");
             Diagnostic::warning_at(&entry.name.place, message).help(help)
         })

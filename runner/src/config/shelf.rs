@@ -37,6 +37,11 @@ enum Way<T> {
     Inline(Option<T>),
 }
 
+/// How messages name one that stands in `[KIND.NAME]`.
+pub(super) fn called(kind: &str) -> &str {
+    if kind == "retry" { "retry policy" } else { kind }
+}
+
 impl<T> Default for Shelf<T> {
     fn default() -> Self {
         Self { entries: Vec::new() }
@@ -53,7 +58,7 @@ impl<T> Shelf<T> {
     ) -> Self {
         let mut shelf = Self::default();
         for (key, value) in root.named(reading, kind) {
-            let name = name(reading, kind, &key);
+            let name = name(reading, called(kind), &key);
             let value = read(reading, &format!("[{kind}.{}]", key.value), value);
             shelf.entries.extend(name.map(|name| Entry { name, value }));
         }
@@ -121,6 +126,9 @@ impl<T> Chosen<T> {
         let help = near.unwrap_or_else(|| {
             format!("declare it in this file, or for all pipelines in tidegate.toml: `[{kind}.{shown}]`")
         });
-        Some(Diagnostic::error_at(&name.place, format!("there is no {kind} {}", name.quoted())).help(help))
+        Some(
+            Diagnostic::error_at(&name.place, format!("there is no {} {}", called(kind), name.quoted()))
+                .help(help),
+        )
     }
 }

@@ -409,7 +409,7 @@ fn hidden_files_and_folders_are_no_pipelines() {
     let folder = Folder::of(&EVERY_KEY);
     folder.write(".#orders.toml", b"?");
     folder.write("folder.toml/x.toml", b"?");
-    assert_eq!(loaded(&folder).pipelines.len(), 3);
+    assert_eq!(loaded(&folder).pipelines.len(), 4);
 }
 
 #[test]

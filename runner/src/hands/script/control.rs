@@ -130,14 +130,14 @@ fn duration(call: &Call<'_>, function: &str, value: &Dynamic) -> Answer<Duration
     if let Ok(millis) = value.as_int() {
         let positive = u64::try_from(millis).map(Duration::from_millis);
         return positive
-            .map_err(|_| mistake(call, format!("`{function}` goes forward, and {millis} ms goes back")));
+            .or_else(|_| mistake(call, format!("`{function}` goes forward, and {millis} ms goes back")));
     }
     match value.as_immutable_string_ref() {
-        Ok(text) => parse_duration(&text).map_err(|why| mistake(call, format!("in `{function}`, {why}"))),
+        Ok(text) => parse_duration(&text).or_else(|why| mistake(call, format!("in `{function}`, {why}"))),
         Err(_) => {
             let given = kind::of(value);
             let wanted = "a delay like \"15s\", or milliseconds as an integer";
-            Err(mistake(call, format!("`{function}` takes {wanted}, not {given}")))
+            mistake(call, format!("`{function}` takes {wanted}, not {given}"))
         }
     }
 }
@@ -147,16 +147,16 @@ fn time(call: &Call<'_>, value: &Dynamic) -> Answer<i64> {
     const WANTED: &str = "a time like \"2024-03-31T01:00:00Z\", or milliseconds since 1970 as an integer";
     if let Ok(millis) = value.as_int() {
         if millis < 0 {
-            return Err(mistake(call, format!("`emit_at` takes {WANTED}; {millis} is before that")));
+            return mistake(call, format!("`emit_at` takes {WANTED}; {millis} is before that"));
         }
         return Ok(millis);
     }
     let Ok(text) = value.as_immutable_string_ref() else {
-        return Err(mistake(call, format!("`emit_at` takes {WANTED}, not {}", kind::of(value))));
+        return mistake(call, format!("`emit_at` takes {WANTED}, not {}", kind::of(value)));
     };
     match text.parse::<jiff::Timestamp>() {
         Ok(time) => Ok(time.as_millisecond()),
-        Err(_) => Err(mistake(call, format!("`emit_at` takes {WANTED}; `{}` is none", shortened(&text)))),
+        Err(_) => mistake(call, format!("`emit_at` takes {WANTED}; `{}` is none", shortened(&text))),
     }
 }
 
@@ -164,27 +164,29 @@ fn time(call: &Call<'_>, value: &Dynamic) -> Answer<i64> {
 fn handle(call: &Call<'_>, value: &Dynamic) -> Answer<String> {
     if value.is_unit() {
         let message = "`pending` takes the handle by which the monitor asks for the job, not `()`";
-        return Err(mistake(call, message.to_owned()));
+        return mistake(call, message.to_owned());
     }
     let handle = match value.as_immutable_string_ref() {
         Ok(text) => text.to_string(),
-        Err(_) => as_json(value)
-            .ok_or_else(|| {
-                mistake(call, format!("{} cannot be the handle of a pending job", kind::of(value)))
-            })?
-            .into_string(),
+        Err(_) => match as_json(value) {
+            Some(json) => json.into_string(),
+            None => {
+                let given = kind::of(value);
+                return mistake(call, format!("{given} cannot be the handle of a pending job"));
+            }
+        },
     };
     if handle.len() > HANDLE_BYTES_MAX {
         let (length, most) = (format_size(handle.len() as u64), format_size(HANDLE_BYTES_MAX as u64));
         let message = format!("the handle of the pending job has {length}, and {most} is the most");
-        return Err(mistake(call, message));
+        return mistake(call, message);
     }
     Ok(handle)
 }
 
 /// An error of the script, at the place of the call.
-fn mistake(call: &Call<'_>, message: String) -> Box<EvalAltResult> {
-    EvalAltResult::ErrorRuntime(message.into(), call.call_position()).into()
+fn mistake<T>(call: &Call<'_>, message: String) -> Answer<T> {
+    Err(EvalAltResult::ErrorRuntime(message.into(), call.call_position()).into())
 }
 
 /// As much of a text as a message can show.

@@ -74,7 +74,7 @@ fn outputs_can_wait() {
 fn what_a_failed_attempt_would_have_delayed_is_gone() {
     let text = "emit_in(\"later\", job, 0); if job == 1 { retry(\"one\") } ()";
     let made = body(text).to(&["audit", "later"]).run_all(&["1", "2"]);
-    assert_eq!(made, "-> later at 2018-01-31T01:49:59.65Z: 2\nretry: one\n  at process.rhai:1:70");
+    assert_eq!(made, "-> later at 2018-01-31T01:49:59.65Z: 2\nretry: one\n  at process.rhai:1:64");
 }
 
 #[test]
