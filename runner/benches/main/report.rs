@@ -32,6 +32,7 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
 
     match std::env::var("TIDEGATE_BENCH_ONLY").as_deref() {
         Ok("plugins") => return native(folder, rounds).map(|rows| print_rows(&rows)),
+        Ok("queuers") => return picked(folder, jobs, rounds).map(|rows| print_rows(&rows)),
         Ok("http") => return pushed(folder, jobs, rounds).map(|rows| print_rows(&rows)),
         _ => {}
     }
@@ -78,6 +79,8 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
         met: starts < 0.3,
     });
     paths::write_input(&folder.join("in.ndjson"), jobs)?;
+    rows.extend(picked(folder, jobs, rounds)?);
+    paths::write_input(&folder.join("in.ndjson"), jobs)?;
     rows.extend(native(folder, rounds)?);
     rows.extend(pushed(folder, jobs, rounds)?);
     print(&floor, &rows);
@@ -110,6 +113,35 @@ fn native(folder: &Path, rounds: u64) -> Result<[Row; 3], Box<dyn Error>> {
             figure: format!("{isolated:.0} jobs/s"),
             target: "≥ 250,000 jobs/s",
             met: isolated >= 250_000.0,
+        },
+    ])
+}
+
+/// Jobs that wait in a queue, and are picked by the rules of a queuer for a step that does nothing.
+fn picked(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 2], Box<dyn Error>> {
+    paths::write_lanes(&folder.join("in.ndjson"), jobs)?;
+    let drain = |path: &str| -> Result<f64, Box<dyn Error>> {
+        let mut figures = Vec::new();
+        for _ in 0..rounds {
+            fresh("fill", folder)?;
+            paths::write_configuration(folder, path)?;
+            figures.push(measure(path, folder)?);
+        }
+        Ok(rate(&median(&figures)))
+    };
+    let (fifo, lanes) = (drain("fifo")?, drain("lanes")?);
+    Ok([
+        Row {
+            path: "waiting jobs through `fifo`",
+            figure: format!("{fifo:.0} jobs/s"),
+            target: "≥ 300,000 jobs/s",
+            met: fifo >= 300_000.0,
+        },
+        Row {
+            path: "  through `one-round-serial`, 10,000 lanes",
+            figure: format!("{lanes:.0} jobs/s"),
+            target: "≥ 100,000 jobs/s",
+            met: lanes >= 100_000.0,
         },
     ])
 }

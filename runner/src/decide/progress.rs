@@ -83,7 +83,42 @@ impl Progress {
             self.finished.splice(from..to.max(from), [range]);
         }
     }
+
+    /// As [`Self::finish`] of each range, in any order. Where they are many, and many ranges are finished,
+    /// it costs no more than to look at all of them once.
+    pub fn finish_all(&mut self, ranges: &mut [(u64, u64)]) {
+        if ranges.len() < FEW {
+            return ranges.iter().for_each(|&(first, last)| self.finish(first, last));
+        }
+        ranges.sort_unstable();
+        let (mut old, mut new) = (self.finished.iter().peekable(), ranges.iter().peekable());
+        let mut merged: Vec<(u64, u64)> = Vec::with_capacity(self.finished.len() + ranges.len());
+        loop {
+            let next = match (old.peek(), new.peek()) {
+                (Some(one), Some(other)) if one <= other => old.next(),
+                (_, Some(_)) => new.next(),
+                (_, None) => old.next(),
+            };
+            let Some(&(first, last)) = next else { break };
+            if last < first || last <= self.watermark {
+                continue;
+            }
+            let first = first.max(self.watermark + 1);
+            if first == self.watermark + 1 {
+                self.watermark = last;
+                continue;
+            }
+            match merged.last_mut().filter(|before| first <= before.1.saturating_add(1)) {
+                Some(before) => before.1 = before.1.max(last),
+                None => merged.push((first, last)),
+            }
+        }
+        self.finished = merged;
+    }
 }
+
+/// So few ranges are finished one by one.
+const FEW: usize = 4;
 
 impl Counters {
     /// Adds `more` to each count.
@@ -133,6 +168,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn many_are_finished_as_one_by_one(
+            before in prop::collection::vec((1_u64..60, 0_u64..6), 0..20),
+            ranges in prop::collection::vec((1_u64..60, 0_u64..6), 0..20),
+        ) {
+            let mut one_by_one = Progress::default();
+            before.iter().for_each(|&(first, more)| one_by_one.finish(first, first + more));
+            let mut at_once = one_by_one.clone();
+            let mut ranges: Vec<_> = ranges.into_iter().map(|(first, more)| (first, first + more)).collect();
+            ranges.iter().for_each(|&(first, last)| one_by_one.finish(first, last));
+            at_once.finish_all(&mut ranges);
+            prop_assert_eq!(at_once, one_by_one);
+        }
+
         #[test]
         fn progress_is_the_set_of_finished_jobs(ranges in prop::collection::vec((1_u64..40, 0_u64..6), 0..40)) {
             let mut progress = Progress::default();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delivery::{Begin, Delivery, Entry, Jobs, Made, Places};
+use super::delivery::{Begin, Delivery, Entry, Jobs, Made, Places, Span};
 use super::sinks::Positions;
 use crate::config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
 use crate::decide::{Before, Progress};
@@ -135,8 +135,10 @@ impl Ledger {
     }
 
     fn account(&self, step: usize, jobs: &Jobs, page: &mut Page) {
-        for span in &jobs.spans {
-            page.progress(self, step, span.input).finish(span.first, span.first + span.jobs - 1);
+        for spans in jobs.spans.chunk_by(|one, other| one.input == other.input) {
+            let range = |span: &Span| (span.first, span.first + span.jobs - 1);
+            let mut ranges: Vec<(u64, u64)> = spans.iter().map(range).collect();
+            page.progress(self, step, spans[0].input).finish_all(&mut ranges);
         }
         page.changes.undelayed.extend(jobs.returned.iter().cloned());
     }

@@ -233,6 +233,7 @@ impl Picker {
         let Some(batch) = self.batches.remove(&id) else { return };
         self.held = self.held.saturating_sub(batch.bytes);
         let watermark = self.progress.watermark();
+        let mut through = Vec::with_capacity(batch.jobs.len());
         for (&key, &end) in batch.jobs.iter().zip(&batch.ends) {
             // The room knows all that it has given, so that nothing is refused.
             let _ = match end {
@@ -247,10 +248,11 @@ impl Picker {
                 }
             };
             if let (JobEnd::Finished | JobEnd::Delayed(_) | JobEnd::Pending, true) = (end, key.is_fresh()) {
-                self.progress.finish(key.0, key.0);
+                through.push((key.0, key.0));
                 self.let_go(key.0, commands);
             }
         }
+        self.progress.finish_all(&mut through);
         if self.progress.watermark() > watermark {
             let (step, watermark) = (self.position, self.progress.watermark());
             commands.push(Command::Passed { step, watermark });

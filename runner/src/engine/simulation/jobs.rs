@@ -113,7 +113,13 @@ pub(super) fn random(dice: &mut Dice) -> JobsPlan {
 
 impl JobsPlan {
     /// An attempt is about to be made.
-    pub(super) fn attempt(&mut self, configuration: &Configuration, step: &Step, work: &Work, now: Timestamp) {
+    pub(super) fn attempt(
+        &mut self,
+        configuration: &Configuration,
+        step: &Step,
+        work: &Work,
+        now: Timestamp,
+    ) {
         if step.address.name.as_str() != "t" {
             return;
         }
