@@ -340,9 +340,21 @@ impl PluginStep {
     #[must_use]
     pub fn named(&self) -> String {
         match &self.step {
+            _ if self.secret => "…".to_owned(),
             Some(step) => format!("{}/{step}", self.plugin),
             None => self.plugin.clone(),
         }
+    }
+
+    /// A message about it, without what must not be shown.
+    #[must_use]
+    pub fn masked(&self, message: String) -> String {
+        if !self.secret {
+            return message;
+        }
+        let file = self.plugin.replace('-', "_");
+        let words = [Some(&self.plugin), Some(&file), self.step.as_ref()];
+        words.into_iter().flatten().fold(message, |message, word| message.replace(word.as_str(), "…"))
     }
 }
 
@@ -352,6 +364,8 @@ pub struct PluginStep {
     pub plugin: String,
     /// `None`: the only one, or the one of the plugin's name.
     pub step: Option<String>,
+    /// Some of the name came from outside the file, so it must not be shown.
+    pub secret: bool,
     /// Where `run` names it.
     pub named_in: PathBuf,
     pub named_at: std::ops::Range<usize>,
@@ -423,30 +437,44 @@ impl Step {
         self.inputs.iter().any(|input| matches!(input.input, Input::Source(_)))
     }
 
-    /// How jobs whose attempt failed are tried again; `None`: not at all.
-    ///
-    /// An error of a step without outside effects would only repeat, so that one is tried once, unless
-    /// it says otherwise.
+    /// How jobs whose attempt failed are tried again; `None`: not at all. An error of pure code would only
+    /// repeat, so a step without a policy of its own tries once; where its code acts outside, the default
+    /// is followed.
     #[must_use]
-    pub fn retry_policy(&self, configuration: &Configuration) -> Option<&RetryPolicy> {
+    pub fn retry_policy(&self) -> Option<&RetryPolicy> {
         if self.delivery == Promise::AtMostOnce {
             return None;
         }
-        self.retry.as_ref().or_else(|| self.has_effects(configuration).then_some(&RETRY_DEFAULT))
+        self.retry.as_ref().or_else(|| self.acts_outside().then_some(&RETRY_DEFAULT))
     }
 
-    /// Whether an attempt can be seen outside before it is committed: what is printed cannot be taken
-    /// back, while a file is cut back to its committed position.
+    /// How it picks its jobs, if it does not take them as they come. A step whose code acts outside
+    /// picks, so that its jobs can run beside each other for as long as the outside takes; so does one
+    /// that waits for a gate, or for somebody to finish its jobs.
     #[must_use]
-    pub fn has_effects(&self, configuration: &Configuration) -> bool {
+    pub fn picks(&self) -> Option<Queuer> {
+        let one_by_one =
+            self.take == Take::From && (self.acts_outside() || self.gate.is_some() || self.monitor.is_some());
+        self.queuer.clone().or_else(|| one_by_one.then(Queuer::for_outside))
+    }
+
+    /// Whether what its processors do can be seen outside.
+    #[must_use]
+    pub fn acts_outside(&self) -> bool {
         let seen = |processor: &Processor| match processor {
             Processor::Script(_) => false,
             Processor::Plugin(plugin) => plugin.has_effects,
             Processor::Http(_) | Processor::Exec(_) => true,
         };
         // What waits for somebody outside was handed there.
-        self.monitor.is_some()
-            || self.processors.iter().any(seen)
+        self.monitor.is_some() || self.processors.iter().any(seen)
+    }
+
+    /// Whether an attempt can be seen outside before it is committed: what is printed cannot be taken
+    /// back, while a file is cut back to its committed position.
+    #[must_use]
+    pub fn has_effects(&self, configuration: &Configuration) -> bool {
+        self.acts_outside()
             || self.outputs.iter().any(|output| match output.target {
                 Target::Queue(_) => false,
                 Target::Sink(sink) => match configuration.sinks[sink.0].kind {

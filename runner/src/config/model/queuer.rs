@@ -5,6 +5,11 @@ use std::time::Duration;
 
 use crate::words::Rate;
 
+/// So many jobs of a step run at once whose code acts outside.
+const OUTSIDE_AT_ONCE: Option<NonZeroU32> = NonZeroU32::new(16);
+/// So far past the watermark they start.
+const OUTSIDE_SEARCH_AHEAD: u64 = 10_000;
+
 /// The fields that lead to a value in a job, outermost first; at least one.
 pub type FieldPath = Vec<String>;
 
@@ -91,5 +96,31 @@ impl Queuer {
         push("age", self.age.is_some());
         push("id", self.id.is_some());
         keys
+    }
+
+    /// How a step picks its jobs whose code acts outside, where nobody has said it: as they come, several
+    /// at once.
+    #[must_use]
+    pub(crate) fn for_outside() -> Self {
+        Self {
+            strategy: Strategy::Fifo,
+            lane: None,
+            max_processing: OUTSIDE_AT_ONCE,
+            max_search_ahead: Some(OUTSIDE_SEARCH_AHEAD),
+            rate: None,
+            age: None,
+            id: None,
+        }
+    }
+
+    /// How long a job whose attempt failed is held back, where the retry policy does not say longer.
+    #[must_use]
+    pub fn delay_window(&self) -> Option<Duration> {
+        match self.strategy {
+            Strategy::OneRoundSerial { delay_window } | Strategy::OneRoundParallel { delay_window, .. } => {
+                delay_window
+            }
+            _ => None,
+        }
     }
 }

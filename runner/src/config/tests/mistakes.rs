@@ -266,6 +266,27 @@ mod outside {
     }
 }
 
+/// Sources that are pushed.
+mod pushed {
+    use super::*;
+
+    const LISTEN: &str = "[runner]\nlisten = \"127.0.0.1:8484\"\n";
+
+    mistakes! {
+        a_port_is_open_for_a_source: "a.toml" = source!("type = \"http\"");
+        an_address_has_a_port: "a.toml" = source!("type = \"http\""), "tidegate.toml" = "[runner]\nlisten = \"localhost:8484\"\n";
+        a_source_knows_the_keys_of_its_type: "a.toml" = source!("type = \"http\"\npath = \"in.ndjson\"\ntokne = \"x\""), "tidegate.toml" = LISTEN;
+        a_key_is_a_path: "a.toml" = source!("type = \"http\"\nkey = \"order..id\""), "tidegate.toml" = LISTEN;
+        a_token_can_be_shown_in_a_header: "a.toml" = source!("type = \"http\"\ntoken = \"${SECRET} or so\""), "tidegate.toml" = LISTEN;
+        bounds_are_quantities: "a.toml" = source!("type = \"http\"\nmax_body = \"0B\"\nmax_waiting = -1\ndedupe = \"0s\""), "tidegate.toml" = LISTEN;
+        no_step_fills_a_source: "a.toml" = concat!(source!("type = \"http\""), "[step.x]\nfrom = \"events\"\nto = \"events\"\nerrors = \"events\"\n"), "tidegate.toml" = LISTEN;
+        a_source_that_nothing_reads_is_told_as_that: "a.toml" = concat!(step!(""), "[source.orders]\ntype = \"http\"\n"), "tidegate.toml" = LISTEN;
+        a_queue_of_a_source_has_settings_that_mean_something: "a.toml" = concat!(source!("type = \"http\""), "[queue.events]\nretain = \"7d\"\ndedupe = \"7d\"\nallow_cycle = true\n"), "tidegate.toml" = LISTEN;
+        who_listens_to_everybody_asks_for_a_token: "a.toml" = concat!(source!("type = \"http\""), "[source.orders]\ntype = \"http\"\ntoken = \"${SECRET}\"\n[sink.out]\nfrom = \"orders\"\ntype = \"null\"\n"), "tidegate.toml" = "[runner]\nlisten = \"0.0.0.0:8484\"\n";
+        the_nearest_name_of_a_source_is_found: "a.toml" = concat!(source!("type = \"http\""), "[step.x]\nfrom = \"evnets\"\n"), "tidegate.toml" = LISTEN;
+    }
+}
+
 /// Files and syntax.
 mod files {
     use super::*;

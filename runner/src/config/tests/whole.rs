@@ -7,7 +7,7 @@ use super::super::{
 };
 use super::{Folder, options};
 
-/// Every key there is, but for those of requests and commands.
+/// Every key there is.
 pub(super) const EVERY_KEY: [(&str, &str); 8] = [
     (
         "tidegate.toml",
@@ -217,6 +217,24 @@ fn every_key_arrives() {
 }
 
 #[test]
+fn a_pushed_source_is_the_queue_of_its_name() {
+    let pipeline = "[source.requests]\ntype = \"http\"\nkey = \"order.id\"\ndedupe = \"7d\"\n\
+                    max_body = \"1MiB\"\nmax_waiting = 0\ntoken = \"${file:token}\"\n\
+                    [source.plain]\ntype = \"http\"\n\
+                    [queue.requests]\nretain = \"1d\"\n\
+                    [step.a]\nalts = { one = \"requests\", two = \"plain\" }\n\
+                    [sink.out]\nfrom = \"requests\"\ntype = \"null\"\n";
+    let settings = "[runner]\nlisten = \"127.0.0.1:8484\"\n";
+    let configuration =
+        loaded(&Folder::of(&[("p.toml", pipeline), ("tidegate.toml", settings), ("token", "tok-123\n")]));
+    assert_eq!(configuration.settings.listen, Some("127.0.0.1:8484".parse().unwrap()));
+    assert!(configuration.sources.is_empty());
+    insta::assert_debug_snapshot!(configuration.queues);
+    let inputs = configuration.steps.iter().flat_map(|step| &step.inputs);
+    assert!(inputs.into_iter().all(|input| matches!(input.input, Input::Queue(_))));
+}
+
+#[test]
 fn references_lead_to_what_they_name() {
     let configuration = loaded(&Folder::of(&EVERY_KEY));
     for input in configuration.steps.iter().flat_map(|step| &step.inputs) {
@@ -306,6 +324,10 @@ from = "in"
 retry = { max = "1m" }
 [step.effect]
 from = "in"
+run = "builtin:exec"
+exec = { command = ["true"] }
+[step.shows]
+from = "in"
 to = "shown"
 [step.once]
 from = "in"
@@ -317,9 +339,12 @@ type = "stdout"
     let (configuration, _) = Folder::of(&[("a.toml", text)]).load().unwrap_or_else(|it| panic!("{it}"));
     let longest = |name: &str| {
         let step = configuration.steps.iter().find(|step| step.address.name.as_str() == name).unwrap();
-        step.retry_policy(&configuration).map(|retry| retry.max.as_secs())
+        step.retry_policy().map(|retry| retry.max.as_secs())
     };
-    assert_eq!(["pure", "asked", "effect", "once"].map(longest), [None, Some(60), Some(3600), None]);
+    assert_eq!(
+        ["pure", "asked", "effect", "shows", "once"].map(longest),
+        [None, Some(60), Some(3600), None, None]
+    );
 }
 
 #[test]

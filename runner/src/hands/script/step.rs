@@ -251,12 +251,21 @@ impl ScriptStep {
     }
 }
 
-impl Step for ScriptStep {
-    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+impl ScriptStep {
+    /// As `process`, for an attempt that has only `left` of its `timeout`.
+    ///
+    /// # Errors
+    /// As `process`.
+    pub fn process_within(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
         let mut value = json::read(job.payload)
             .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))?;
         self.context.set(job);
-        self.deadline.set(self.timeout.map(|timeout| Instant::now() + timeout));
+        self.deadline.set(left.map(|left| Instant::now() + left));
         if let Some(filter) = &mut self.filter {
             match filter.passes(value) {
                 Ok(Some(passed)) => value = passed,
@@ -274,6 +283,12 @@ impl Step for ScriptStep {
         self.room.set(self.limits.memory);
         self.run_from(0, value, job, outputs)?;
         self.hand_on_emitted(outputs)
+    }
+}
+
+impl Step for ScriptStep {
+    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        self.process_within(job, outputs, self.timeout)
     }
 }
 
