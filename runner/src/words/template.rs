@@ -170,7 +170,7 @@ impl Parser {
     }
 
     fn field(&mut self, inner: &str, span: Range<usize>) {
-        if !inner.split('.').all(is_key) {
+        if !inner.split('.').all(is_key) || inner == "ctx" {
             let help = "write `{field}`, or `{path.to.field}`, or `{{` for a literal `{`";
             self.mistake(span, format!("`{{{inner}}}` names no field"), help.into());
             return;
