@@ -101,7 +101,7 @@ impl HttpStep {
         let response = self.agent.run(request).map_err(|error| self.unanswered(&error))?;
         let accepted = self.request.accept.iter().any(|range| range.contains(&response.status().as_u16()));
         let answer = if !accepted {
-            Answer::beginning(response)
+            Ok(Answer::beginning(response))
         } else if most == u64::MAX {
             Answer::without_body(response)
         } else {

@@ -256,7 +256,7 @@ mod tests {
             (text, told.collect::<Vec<_>>())
         });
         insta::assert_debug_snapshot!(told);
-        assert!(Template::parse("{a}", &[1..2]).is_err());
+        assert!(Template::parse("{a}", std::slice::from_ref(&(1..2))).is_err());
     }
 
     proptest::proptest! {
