@@ -57,6 +57,10 @@ mod show;
 
 mod push;
 
+mod http_client;
+
+mod http_source;
+
 mod handle;
 
 mod replay;

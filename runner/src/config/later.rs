@@ -6,14 +6,10 @@
 use super::diagnostic::{Diagnostic, Place};
 use super::grammar::Kind;
 
-const KEYS: &[(Kind, &[&str])] = &[
-    (Kind::PipelineFile, &["retry", "queuer", "gate", "test"]),
-    (Kind::SettingsFile, &["retry", "queuer", "gate", "reload"]),
-    (Kind::Runner, &["listen"]),
-    (Kind::Step, &["queuer", "retry", "gate", "monitor", "was"]),
-];
+const KEYS: &[(Kind, &[&str])] =
+    &[(Kind::PipelineFile, &["test"]), (Kind::SettingsFile, &["reload"]), (Kind::Step, &["was"])];
 
-const VALUES: &[(Kind, &str, &[&str])] = &[(Kind::Source, "type", &["http", "schedule", "exec"])];
+const VALUES: &[(Kind, &str, &[&str])] = &[(Kind::FileSource, "type", &["exec"])];
 
 /// Whether a later version knows `key` in a table of this kind.
 pub(super) fn key(kind: Kind, key: &str) -> bool {

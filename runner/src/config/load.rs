@@ -15,9 +15,11 @@ use super::interpolate::Lookup;
 use super::model::{Configuration, Settings, Step};
 use super::paths;
 use super::pipeline::{self, PipelineDeclaration};
+use super::pushed;
 use super::reading::Reading;
 use super::resolve::Wiring;
 use super::settings::{self, SettingsFile};
+use super::shared;
 use super::syntax;
 use crate::words::suggest::nearest;
 
@@ -112,7 +114,7 @@ impl<'a> Loading<'a> {
     }
 
     fn settings(&mut self, file: &Path) -> SettingsFile {
-        self.read(file, |reading, _, tree| settings::read(reading, tree)).unwrap_or_default()
+        self.read(file, settings::read).unwrap_or_default()
     }
 
     fn pipeline(&mut self, file: &Path) {
@@ -158,7 +160,10 @@ impl<'a> Loading<'a> {
         let graph = Graph::of(&pipelines, &wiring);
         self.diagnostics.extend(graph.cycles());
         self.diagnostics.extend(paths::check(&pipelines));
+        self.diagnostics.extend(pushed::check(&pipelines, &settings));
+        self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
         if !self.names_missing {
+            self.diagnostics.extend(shared::unused(&pipelines, &settings.shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
             self.diagnostics.extend(loose_ends(&catalog, &wiring));
         }

@@ -7,9 +7,11 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::time::Duration;
 
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
+use super::allowance::Allowance;
 use crate::config::{
     Configuration, ExecCommand, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step,
     StepFilter, Take, Target,
@@ -27,6 +29,8 @@ pub(super) struct Links {
     middles: Vec<Outputs>,
     /// The first link that runs in a process of its own, where batches pay.
     isolated: Option<usize>,
+    /// All links together have the time of one attempt.
+    allowance: Allowance,
     /// What the links before that one made of the jobs of a batch.
     prepared: VecDeque<Prepared>,
     /// The outputs that are HTTP services, by position.
@@ -55,6 +59,8 @@ struct Prepared {
     index: u64,
     /// How many pieces wait for the isolated link.
     pieces: usize,
+    /// How much of its time the attempt has used.
+    spent: Duration,
     /// What was emitted on the way.
     emitted: Outputs,
     failed: Option<Failure>,
@@ -135,6 +141,7 @@ impl Links {
             links,
             middles,
             isolated,
+            allowance: Allowance::new(step.timeout),
             prepared: VecDeque::new(),
             services,
             pieces: 0,
@@ -161,8 +168,10 @@ impl Links {
         let mut emitted =
             self.middles.first().map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
         let mut pieces = 0;
+        self.allowance.begin(Duration::ZERO);
         let failed = self.run_until(until, 0, job, &mut emitted, &mut pieces).err();
-        self.prepared.push_back(Prepared { index: job.index, pieces, emitted, failed });
+        let spent = self.allowance.spent();
+        self.prepared.push_back(Prepared { index: job.index, pieces, spent, emitted, failed });
     }
 
     /// Runs a job through all processors, and sends what goes to services.
@@ -188,16 +197,17 @@ impl Links {
 
     fn run(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let Some(at) = self.isolated.filter(|_| !self.prepared.is_empty()) else {
-            return self.run_from(0, job, outputs);
+            return self.run_all(job, outputs);
         };
         let prepared = loop {
             match self.prepared.pop_front() {
                 Some(prepared) if prepared.index == job.index => break prepared,
                 // It was set aside since, and nobody asks for it.
                 Some(other) => self.discard(at, other.pieces),
-                None => return self.run_from(0, job, outputs),
+                None => return self.run_all(job, outputs),
             }
         };
+        self.allowance.begin(prepared.spent);
         let mut result = Ok(());
         for _ in 0..prepared.pieces {
             // Answers come in order, so those of a failed job are taken too.
@@ -221,22 +231,36 @@ impl Links {
     fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return Ok(()) };
         if at == self.middles.len() {
-            return isolated.next(outputs);
+            return isolated.next(outputs).map(drop);
         }
         let mut middle = std::mem::take(&mut self.middles[at]);
+        // While the whole batch is waited for, only what the job itself takes there counts.
+        let spent = self.allowance.spent();
         let answered = isolated.next(&mut middle);
-        let answered = answered.and_then(|()| self.hand_on(at, job, &middle, outputs));
+        let answered = answered.and_then(|took| {
+            self.allowance.begin(spent + took);
+            self.hand_on(at, job, &middle, outputs)
+        });
         middle.clear();
         self.middles[at] = middle;
         answered
     }
 
+    fn run_all(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        if let [Link::Plugin(only)] = &mut self.links[..] {
+            return only.process(job, outputs);
+        }
+        self.allowance.begin(Duration::ZERO);
+        self.run_from(0, job, outputs)
+    }
+
     fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let left = self.allowance.left()?;
         if at == self.middles.len() {
-            return self.links[at].process(job, &mut self.pieces, outputs);
+            return self.links[at].process(job, &mut self.pieces, outputs, left);
         }
         let mut middle = std::mem::take(&mut self.middles[at]);
-        let ran = self.links[at].process(job, &mut self.pieces, &mut middle);
+        let ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         let ran = ran.and_then(|()| self.hand_on(at, job, &middle, outputs));
         middle.clear();
         self.middles[at] = middle;
@@ -267,14 +291,16 @@ impl Links {
         pieces: &mut usize,
     ) -> Result<(), Failure> {
         if at == until {
+            let spent = self.allowance.spent();
             if let Some(Link::Isolated(isolated)) = self.links.get_mut(at) {
-                isolated.queue(job);
+                isolated.queue(job, spent);
                 *pieces += 1;
             }
             return Ok(());
         }
+        let left = self.allowance.left()?;
         let mut middle = std::mem::take(&mut self.middles[at]);
-        let mut ran = self.links[at].process(job, &mut self.pieces, &mut middle);
+        let mut ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
             ran = ran.and_then(|()| self.run_until(until, at + 1, &Job { payload, ..*job }, emitted, pieces));
         }
@@ -286,7 +312,13 @@ impl Links {
 }
 
 impl Link {
-    fn process(&mut self, job: &Job<'_>, pieces: &mut u32, outputs: &mut Outputs) -> Result<(), Failure> {
+    fn process(
+        &mut self,
+        job: &Job<'_>,
+        pieces: &mut u32,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
         match self {
             Self::Http(http) => {
                 *pieces += 1;
@@ -304,12 +336,12 @@ impl Link {
                 }
                 Ok(())
             }
-            Self::Script(script) => script.process(job, outputs),
-            Self::Plugin(plugin) => plugin.process(job, outputs),
-            Self::Isolated(isolated) => isolated.process(job, outputs),
+            Self::Script(script) => script.process_within(job, outputs, left),
+            Self::Plugin(plugin) => plugin.process_within(job, outputs, left),
+            Self::Isolated(isolated) => isolated.process_within(job, outputs, left),
             Self::Filter(filter, passed) => {
                 passed.clear();
-                filter.process(job, passed)?;
+                filter.process_within(job, passed, left)?;
                 if let (1.., Some(payloads)) = (passed.total(), outputs.get_mut(0)) {
                     payloads.push(job.payload);
                 }
@@ -356,7 +388,9 @@ fn exec<'s>(step: &'s Step, command: &'s ExecCommand) -> ExecSpec<'s> {
 fn native(step: &Step, plugin: &PluginStep, plugins: &Plugins, bindings: &[&str]) -> Result<Link, String> {
     let named = plugin.named();
     let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
-    let offer = loaded.offer(&plugin.plugin, plugin.step.as_deref()).map_err(|(message, _)| message)?;
+    let offer = loaded
+        .offer(&plugin.plugin, plugin.step.as_deref())
+        .map_err(|(message, _)| plugin.masked(message))?;
     let spec = PluginSpec {
         named: &named,
         pipeline: step.address.pipeline.as_str(),
@@ -371,7 +405,7 @@ fn native(step: &Step, plugin: &PluginStep, plugins: &Plugins, bindings: &[&str]
     } else {
         PluginRunner::new(offer, &spec).map(|runner| Link::Plugin(Box::new(runner)))
     };
-    link.map_err(|failure| failure.to_string())
+    link.map_err(|failure| plugin.masked(failure.to_string()))
 }
 
 /// Whoever takes jobs as they are relies on their being JSON.
@@ -389,6 +423,7 @@ fn append_named(from: &Outputs, to: &mut Outputs) {
             place.append(payloads);
         }
     }
+    to.append_delayed(from);
 }
 
 /// A path as messages show it: from the configuration's folder on, where it lies in it.

@@ -9,7 +9,7 @@ use super::provenance;
 use crate::config::{Configuration, Input, Meta, Step, Take};
 use crate::hands::script::json;
 use crate::store::JobForm;
-use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, delivery_hash};
+use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
 
 /// How a step sees its inputs.
 #[derive(Debug)]
@@ -48,7 +48,12 @@ pub(super) struct Item<'a> {
     row: &'a [Place<'a>],
     inputs: &'a [Seen],
     pub(super) hash: DeliveryHash,
+    /// From 1.
     pub(super) attempt: u32,
+    /// When the first attempt began, if this is not the first.
+    pub(super) first_attempt: Option<Timestamp>,
+    /// It was made already, for this output of the step.
+    pub(super) to: Option<&'a str>,
     /// Its provenance as JSON; empty where it carries none.
     pub(super) carried: String,
 }
@@ -56,8 +61,8 @@ pub(super) struct Item<'a> {
 /// Walks over the jobs of a batch.
 #[derive(Debug)]
 pub(super) struct Walk<'w> {
-    /// By input that takes part: its portions, and where in them the walk is.
-    inputs: Vec<(usize, &'w [Portion], usize)>,
+    /// Of each side of a row: its portions, and where in them the walk is.
+    sides: Vec<(&'w [Portion], usize)>,
     row: Vec<Place<'w>>,
     indices: Vec<u64>,
 }
@@ -111,6 +116,30 @@ impl Gatherer {
     /// The next job of the walk.
     pub(super) fn next<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
         walk.advance(self.inputs.len())?;
+        // What most jobs are: one by itself, that carries nothing.
+        if let (Take::From, &[place @ Place { returned: None, batch, .. }]) = (self.take, &walk.row[..])
+            && !carries
+        {
+            let index = place.index();
+            walk.indices[place.input] = index;
+            return Some(Item {
+                payload: payload(batch, place.position),
+                form: batch.form,
+                fault: batch.fault(place.position).map(Cow::from),
+                indices: &walk.indices,
+                row: &walk.row,
+                inputs: &self.inputs,
+                hash: self.prefix.hash(index),
+                attempt: 1,
+                first_attempt: None,
+                to: None,
+                carried: String::new(),
+            });
+        }
+        self.gather(walk, carries)
+    }
+
+    fn gather<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
         let carried = if carries { self.carried(&walk.row) } else { String::new() };
         let fault = self.fault(&walk.row);
         let form = if walk.row.iter().all(|place| place.batch.form == Form::Json) {
@@ -119,6 +148,7 @@ impl Gatherer {
             Form::Unchecked
         };
         if let [Place { returned: Some(returned), batch, position, .. }] = walk.row[..] {
+            walk.indices.fill(0);
             for (name, index) in &returned.job.inputs {
                 if let Some(input) = self.inputs.iter().position(|input| input.name == *name) {
                     walk.indices[input] = *index;
@@ -138,7 +168,9 @@ impl Gatherer {
                 row: &walk.row,
                 inputs: &self.inputs,
                 hash,
-                attempt: returned.job.attempt,
+                attempt: returned.job.attempt.saturating_add(1),
+                first_attempt: returned.job.first_attempt,
+                to: returned.job.to.as_deref(),
                 carried,
             });
         }
@@ -180,6 +212,8 @@ impl Gatherer {
             inputs: &self.inputs,
             hash,
             attempt: 1,
+            first_attempt: None,
+            to: None,
             carried,
         })
     }
@@ -223,16 +257,15 @@ impl Gatherer {
 
 impl<'w> Walk<'w> {
     pub(super) fn new(work: &'w Work) -> Self {
-        let inputs = work.portions.chunk_by(|one, other| one.input == other.input);
-        let inputs = inputs.filter_map(|portions| Some((portions.first()?.input, portions, 0)));
-        Self { inputs: inputs.collect(), row: Vec::new(), indices: Vec::new() }
+        let sides = work.portions.chunk_by(|one, other| work.sequential || one.input == other.input);
+        Self { sides: sides.map(|portions| (portions, 0)).collect(), row: Vec::new(), indices: Vec::new() }
     }
 
     fn advance(&mut self, inputs: usize) -> Option<()> {
         self.row.clear();
-        self.indices.clear();
+        // The same inputs give something each time, but where jobs came again.
         self.indices.resize(inputs, 0);
-        for (input, portions, at) in &mut self.inputs {
+        for (portions, at) in &mut self.sides {
             while *at >= portions.first()?.jobs {
                 *portions = &portions[1..];
                 *at = 0;
@@ -241,7 +274,7 @@ impl<'w> Walk<'w> {
             let position = portion.skip + *at;
             *at += 1;
             let returned = portion.returned.as_ref().and_then(|all| all.get(position));
-            self.row.push(Place { input: *input, batch: &portion.batch, position, returned });
+            self.row.push(Place { input: portion.input, batch: &portion.batch, position, returned });
         }
         (!self.row.is_empty()).then_some(())
     }

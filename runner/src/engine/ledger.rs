@@ -37,7 +37,7 @@ pub(super) struct Page {
 }
 
 /// Progress by step and input.
-type ByInput = BTreeMap<(usize, usize), Progress>;
+pub(super) type ByInput = BTreeMap<(usize, usize), Progress>;
 
 impl Ledger {
     /// The changes that `group` comes to, with the positions of the sinks that it was written to.
@@ -70,6 +70,10 @@ impl Ledger {
         self.add_places(begin.step, &begin.places, &mut page.changes);
         match begin.before {
             Before::Nothing => {}
+            Before::Snapshot if !begin.rows.is_empty() => {
+                self.account(begin.step, &begin.jobs, page);
+                page.changes.delayed.extend(begin.rows.iter().cloned());
+            }
             Before::Snapshot => {
                 let now = page.changes.now;
                 page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
@@ -105,6 +109,7 @@ impl Ledger {
         self.add_appends(delivery, &mut page.changes);
         self.add_places(delivery.step, &delivery.places, &mut page.changes);
         self.account(delivery.step, &delivery.jobs, page);
+        page.changes.delayed.extend(delivery.delayed.iter().cloned());
         // What is counted once stands with the first input that took part.
         let Delivery { jobs, counters, .. } = delivery;
         let first = jobs.spans.first().map_or(0, |span| span.input);
@@ -152,7 +157,10 @@ impl Ledger {
             let delivery = match entry {
                 Entry::Begin(begin) => {
                     self.settle_places(begin.step, &begin.places);
-                    if begin.before == Before::Snapshot && begin.jobs.returned.is_empty() {
+                    if begin.before == Before::Snapshot
+                        && begin.jobs.returned.is_empty()
+                        && begin.rows.is_empty()
+                    {
                         self.snapshots[begin.step].insert(begin.id.0);
                     }
                     continue;
@@ -191,6 +199,13 @@ impl Ledger {
         let first = self.heads[queue] + 1;
         self.heads[queue] += jobs as u64;
         first
+    }
+
+    /// The jobs of a queue that its slowest reader has not accounted for.
+    pub(super) fn waiting(&self, queue: QueueRef) -> u64 {
+        let readers = self.configuration.readers(Input::Queue(queue));
+        let accounted = readers.map(|(step, input)| self.progress[step][input].watermark()).min();
+        self.heads[queue.0].saturating_sub(accounted.unwrap_or(0))
     }
 
     fn add_appends(&self, delivery: &Delivery, changes: &mut Changes) {
@@ -245,7 +260,7 @@ impl Ledger {
         changes.trims.extend(queues.into_iter().filter_map(|queue| self.trim(queue, progress, changes.now)));
     }
 
-    fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
+    pub(super) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
         let settings = &self.configuration.queues[queue.0];
         let readers = self.configuration.readers(Input::Queue(queue));
         let watermark = |reader: (usize, usize)| {
@@ -309,7 +324,7 @@ fn earlier(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.0.saturating_sub(millis(by)))
 }
 
-fn later(now: Timestamp, by: Duration) -> Timestamp {
+pub(super) fn later(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.0.saturating_add(millis(by)))
 }
 

@@ -10,11 +10,12 @@ use super::delivery::Made;
 use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
+use super::retrying::{self, Fate, Retrying, Why};
 use crate::config::{self, Configuration, Processor, Promise, Take, Target};
-use crate::decide::Counters;
+use crate::decide::{Counters, JobEnd};
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{ScriptStep, ScriptStepSpec};
-use crate::store::{Outcome, Slot, Span, Store};
+use crate::store::{Delayed, Outcome, Slot, Span, Store};
 use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
 
 /// A step made ready for one thread.
@@ -24,11 +25,9 @@ pub(super) struct Worker {
     address: Address,
     gatherer: Gatherer,
     bindings: Vec<Binding>,
-    /// A failed job goes to the error queue.
-    has_errors: bool,
-    /// A job that has failed is not run again, whatever comes of it.
-    only_once: bool,
-    crash_limit: u32,
+    retrying: Retrying,
+    /// So often a job may take the process down; `None` where no job is attempted twice.
+    crash_limit: Option<u32>,
     keeps_records: bool,
     /// Where it is asked which deliveries were made before, if the step must not make one twice.
     made_before: Option<Store>,
@@ -59,11 +58,17 @@ pub(super) struct Ran {
     pub(super) outputs: Vec<Made>,
     /// Error records.
     pub(super) errors: Option<Made>,
+    /// Jobs that are run again, and outputs that are due later.
+    pub(super) delayed: Vec<Delayed>,
     pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
     /// Jobs that are no suspects any more when this is delivered.
     pub(super) settles: Vec<Span>,
     pub(super) counters: Counters,
     pub(super) halt: Option<Stumble>,
+    /// How many of those that are taken come again.
+    pub(super) stayed: usize,
+    /// Of jobs that were picked: what became of each that is taken.
+    pub(super) ends: Vec<JobEnd>,
 }
 
 /// The job that halted a step, and why.
@@ -78,8 +83,8 @@ pub(super) struct Stumble {
 /// What the jobs of a batch have come to so far.
 struct Yield {
     outputs: Outputs,
-    /// By binding: where its jobs come from, and what they carry.
-    sides: Vec<Side>,
+    /// By binding to a queue: where its jobs come from, and what they carry. Sinks keep neither.
+    sides: Vec<Option<Side>>,
     errors: Payloads,
     error_side: Side,
     carries: bool,
@@ -130,9 +135,9 @@ impl Worker {
             runner,
             gatherer: Gatherer::new(configuration, step),
             bindings: step.outputs.iter().map(Binding::new).collect(),
-            has_errors: step.errors.is_some(),
-            only_once: step.delivery == Promise::AtMostOnce,
-            crash_limit: step.crash_limit,
+            retrying: Retrying::new(step),
+            // Progress of `at-most-once` moves first: nothing is attempted after a crash.
+            crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
             keeps_records: configuration.keeps_records(step).is_some(),
             made_before: configuration.dedupes(step).then(|| store.clone()),
             address: step.address.clone(),
@@ -161,12 +166,21 @@ impl Worker {
     fn pass_all(&self, portion: &Portion) -> Ran {
         let jobs = portion.jobs as u64;
         let mut origins = self.origins();
-        let mut row = vec![0; self.gatherer.inputs.len()];
-        for index in portion.batch.first..portion.batch.end() {
-            row[portion.input] = index;
-            origins.push(&row);
+        if self.bindings.iter().any(|binding| binding.to_queue) {
+            let mut row = vec![0; self.gatherer.inputs.len()];
+            for index in portion.batch.first..portion.batch.end() {
+                row[portion.input] = index;
+                origins.push(&row);
+            }
         }
-        let made = |binding: &Binding| binding.made(portion.batch.payloads.clone(), &origins, None);
+        let made = |binding: &Binding| {
+            let payloads = portion.batch.payloads.clone();
+            if binding.to_queue {
+                Made::for_queue(payloads, &origins, None)
+            } else {
+                Made::for_sink(payloads)
+            }
+        };
         let outputs: Vec<Made> = self.bindings.iter().map(made).collect();
         let given = jobs * outputs.len() as u64;
         let counters = Counters { taken: jobs, given, ..Counters::default() };
@@ -186,54 +200,87 @@ impl Worker {
         let side = || Side { origins: self.origins(), carried: Payloads::new() };
         let mut made = Yield {
             outputs: Outputs::new(names),
-            sides: self.bindings.iter().map(|_| side()).collect(),
+            sides: self.bindings.iter().map(|binding| binding.to_queue.then(side)).collect(),
             errors: Payloads::new(),
             error_side: side(),
             carries,
         };
         self.prepare(work, carries, &made_before, now);
         let mut checkpoint = Checkpoint::default();
-        // Progress of `at-most-once` moves first: nothing is attempted after a crash.
-        let crash_limit = (!self.only_once).then_some(self.crash_limit);
-        let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
-        let (mut walk, take) = (Walk::new(work), self.gatherer.take);
+        let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, self.crash_limit);
+        let (mut walk, take, mut given, mut late) = (Walk::new(work), self.gatherer.take, 0, 0);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
                 ran.taken += 1;
+                if work.sequential {
+                    ran.ends.push(JobEnd::Finished);
+                }
                 watch.take(&item);
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
-            let before = made.outputs.total();
             let attempted = watch.attempt(&item, || attempt(&mut self.runner, &item, now, &mut made.outputs));
-            let outcome = if let Err(failure) = attempted {
+            let outcome = if let Err(mut failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
-                if !self.has_errors && !self.only_once {
-                    watch.halt(&item, &failure);
-                    ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
-                    break;
-                }
-                ran.counters.failed += 1;
-                if self.has_errors {
-                    let (step, generation) = (&self.address, self.generation);
-                    let case = Case { now, step, take, generation, item: &item };
-                    // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
-                    let written =
-                        made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer));
-                    if written.is_err() {
+                match self.retrying.fate(&item, &mut failure, now) {
+                    Fate::Again(at) => {
+                        let row = retrying::delayed(&self.address, &item, &failure, at, now);
+                        ran.stays(row, JobEnd::Delayed(at));
+                        watch.take(&item);
+                        continue;
+                    }
+                    Fate::Held(until) => {
+                        // With a queuer the whole step waits; without, the job steps aside.
+                        let due = if work.sequential { now } else { until };
+                        ran.stays(retrying::held(&self.address, &item, due), JobEnd::Held(until));
+                        watch.take(&item);
+                        continue;
+                    }
+                    Fate::Pending => {
+                        let row = retrying::pending(&self.address, &item, &failure.message, now);
+                        ran.stays(row, JobEnd::Pending);
+                        watch.take(&item);
+                        continue;
+                    }
+                    Fate::Error => {
+                        let (step, generation) = (&self.address, self.generation);
+                        let case = Case { now, step, take, generation, item: &item };
+                        // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
+                        let written =
+                            made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer));
+                        if written.is_err() {
+                            ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
+                            break;
+                        }
+                        made.error_side.push(&item, carries);
+                    }
+                    Fate::Dropped(why) => {
+                        let (step, index) = (&self.address, item.index());
+                        let says = match why {
+                            Why::AtMostOnce => "as at-most-once says",
+                            Why::Exhausted => "as its retry policy says",
+                        };
+                        tracing::warn!(%step, index, "the job failed and is dropped, {says}: {failure}");
+                    }
+                    Fate::Halts => {
+                        watch.halt(&item, &failure);
                         ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
                         break;
                     }
-                    made.error_side.push(&item, carries);
-                } else {
-                    let (step, index) = (&self.address, item.index());
-                    tracing::warn!(%step, index, "the job failed and is dropped, as at-most-once says: {failure}");
                 }
+                ran.counters.failed += 1;
                 Outcome::Error
             } else {
                 made.note(&item);
-                let jobs = made.outputs.total() - before;
+                for (position, due_ms, payload) in made.outputs.delayed().iter().skip(late) {
+                    let to = self.bindings.get(position).map_or("", |binding| &binding.name);
+                    let due = Timestamp(due_ms);
+                    ran.delayed.push(retrying::late(&self.address, &item, to, due, payload));
+                }
+                late = made.outputs.delayed().len();
+                let jobs = made.outputs.total() - given;
+                given += jobs;
                 ran.counters.filtered += u64::from(jobs == 0 && !self.bindings.is_empty());
                 match u32::try_from(jobs) {
                     Ok(0) => Outcome::Nothing,
@@ -244,12 +291,16 @@ impl Worker {
                 ran.outcomes.push((item.hash, outcome));
             }
             ran.taken += 1;
+            if work.sequential {
+                ran.ends.push(JobEnd::Finished);
+            }
             watch.take(&item);
         }
         ran.settles = watch.finish();
-        ran.counters.taken = ran.taken as u64;
-        ran.counters.given = made.outputs.total() as u64;
-        made.finish(&self.bindings, &mut ran);
+        // What comes again is counted when it is through.
+        ran.counters.taken = (ran.taken - ran.stayed) as u64;
+        ran.counters.given = given as u64;
+        made.finish(&mut ran);
         ran
     }
 
@@ -259,7 +310,7 @@ impl Worker {
         if !links.wants_batches() {
             return;
         }
-        links.begin(!self.has_errors && !self.only_once);
+        links.begin(self.retrying.may_halt());
         let (mut walk, mut position) = (Walk::new(work), 0);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             let made = made_before.get(position).is_some_and(|before| *before);
@@ -301,6 +352,9 @@ fn attempt(
     if let Some(fault) = &item.fault {
         return Err(Failure::new(FailureKind::Payload, fault.as_ref()));
     }
+    if let Some(to) = item.to {
+        return hand_on(to, item.payload, outputs);
+    }
     let job = job(item, now);
     if item.form == Form::Unchecked && !matches!(runner, Runner::Script(_)) {
         chain::check_form(&job)?;
@@ -319,6 +373,14 @@ fn attempt(
     }
 }
 
+/// Gives an output that was made by an attempt before.
+fn hand_on(to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
+    let place = outputs.position(to).and_then(|position| outputs.get_mut(position));
+    let gone = || Failure::new(FailureKind::Output, format!("the step has no output `{to}` any more"));
+    place.ok_or_else(gone)?.push(payload);
+    Ok(())
+}
+
 fn job<'a>(item: &Item<'a>, now: Timestamp) -> Job<'a> {
     Job {
         index: item.index(),
@@ -333,6 +395,7 @@ impl Yield {
     /// Notes for all jobs that `item` came to where they come from.
     fn note(&mut self, item: &Item<'_>) {
         for (position, side) in self.sides.iter_mut().enumerate() {
+            let Some(side) = side else { continue };
             let there = self.outputs.get(position).map_or(0, Payloads::len);
             while side.origins.len() < there {
                 side.push(item, self.carries);
@@ -340,17 +403,15 @@ impl Yield {
         }
     }
 
-    fn finish(self, bindings: &[Binding], ran: &mut Ran) {
-        let payloads = self.outputs.into_payloads();
-        let made = bindings.iter().zip(payloads).zip(self.sides);
+    fn finish(self, ran: &mut Ran) {
+        let made = self.outputs.into_payloads().into_iter().zip(self.sides);
         ran.outputs = made
-            .map(|((binding, payloads), side)| {
-                binding.made(payloads, &side.origins, self.carries.then_some(side.carried))
+            .map(|(payloads, side)| match side {
+                Some(side) => side.made(payloads, self.carries),
+                None => Made::for_sink(payloads),
             })
             .collect();
-        let side = self.error_side;
-        ran.errors = (!self.errors.is_empty())
-            .then(|| Made::for_queue(self.errors, &side.origins, self.carries.then_some(side.carried)));
+        ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors, self.carries));
     }
 }
 
@@ -361,19 +422,27 @@ impl Side {
             self.carried.push(item.carried.as_bytes());
         }
     }
+
+    fn made(self, payloads: Payloads, carries: bool) -> Made {
+        Made::for_queue(payloads, &self.origins, carries.then_some(self.carried))
+    }
 }
 
 impl Binding {
     fn new(output: &config::OutputRef) -> Self {
         Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
     }
-
-    fn made(&self, payloads: Payloads, origins: &Origins, carried: Option<Payloads>) -> Made {
-        if self.to_queue { Made::for_queue(payloads, origins, carried) } else { Made::for_sink(payloads) }
-    }
 }
 
 impl Ran {
+    /// A job is taken, and stands in the store by itself.
+    fn stays(&mut self, row: Delayed, end: JobEnd) {
+        self.delayed.push(row);
+        self.taken += 1;
+        self.stayed += 1;
+        self.ends.push(end);
+    }
+
     /// Bytes of everything that it brings.
     pub(super) fn byte_len(&self) -> usize {
         self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()

@@ -49,6 +49,8 @@ macro_rules! sink {
 /// Nothing is wrong with it.
 const GOOD: &str = step!("");
 
+mod waiting;
+
 /// Keys and types.
 mod keys {
     use super::*;
@@ -198,10 +200,9 @@ mod later {
     use super::*;
 
     mistakes! {
-        tables_of_a_later_version_are_not_supported_yet: "a.toml" = concat!(step!("retry = \"chain\""), "[retry.chain]\nmax = \"1h\"\n");
-        shared_tables_of_a_later_version_are_not_supported_yet: "tidegate.toml" = "[runner]\nlisten = \"127.0.0.1:8484\"\n[gate.gas]\nevery = \"5s\"\n", "a.toml" = GOOD;
-        sources_of_a_later_version_are_not_supported_yet: "a.toml" = source!("type = \"http\"\nkey = \"id\"");
-        queuers_and_gates_are_not_supported_yet: "a.toml" = step!("queuer = \"per-pool\"\ngate = \"gas\"");
+        keys_of_a_later_version_are_not_supported_yet: "a.toml" = step!("was = \"old\"");
+        shared_tables_of_a_later_version_are_not_supported_yet: "tidegate.toml" = "[reload]\ntests = true\n", "a.toml" = GOOD;
+        sources_of_a_later_version_are_not_supported_yet: "a.toml" = source!("type = \"exec\"\ncommand = [\"ls\"]");
         tests_are_not_supported_yet: "a.toml" = concat!(step!(""), "[[test]]\nname = \"a\"\n");
     }
 }
@@ -262,6 +263,27 @@ mod outside {
         folder.write("price.rhai", b"fn process(job) {\n  \"\xff\"\n}\n");
         folder.write("folder.rhai/x", b"");
         insta::assert_snapshot!(folder.shown());
+    }
+}
+
+/// Sources that are pushed.
+mod pushed {
+    use super::*;
+
+    const LISTEN: &str = "[runner]\nlisten = \"127.0.0.1:8484\"\n";
+
+    mistakes! {
+        a_port_is_open_for_a_source: "a.toml" = source!("type = \"http\"");
+        an_address_has_a_port: "a.toml" = source!("type = \"http\""), "tidegate.toml" = "[runner]\nlisten = \"localhost:8484\"\n";
+        a_source_knows_the_keys_of_its_type: "a.toml" = source!("type = \"http\"\npath = \"in.ndjson\"\ntokne = \"x\""), "tidegate.toml" = LISTEN;
+        a_key_is_a_path: "a.toml" = source!("type = \"http\"\nkey = \"order..id\""), "tidegate.toml" = LISTEN;
+        a_token_can_be_shown_in_a_header: "a.toml" = source!("type = \"http\"\ntoken = \"${SECRET} or so\""), "tidegate.toml" = LISTEN;
+        bounds_are_quantities: "a.toml" = source!("type = \"http\"\nmax_body = \"0B\"\nmax_waiting = -1\ndedupe = \"0s\""), "tidegate.toml" = LISTEN;
+        no_step_fills_a_source: "a.toml" = concat!(source!("type = \"http\""), "[step.x]\nfrom = \"events\"\nto = \"events\"\nerrors = \"events\"\n"), "tidegate.toml" = LISTEN;
+        a_source_that_nothing_reads_is_told_as_that: "a.toml" = concat!(step!(""), "[source.orders]\ntype = \"http\"\n"), "tidegate.toml" = LISTEN;
+        a_queue_of_a_source_has_settings_that_mean_something: "a.toml" = concat!(source!("type = \"http\""), "[queue.events]\nretain = \"7d\"\ndedupe = \"7d\"\nallow_cycle = true\n"), "tidegate.toml" = LISTEN;
+        who_listens_to_everybody_asks_for_a_token: "a.toml" = concat!(source!("type = \"http\""), "[source.orders]\ntype = \"http\"\ntoken = \"${SECRET}\"\n[sink.out]\nfrom = \"orders\"\ntype = \"null\"\n"), "tidegate.toml" = "[runner]\nlisten = \"0.0.0.0:8484\"\n";
+        the_nearest_name_of_a_source_is_found: "a.toml" = concat!(source!("type = \"http\""), "[step.x]\nfrom = \"evnets\"\n"), "tidegate.toml" = LISTEN;
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rhai::{EvalAltResult, Position};
 use tidegate_plugin::{Cause, Failure, FailureKind, Place};
 
-use super::functions::{self, Ended};
-use super::kind;
+use super::control::Ended;
+use super::{kind, said};
 use crate::config::Limits;
 use crate::words::suggest::{listed, nearest};
 use crate::words::{format_duration, format_size};
@@ -54,12 +54,12 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         EvalAltResult::ErrorTerminated(token, _) => token.clone().try_cast::<Ended>(),
         _ => None,
     };
-    if let Some(Ended::Rejected { why, context, at, file: source }) = ended {
+    if let Some(Ended::Said { kind, why, context, at, file: source }) = ended {
         let place = place(at, source.unwrap_or(file));
-        return Failure { context, place, ..Failure::new(FailureKind::Rejected, why) };
+        return Failure { context, place, ..Failure::new(kind, why) };
     }
     let context = match innermost {
-        EvalAltResult::ErrorRuntime(thrown, _) => functions::context(thrown),
+        EvalAltResult::ErrorRuntime(thrown, _) => said::context(thrown),
         _ => None,
     };
     let (kind, mut message) = match limit(innermost, circumstances) {
@@ -127,7 +127,7 @@ pub(super) fn in_words(error: &EvalAltResult) -> String {
     use EvalAltResult as E;
     match error {
         E::ErrorRuntime(thrown, _) if thrown.is_unit() => "thrown without a reason".to_owned(),
-        E::ErrorRuntime(thrown, _) => match functions::text(thrown) {
+        E::ErrorRuntime(thrown, _) => match said::text(thrown) {
             empty if empty.is_empty() => "thrown without a reason".to_owned(),
             text => text,
         },
