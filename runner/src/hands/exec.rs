@@ -16,6 +16,7 @@ use super::fill::{Encoding, Filling, key};
 use super::give::give;
 use super::scrub::Scrub;
 use crate::config::ExecCommand;
+use crate::words::template::Template;
 use crate::words::{format_duration, format_size};
 
 /// How much of what a command says on standard error a message shows, letters.
@@ -59,7 +60,7 @@ impl ExecStep {
         }
         command.folder = absolute(command.folder);
         let values = command.environment.iter().map(|(_, value)| value);
-        let scrub = Scrub::new(command.arguments.iter().chain(values).flat_map(|it| it.secrets()));
+        let scrub = Scrub::new(command.arguments.iter().chain(values).flat_map(Template::secrets));
         Self {
             timeout: command.timeout.or(spec.timeout),
             memory: spec.memory,

@@ -48,7 +48,9 @@ fn spread(value: &RawValue, payloads: &mut Payloads) -> serde_json::Result<()> {
         Some(b'n') => {}
         Some(b'[') => {
             let elements: Vec<&RawValue> = serde_json::from_str(value.get())?;
-            elements.iter().for_each(|element| push(element.get().as_bytes(), payloads));
+            for element in elements {
+                push(element.get().as_bytes(), payloads);
+            }
         }
         _ => push(value.get().as_bytes(), payloads),
     }

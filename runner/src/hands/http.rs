@@ -101,7 +101,7 @@ impl HttpStep {
         let response = self.agent.run(request).map_err(|error| self.unanswered(&error))?;
         let accepted = self.request.accept.iter().any(|range| range.contains(&response.status().as_u16()));
         let answer = if !accepted {
-            Answer::beginning(response)
+            Ok(Answer::beginning(response))
         } else if most == u64::MAX {
             Answer::without_body(response)
         } else {
@@ -117,12 +117,15 @@ impl HttpStep {
         let url = filling.text(&self.request.url, Encoding::Url)?;
         let path = url.split('?').next().unwrap_or_default();
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-            let message = "a part of the path of `url` came to `.` or `..`, which would change the path";
+            let message = "cannot be made: a part of the path of `url` came to `.` or `..`, which would change the path";
             return Err(self.failure(FailureKind::Payload, message));
         }
         let uri = Uri::try_from(url).map_err(|error| {
             // A job may have more text than a URL can hold.
-            self.failure(FailureKind::Payload, &format!("the job does not make a URL of it: {error}"))
+            self.failure(
+                FailureKind::Payload,
+                &format!("cannot be made: the job does not make a URL of it: {error}"),
+            )
         })?;
         let mut request = Request::builder().method(self.request.method.as_str()).uri(uri);
         let mut body = Vec::new();
@@ -143,7 +146,8 @@ impl HttpStep {
             let name_for = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(text.as_bytes());
             let (Ok(header), Ok(value)) = (name_for, value) else {
-                let message = format!("what the header `{name}` came to cannot stand in a header");
+                let message =
+                    format!("cannot be made: what the header `{name}` came to cannot stand in a header");
                 return Err(self.failure(FailureKind::Payload, &message));
             };
             request = request.header(header, value);

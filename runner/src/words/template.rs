@@ -170,7 +170,7 @@ impl Parser {
     }
 
     fn field(&mut self, inner: &str, span: Range<usize>) {
-        if !inner.split('.').all(is_key) {
+        if !inner.split('.').all(is_key) || inner == "ctx" {
             let help = "write `{field}`, or `{path.to.field}`, or `{{` for a literal `{`";
             self.mistake(span, format!("`{{{inner}}}` names no field"), help.into());
             return;
@@ -256,7 +256,7 @@ mod tests {
             (text, told.collect::<Vec<_>>())
         });
         insta::assert_debug_snapshot!(told);
-        assert!(Template::parse("{a}", &[1..2]).is_err());
+        assert!(Template::parse("{a}", std::slice::from_ref(&(1..2))).is_err());
     }
 
     proptest::proptest! {

@@ -11,7 +11,7 @@ use crate::config::ExecCommand;
 use crate::words::template::Template;
 
 /// No test takes so long, unless something hangs.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 fn shell(script: &str, arguments: &[&str]) -> ExecCommand {
     let script = script.replace('{', "{{").replace('}', "}}");

@@ -39,11 +39,11 @@ impl Answer {
     }
 
     /// Only the beginning of the body; what cannot be read is left out.
-    pub(super) fn beginning(response: Response<Body>) -> Result<Self, ureq::Error> {
+    pub(super) fn beginning(response: Response<Body>) -> Self {
         let (status, headers) = (response.status(), response.headers().clone());
         let read = Self::read(response, BEGINNING);
         // That it is a failure is known already, and its status says more than how the body broke off.
-        Ok(read.unwrap_or(Self { status, headers, body: Vec::new() }))
+        read.unwrap_or(Self { status, headers, body: Vec::new() })
     }
 
     /// Without its body, which is read where it is short.

@@ -16,6 +16,9 @@ use crate::words::template::Template;
 const JOB: &str = r#"{"id": "a/b", "sum": 12345678901234567890123, "to": {"x": 1}}"#;
 const SECRET: &str = "hunter2!";
 
+/// A way to break an answer off.
+type Break = fn() -> Act;
+
 fn template(text: &str) -> Template {
     // What is secret in a text, a file would have put in.
     let secrets: Vec<_> = text.match_indices(SECRET).map(|(at, text)| at..at + text.len()).collect();
@@ -168,7 +171,7 @@ fn the_context_of_a_refusal_is_its_status_and_what_was_said() {
 
 #[test]
 fn broken_answers_are_failures_that_can_be_tried_again() {
-    let acts: [(&str, fn() -> Act); 5] = [
+    let acts: [(&str, Break); 5] = [
         ("no HTTP", || Act::Close(b"hello, who is there?\r\n\r\n".to_vec())),
         ("nothing", || Act::Close(Vec::new())),
         ("half a head", || Act::Close(b"HTTP/1.1 200 OK\r\ncontent-le".to_vec())),
