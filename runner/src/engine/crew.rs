@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
@@ -26,6 +26,9 @@ use crate::hands::plugin::Plugins;
 use crate::hands::source::Source;
 use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
+
+/// What is being committed when the time for shutting down is over gets so much more.
+const LAST_COMMIT: Duration = Duration::from_secs(1);
 
 /// What a run is made of before its threads start.
 pub(super) struct Parts {
@@ -57,6 +60,8 @@ pub(super) struct Crew {
     /// Closed by a stop: room on a full disk is not waited for any more.
     stop_committer: Option<Sender<()>>,
     committer: JoinHandle<Option<Writer>>,
+    /// Closed when the committer is through.
+    committed: Receiver<()>,
     workers: Vec<JoinHandle<()>>,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
@@ -118,7 +123,8 @@ impl Crew {
             messages: messages.0.clone(),
             stop,
         };
-        let committer = start_committer(committer, for_committer, messages.0.clone())?;
+        let (ends, committed) = crossbeam_channel::bounded(0);
+        let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
         let shop = workers::Shop {
             configuration: Arc::clone(&configuration),
             plugins,
@@ -143,6 +149,7 @@ impl Crew {
             readers: BTreeMap::new(),
             stop_committer: Some(stop_committer),
             committer,
+            committed,
             workers,
             deadline: None,
         };
@@ -229,6 +236,7 @@ impl Crew {
             readers,
             stop_committer,
             committer,
+            committed,
             workers,
             messages,
             ..
@@ -242,6 +250,11 @@ impl Crew {
             source.end();
         }
         queues.end();
+        let abandoned = matches!(outcome, Ok(None));
+        // A sink may write to somebody who does not read. What is not committed then runs again.
+        if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
+            return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned });
+        }
         let writer = committer.join().map_err(|_| EngineError::Died);
         let end = outcome?;
         // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
@@ -257,7 +270,7 @@ impl Crew {
             });
             return Err(reason.unwrap_or(EngineError::Died));
         }
-        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned: end.is_none() })
+        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned })
     }
 }
 
@@ -265,13 +278,17 @@ fn start_committer(
     committer: Committer,
     orders: Receiver<Order>,
     messages: Sender<Message>,
+    ends: Sender<()>,
 ) -> std::io::Result<JoinHandle<Option<Writer>>> {
-    thread::Builder::new().name("committer".into()).spawn(move || match committer.run(&orders) {
-        Ok(writer) => Some(writer),
-        Err(error) => {
-            // A run that is over finds it when it closes.
-            let _ = messages.send(Message::CommitterFailed(error));
-            None
+    thread::Builder::new().name("committer".into()).spawn(move || {
+        let _ends = ends;
+        match committer.run(&orders) {
+            Ok(writer) => Some(writer),
+            Err(error) => {
+                // A run that is over finds it when it closes.
+                let _ = messages.send(Message::CommitterFailed(error));
+                None
+            }
         }
     })
 }
