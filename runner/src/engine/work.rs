@@ -206,7 +206,7 @@ impl Worker {
         let crash_limit = (!self.only_once).then_some(self.crash_limit);
         let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
         let (mut walk, take, mut given) = (Walk::new(work), self.gatherer.take, 0);
-        while let Some(item) = self.gatherer.next(&mut walk, carries) {
+        while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
                 ran.taken += 1;
@@ -217,6 +217,7 @@ impl Worker {
             let attempted = watch.attempt(&item, || attempt(&mut self.runner, &item, now, &mut made.outputs));
             let outcome = if let Err(failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
+                item.attempt = watch.crashes().unwrap_or(item.attempt);
                 if !self.has_errors && !self.only_once {
                     watch.halt(&item, &failure);
                     ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
