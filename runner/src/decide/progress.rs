@@ -23,6 +23,10 @@ pub struct Counters {
     pub filtered: u64,
     /// Jobs that went to the error queue.
     pub failed: u64,
+    /// Jobs of which nobody knows what became of them: progress had passed them, as `at-most-once`
+    /// has it, and the process died before their delivery.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub lost: u64,
 }
 
 impl Progress {
@@ -92,7 +96,13 @@ impl Counters {
         self.given += more.given;
         self.filtered += more.filtered;
         self.failed += more.failed;
+        self.lost += more.lost;
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]

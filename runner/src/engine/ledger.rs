@@ -74,7 +74,12 @@ impl Ledger {
                 let now = page.changes.now;
                 page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
             }
-            Before::Progress => self.account(begin.step, &begin.jobs, page),
+            Before::Progress => {
+                // The record does not bring the jobs back: it tells what a crash has cost.
+                let now = page.changes.now;
+                page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
+                self.account(begin.step, &begin.jobs, page);
+            }
         }
     }
 
@@ -152,7 +157,7 @@ impl Ledger {
             let delivery = match entry {
                 Entry::Begin(begin) => {
                     self.settle_places(begin.step, &begin.places);
-                    if begin.before == Before::Snapshot && begin.jobs.returned.is_empty() {
+                    if begin.before != Before::Nothing && begin.jobs.returned.is_empty() {
                         self.snapshots[begin.step].insert(begin.id.0);
                     }
                     continue;
@@ -246,30 +251,10 @@ impl Ledger {
     }
 
     fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
-        let settings = &self.configuration.queues[queue.0];
-        let readers = self.configuration.readers(Input::Queue(queue));
         let watermark = |reader: (usize, usize)| {
             progress.get(&reader).unwrap_or(&self.progress[reader.0][reader.1]).watermark()
         };
-        let accounted = readers.map(watermark).min();
-        let when = match settings.retain {
-            Retain::Consumed => TrimWhen::Always,
-            Retain::For(duration) => TrimWhen::OlderThan(earlier(now, duration)),
-            Retain::Forever => TrimWhen::Never,
-        };
-        if when == TrimWhen::Never && settings.max_size.is_none() {
-            return None;
-        }
-        let up_to = match accounted {
-            Some(accounted) => accounted,
-            // Where nobody reads it, somebody still may, but for what has a date or a size.
-            None if when == TrimWhen::Always && settings.max_size.is_none() => return None,
-            None => u64::MAX,
-        };
-        let (queue, max_bytes) = (settings.address.clone(), settings.max_size);
-        // Without readers there is nothing to be through with.
-        let when = if accounted.is_none() && when == TrimWhen::Always { TrimWhen::Never } else { when };
-        (up_to > 0).then_some(Trim { queue, up_to, when, max_bytes })
+        trim(&self.configuration, queue, watermark, now)
     }
 
     fn source_of(&self, step: usize, input: usize) -> Option<usize> {
@@ -299,6 +284,48 @@ impl Page {
     fn progress(&mut self, ledger: &Ledger, step: usize, input: usize) -> &mut Progress {
         self.progress.entry((step, input)).or_insert_with(|| ledger.progress[step][input].clone())
     }
+}
+
+/// What may go of the queues that keep their jobs for a time: for that nothing has to happen on them.
+/// `progress` is by step and input.
+pub(super) fn trims_by_age(
+    configuration: &Configuration,
+    progress: &[Vec<Progress>],
+    now: Timestamp,
+) -> Vec<Trim> {
+    let queues = configuration.queues.iter().enumerate();
+    let timed = queues.filter(|(_, queue)| matches!(queue.retain, Retain::For(_)));
+    let watermark = |(step, input): (usize, usize)| progress[step][input].watermark();
+    timed.filter_map(|(queue, _)| trim(configuration, QueueRef(queue), watermark, now)).collect()
+}
+
+/// What may go of a queue; `watermark` is that of a step and its input.
+fn trim(
+    configuration: &Configuration,
+    queue: QueueRef,
+    watermark: impl Fn((usize, usize)) -> u64,
+    now: Timestamp,
+) -> Option<Trim> {
+    let settings = &configuration.queues[queue.0];
+    let accounted = configuration.readers(Input::Queue(queue)).map(watermark).min();
+    let when = match settings.retain {
+        Retain::Consumed => TrimWhen::Always,
+        Retain::For(duration) => TrimWhen::OlderThan(earlier(now, duration)),
+        Retain::Forever => TrimWhen::Never,
+    };
+    if when == TrimWhen::Never && settings.max_size.is_none() {
+        return None;
+    }
+    let up_to = match accounted {
+        Some(accounted) => accounted,
+        // Where nobody reads it, somebody still may, but for what has a date or a size.
+        None if when == TrimWhen::Always && settings.max_size.is_none() => return None,
+        None => u64::MAX,
+    };
+    let (queue, max_bytes) = (settings.address.clone(), settings.max_size);
+    // Without readers there is nothing to be through with.
+    let when = if accounted.is_none() && when == TrimWhen::Always { TrimWhen::Never } else { when };
+    (up_to > 0).then_some(Trim { queue, up_to, when, max_bytes })
 }
 
 fn millis(duration: Duration) -> i64 {

@@ -11,6 +11,8 @@ pub(super) enum Verdict {
     Again(Redo),
     /// Its delivery is durable: there is nothing left to do.
     Delivered,
+    /// `at-most-once` moved progress of this input past it, and its delivery never came.
+    Forgone { input: usize },
     /// It cannot be made again as it was, and why; a sentence fragment about the step.
     Lost(String),
 }
@@ -44,11 +46,14 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
     {
         return Verdict::Lost("it joins other inputs than it did".to_owned());
     }
-    if step.delivery != Promise::ExactlyOnce {
-        return Verdict::Lost("it does not promise exactly-once any more".to_owned());
-    }
     if inputs.iter().all(|&(input, first)| first + snapshot.jobs <= next[input]) {
-        return Verdict::Delivered;
+        return match (step.delivery, inputs.first()) {
+            (Promise::AtMostOnce, Some(&(input, _))) => Verdict::Forgone { input },
+            _ => Verdict::Delivered,
+        };
+    }
+    if step.delivery != Promise::ExactlyOnce {
+        return Verdict::Lost("it does not promise exactly-once".to_owned());
     }
     if inputs.iter().any(|&(input, first)| first < kept[input]) {
         return Verdict::Lost("some of its jobs are not kept any more".to_owned());
@@ -123,6 +128,15 @@ mod tests {
         assert_eq!(why, "some of its jobs are not kept any more");
         let Verdict::Lost(why) = verdict([0, 8], [1, 1]) else { panic!("it was put back") };
         assert_eq!(why, "its progress was put elsewhere");
+    }
+
+    #[test]
+    fn what_at_most_once_has_begun_and_not_delivered_is_forgone_unless_progress_was_put_back() {
+        let configuration = configuration(&format!("delivery = \"at-most-once\"\n{JOIN}"));
+        let begun = [snapshot(7, &[("a", 4), ("b", 9)], 2), snapshot(8, &[("a", 6), ("b", 11)], 1)];
+        let verdicts = |a, b| verdicts(&configuration.steps[0], &[at(a), at(b)], &[1, 1], &begun);
+        assert_eq!(verdicts(6, 11), [Verdict::Forgone { input: 0 }, Verdict::Forgone { input: 0 }]);
+        assert!(matches!(verdicts(5, 10)[..], [Verdict::Forgone { .. }, Verdict::Lost(_)]));
     }
 
     #[test]
