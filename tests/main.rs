@@ -57,6 +57,10 @@ mod show;
 
 mod push;
 
+mod http_client;
+
+mod http_source;
+
 mod handle;
 
 mod replay;
@@ -70,5 +74,7 @@ mod memory;
 mod quickstart;
 
 mod plugins;
+
+mod outward;
 
 mod graph_demo;

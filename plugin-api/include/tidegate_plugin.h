@@ -169,7 +169,7 @@ typedef struct TidegateSetup {
   const struct TidegateBytes *bindings;
   size_t binding_count;
   /*
-   How long an attempt may take; 0 for no limit.
+   How long an attempt may take, all processors of the step together; 0 for no limit.
    */
   uint64_t timeout_ms;
 } TidegateSetup;

@@ -142,7 +142,7 @@ pub struct TidegateSetup {
     /// The names of the step's outputs; one empty name for `to = "…"`, none for a step without `to`.
     pub bindings: *const TidegateBytes,
     pub binding_count: usize,
-    /// How long an attempt may take; 0 for no limit.
+    /// How long an attempt may take, all processors of the step together; 0 for no limit.
     pub timeout_ms: u64,
 }
 

@@ -66,7 +66,7 @@ impl Context {
         &self.facts.bindings
     }
 
-    /// How long an attempt may take.
+    /// How long an attempt may take, all processors of the step together.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         self.facts.timeout

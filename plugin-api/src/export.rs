@@ -144,15 +144,15 @@ unsafe extern "C" fn init(_: *const TidegateAnswer) -> i32 {
 }
 
 unsafe extern "C" fn schema<S: PluginStep>(answer: *const TidegateAnswer) -> i32 {
-    let asked = guard(|| {
+    let call = || {
         if let Some(schema) = S::schema() {
             // SAFETY: `answer` is the runner's for this call.
             unsafe { say(answer, &schema) };
         }
         Ok(())
-    });
-    // SAFETY: as above.
-    unsafe { status(answer, asked) }
+    };
+    // SAFETY: `answer` is the runner's for this call.
+    unsafe { guard(answer, call) }
 }
 
 unsafe extern "C" fn create<S: PluginStep>(
@@ -160,19 +160,18 @@ unsafe extern "C" fn create<S: PluginStep>(
     answer: *const TidegateAnswer,
     instance: *mut *mut c_void,
 ) -> i32 {
-    let created = guard(|| {
+    let call = || {
         // SAFETY: `setup` is the runner's for this call.
         let (context, config) = unsafe { (Context::new(setup), borrowed::slice((*setup).config)) };
-        let config = serde_json::from_slice(config)
-            .map_err(|error| Failure::failed(format!("`config` is not what the step needs: {error}")))?;
+        let config = serde_json::from_slice(config).map_err(|error| unfit(&error))?;
         let step = S::create(config, &context)?;
         let slot = Box::into_raw(Box::new(Slot { step, scratch: Vec::new(), context }));
         // SAFETY: the runner gives a place for one pointer.
         unsafe { *instance = slot.cast() };
         Ok(())
-    });
+    };
     // SAFETY: `answer` is the runner's for this call.
-    unsafe { status(answer, created) }
+    unsafe { guard(answer, call) }
 }
 
 unsafe extern "C" fn process<S: PluginStep>(
@@ -180,7 +179,7 @@ unsafe extern "C" fn process<S: PluginStep>(
     job: *const TidegateJob,
     answer: *const TidegateAnswer,
 ) -> i32 {
-    let processed = guard(|| {
+    let call = || {
         // SAFETY: `create` made it, `destroy` has not been called, and the runner uses an instance on one
         // thread at a time.
         let slot = unsafe { &mut *instance.cast::<Slot<S>>() };
@@ -197,37 +196,68 @@ unsafe extern "C" fn process<S: PluginStep>(
         // SAFETY: `answer` lives for this call, and the outlet does not leave it.
         let mut outlet = unsafe { Outlet::new(answer, context.bindings(), scratch) };
         step.process(&job, &mut outlet)
-    });
+    };
     // SAFETY: `answer` is the runner's for this call.
-    unsafe { status(answer, processed) }
+    unsafe { guard(answer, call) }
 }
 
 unsafe extern "C" fn destroy<S: PluginStep>(instance: *mut c_void, answer: *const TidegateAnswer) -> i32 {
-    let destroyed = guard(|| {
+    let call = || {
         // SAFETY: `create` made it from a box, and the runner destroys it once.
         drop(unsafe { Box::from_raw(instance.cast::<Slot<S>>()) });
         Ok(())
-    });
+    };
     // SAFETY: `answer` is the runner's for this call.
-    unsafe { status(answer, destroyed) }
+    unsafe { guard(answer, call) }
 }
 
-/// Runs what may panic. A panic is a failure with its message and place.
-fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-    let outer = IN_CALL.replace(true);
-    let called = catch_unwind(AssertUnwindSafe(call));
-    IN_CALL.set(outer);
-    called.unwrap_or_else(|thrown| {
-        let failure = Failure::new(FailureKind::Panicked, message(&*thrown));
-        // What was thrown may panic again when it is dropped; there is nobody left to tell.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
-            std::mem::forget(again);
+/// Why a config cannot be read. What serde says of a text shows it, and it may be a secret.
+fn unfit(error: &serde_json::Error) -> Failure {
+    let said = error.to_string();
+    let shows = ["invalid type: string ", "invalid value: string ", "unknown variant "];
+    let why = match said.rsplit_once(", expected ") {
+        Some((_, expected)) if shows.iter().any(|shows| said.starts_with(shows)) => {
+            format!("a text is there where it expects {expected}")
         }
-        match LAST_PANIC.take() {
-            Some(place) => Err(failure.at(place)),
-            None => Err(failure),
-        }
-    })
+        _ => said,
+    };
+    Failure::failed(format!("`config` is not what the step needs: {why}"))
+}
+
+/// Runs what may panic, and tells the runner what became of it. A panic is a failure with its message
+/// and place.
+///
+/// # Safety
+/// `answer` is that of the call which runs.
+#[inline]
+unsafe fn guard(answer: *const TidegateAnswer, call: impl FnOnce() -> Result<(), Failure>) -> i32 {
+    let status = || match call() {
+        Ok(()) => TIDEGATE_OK,
+        // SAFETY: the caller vouches for it.
+        Err(failure) => unsafe { explain(answer, &failure) },
+    };
+    // One look-up for both changes: in a library that was opened later it is a call.
+    let called = IN_CALL.with(|in_call| {
+        let outer = in_call.replace(true);
+        let called = catch_unwind(AssertUnwindSafe(status));
+        in_call.set(outer);
+        called
+    });
+    // SAFETY: the caller vouches for it.
+    called.unwrap_or_else(|thrown| unsafe { explain(answer, &panicked(thrown)) })
+}
+
+#[cold]
+fn panicked(thrown: Box<dyn Any + Send>) -> Failure {
+    let failure = Failure::new(FailureKind::Panicked, message(&*thrown));
+    // What was thrown may panic again when it is dropped; there is nobody left to tell.
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(thrown))) {
+        std::mem::forget(again);
+    }
+    match LAST_PANIC.take() {
+        Some(place) => failure.at(place),
+        None => failure,
+    }
 }
 
 fn message(thrown: &(dyn Any + Send)) -> String {
@@ -235,12 +265,12 @@ fn message(thrown: &(dyn Any + Send)) -> String {
     text.or_else(|| thrown.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
 }
 
-/// Tells the runner what became of a call.
+/// Tells the runner why a call failed, and answers with the status for it.
 ///
 /// # Safety
 /// `answer` is that of the call which runs.
-unsafe fn status(answer: *const TidegateAnswer, called: Result<(), Failure>) -> i32 {
-    let Err(failure) = called else { return TIDEGATE_OK };
+#[cold]
+unsafe fn explain(answer: *const TidegateAnswer, failure: &Failure) -> i32 {
     // SAFETY: the caller vouches for it, here and below.
     unsafe { say(answer, &failure.message) };
     // SAFETY: as above.
@@ -273,12 +303,58 @@ unsafe fn status(answer: *const TidegateAnswer, called: Result<(), Failure>) -> 
 }
 
 /// # Safety
-/// As [`status`].
+/// As [`explain`].
 unsafe fn say(answer: *const TidegateAnswer, text: &str) {
     // SAFETY: the caller vouches for it.
     let answer = unsafe { &*answer };
     if let Some(say) = answer.say {
         // SAFETY: as the ABI asks; the text lives until the call returns.
         unsafe { say(answer.target, TidegateBytes::of(text.as_bytes())) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::unfit;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "is only read")]
+    struct Config {
+        count: Option<u64>,
+        mode: Option<Mode>,
+        letter: Option<char>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Mode {
+        Fast,
+        Slow,
+    }
+
+    fn told(config: &str) -> String {
+        unfit(&serde_json::from_str::<Config>(config).unwrap_err()).message
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_and_not_shown() {
+        let told = [
+            told(r#"{"count": "hunter2, expected"}"#),
+            told(r#"{"mode": "hunter2"}"#),
+            told(r#"{"letter": "hunter2"}"#),
+            told(r#"{"hunter": 2}"#),
+        ];
+        assert_eq!(
+            told.map(|told| told.replace("`config` is not what the step needs: ", "")),
+            [
+                "a text is there where it expects u64 at line 1 column 29",
+                "a text is there where it expects `fast` or `slow` at line 1 column 18",
+                "a text is there where it expects a character at line 1 column 20",
+                "unknown field `hunter`, expected one of `count`, `mode`, `letter` at line 1 column 9",
+            ]
+        );
     }
 }

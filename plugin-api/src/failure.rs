@@ -1,5 +1,6 @@
 //! Why an attempt did not succeed, in words for the person who reads it at night.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -13,6 +14,22 @@ pub struct Failure {
     pub context: Option<Box<str>>,
     /// Where in the user's code it happened, where that is known.
     pub place: Option<Place>,
+    /// What outside of the code it came from, where that is known.
+    pub cause: Option<Cause>,
+}
+
+/// What a failure came from, for those who tell one such failure from another: a timeout from a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// It took longer than it may.
+    Timeout,
+    /// Nothing answered: there was no connection, or it broke.
+    Connection,
+    /// An HTTP answer with this status.
+    Http(u16),
+    /// A command that ended with this exit code.
+    Exit(i32),
 }
 
 /// What kind of failure it is; decides whether another attempt can help.
@@ -75,7 +92,27 @@ pub struct Place {
 impl Failure {
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), context: None, place: None }
+        Self { kind, message: message.into(), context: None, place: None, cause: None }
+    }
+
+    /// The word for it in error records, and in what a retry policy says it is for: that of its cause
+    /// (`timeout`, `connection`, `http 503`, `exit 3`), otherwise that of its kind.
+    #[must_use]
+    pub fn word(&self) -> Cow<'static, str> {
+        match self.cause {
+            Some(Cause::Timeout) => "timeout".into(),
+            Some(Cause::Connection) => "connection".into(),
+            Some(Cause::Http(status)) => format!("http {status}").into(),
+            Some(Cause::Exit(code)) => format!("exit {code}").into(),
+            None => self.kind.as_str().into(),
+        }
+    }
+
+    /// Says what it came from.
+    #[must_use]
+    pub fn because(mut self, cause: Cause) -> Self {
+        self.cause = Some(cause);
+        self
     }
 
     /// Adds what shall stand beside the message on the error queue; JSON.

@@ -448,7 +448,7 @@ impl<'a> Target<'a> {
         };
         let said = std::mem::take(&mut self.said);
         let message = if said.is_empty() { unsaid.to_owned() } else { said };
-        Failure { kind, message, context: self.context.take(), place: self.place.take() }
+        Failure { context: self.context.take(), place: self.place.take(), ..Failure::new(kind, message) }
     }
 }
 

@@ -92,6 +92,8 @@
 //! - **Time.** A step's `timeout` cannot end code inside the runner's process. An attempt that comes
 //!   back late has failed; one that loops or waits asks [`Context::stopping`] now and then. With
 //!   `isolate = "process"` the step runs in a process of its own, which is killed.
+//! - **Jobs.** [`Job::parse`] reads all of a payload; [`Job::field`] reads one field of it, in a fraction of
+//!   the time.
 //! - **Panics** are failed attempts, with message and place. The instance is dropped and a new one is
 //!   created. `panic = "abort"` is refused at compile time.
 //! - **Effects.** A step that sends, writes or pays says so with [`PluginStep::EFFECTS`], and hands
@@ -115,6 +117,9 @@ mod level;
 mod outputs;
 
 mod payloads;
+
+#[cfg(feature = "json")]
+mod field;
 
 mod step;
 
@@ -141,9 +146,9 @@ pub mod host;
 #[expect(unsafe_code, reason = "describes a step as a library would")]
 pub mod testing;
 
-pub use failure::{Failure, FailureKind, Place};
+pub use failure::{Cause, Failure, FailureKind, Place};
 pub use level::Level;
-pub use outputs::{Checkpoint, Outputs};
+pub use outputs::{Checkpoint, Delayed, Outputs};
 pub use payloads::Payloads;
 pub use step::{Job, Step};
 

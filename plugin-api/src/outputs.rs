@@ -7,12 +7,23 @@ use crate::Payloads;
 #[derive(Debug, Default)]
 pub struct Outputs {
     bindings: Vec<(Box<str>, Payloads)>,
+    delayed: Delayed,
+}
+
+/// Outputs that wait until they are due, in the order in which they were given. Takes no memory while
+/// there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delayed {
+    /// For each payload its binding and when it is due, in milliseconds since 1970.
+    places: Vec<(usize, i64)>,
+    payloads: Payloads,
 }
 
 /// A point to go back to, so that an attempt that fails half-way leaves no output behind.
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
     lengths: Vec<usize>,
+    delayed: usize,
 }
 
 impl Checkpoint {
@@ -28,7 +39,7 @@ impl Outputs {
     #[must_use]
     pub fn new<'a>(bindings: impl IntoIterator<Item = &'a str>) -> Self {
         let bindings = bindings.into_iter().map(|binding| (Box::from(binding), Payloads::new())).collect();
-        Self { bindings }
+        Self { bindings, delayed: Delayed::default() }
     }
 
     /// How many bindings there are.
@@ -59,7 +70,29 @@ impl Outputs {
         self.bindings.get_mut(position).map(|(_, payloads)| payloads)
     }
 
-    /// How many payloads all bindings hold together.
+    /// What waits until it is due.
+    #[must_use]
+    pub fn delayed(&self) -> &Delayed {
+        &self.delayed
+    }
+
+    /// Where to push what waits until it is due.
+    pub fn delayed_mut(&mut self) -> &mut Delayed {
+        &mut self.delayed
+    }
+
+    /// Appends what is delayed in `other`, each to the binding that has the same name here. What has
+    /// no such binding is left out.
+    pub fn append_delayed(&mut self, other: &Outputs) {
+        for (position, due_ms, payload) in other.delayed.iter() {
+            let name = other.bindings.get(position).map(|(name, _)| &**name);
+            if let Some(position) = name.and_then(|name| self.position(name)) {
+                self.delayed.push(position, due_ms, payload);
+            }
+        }
+    }
+
+    /// How many payloads all bindings hold together, without those that are delayed.
     #[must_use]
     pub fn total(&self) -> usize {
         self.bindings.iter().map(|(_, payloads)| payloads.len()).sum()
@@ -69,6 +102,7 @@ impl Outputs {
     pub fn mark(&self, checkpoint: &mut Checkpoint) {
         checkpoint.lengths.clear();
         checkpoint.lengths.extend(self.bindings.iter().map(|(_, payloads)| payloads.len()));
+        checkpoint.delayed = self.delayed.len();
     }
 
     /// Drops everything pushed since `checkpoint` was marked.
@@ -76,16 +110,117 @@ impl Outputs {
         for ((_, payloads), &length) in self.bindings.iter_mut().zip(&checkpoint.lengths) {
             payloads.truncate(length);
         }
+        self.delayed.truncate(checkpoint.delayed);
     }
 
     /// Drops every payload and keeps the memory.
     pub fn clear(&mut self) {
         self.bindings.iter_mut().for_each(|(_, payloads)| payloads.clear());
+        self.delayed.truncate(0);
     }
 
-    /// Takes out all payloads, in the order of the bindings.
+    /// Takes out all payloads, in the order of the bindings. What is delayed is lost, so that it has to
+    /// be taken first (see [`Self::into_parts`]).
     #[must_use]
     pub fn into_payloads(self) -> Vec<Payloads> {
-        self.bindings.into_iter().map(|(_, payloads)| payloads).collect()
+        self.into_parts().0
+    }
+
+    /// Takes out all payloads, in the order of the bindings, and what is delayed.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<Payloads>, Delayed) {
+        (self.bindings.into_iter().map(|(_, payloads)| payloads).collect(), self.delayed)
+    }
+}
+
+impl Delayed {
+    /// How many payloads there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The payloads alone.
+    #[must_use]
+    pub fn payloads(&self) -> &Payloads {
+        &self.payloads
+    }
+
+    /// Each payload with the position of its binding before it, and when it is due, in milliseconds
+    /// since 1970.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (usize, i64, &[u8])> {
+        self.places
+            .iter()
+            .zip(self.payloads.iter())
+            .map(|(&(position, due_ms), payload)| (position, due_ms, payload))
+    }
+
+    /// Adds a payload that goes to the binding at `position` when it is due.
+    pub fn push(&mut self, position: usize, due_ms: i64, payload: &[u8]) {
+        self.payloads.push(payload);
+        self.places.push((position, due_ms));
+    }
+
+    /// As [`Self::push`], with a payload that `write` puts at the end of the buffer. If it fails, nothing
+    /// of it stays.
+    ///
+    /// # Errors
+    /// What `write` answers.
+    pub fn push_with<E>(
+        &mut self,
+        position: usize,
+        due_ms: i64,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.payloads.push_with(write)?;
+        self.places.push((position, due_ms));
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.places.truncate(len);
+        self.payloads.truncate(len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_delayed_goes_with_the_attempt() {
+        let mut outputs = Outputs::new(["a", "b"]);
+        let mut checkpoint = Checkpoint::default();
+        outputs.delayed_mut().push(1, 500, b"kept");
+        outputs.mark(&mut checkpoint);
+        outputs.delayed_mut().push(0, 100, b"gone");
+        let failed = outputs.delayed_mut().push_with(0, 200, |buffer| {
+            buffer.extend_from_slice(b"half");
+            Err("broken")
+        });
+        assert_eq!(failed, Err("broken"));
+        outputs.roll_back(&checkpoint);
+        assert_eq!(outputs.total(), 0);
+        let (payloads, delayed) = outputs.into_parts();
+        assert_eq!(payloads.len(), 2);
+        assert_eq!(delayed.iter().collect::<Vec<_>>(), [(1, 500, &b"kept"[..])]);
+    }
+
+    #[test]
+    fn what_is_delayed_finds_its_binding_by_name() {
+        let mut from = Outputs::new(["", "b", "gone"]);
+        for position in 0..3 {
+            from.delayed_mut().push(position, 7, b"x");
+        }
+        let mut to = Outputs::new(["a", "b"]);
+        to.append_delayed(&from);
+        assert_eq!(to.delayed().iter().collect::<Vec<_>>(), [(1, 7, &b"x"[..])]);
+        to.clear();
+        assert!(to.delayed().is_empty());
     }
 }

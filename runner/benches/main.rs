@@ -7,12 +7,15 @@
 //! Every measurement is a process of its own (this one, called with the name of the path), so that
 //! CPU time and peak memory are that path's alone. Runs alternate, and medians are shown, since
 //! machines are noisy. `TIDEGATE_BENCH_JOBS` changes the number of jobs, `TIDEGATE_BENCH_ROUNDS` the
-//! number of rounds; `TIDEGATE_BENCH_ONLY=plugins` leaves out all but plugins.
+//! number of rounds; `TIDEGATE_BENCH_ONLY=plugins` leaves out all but plugins, `=http` all but the
+//! HTTP source.
 
 #[path = "main/child.rs"]
 mod child;
 #[path = "main/floor.rs"]
 mod floor;
+#[path = "main/http.rs"]
+mod http;
 #[path = "main/paths.rs"]
 mod paths;
 #[path = "main/plugins.rs"]

@@ -8,6 +8,8 @@
 //! read tables and values, and `grammar` to know the keys; `catalog`, `resolve`, `graph` and `paths` check the whole; `assemble`
 //! makes the [`Configuration`]. None of them stops at a mistake.
 
+mod push;
+
 mod model;
 
 mod files;
@@ -36,13 +38,37 @@ mod reference;
 
 mod bindings;
 
-mod settings;
+mod shelf;
+
+mod retry;
+
+mod queuer;
+
+mod http_source;
+
+mod schedule_source;
 
 mod source;
 
 mod queue;
 
 mod plugin;
+
+mod template;
+
+mod http;
+
+mod exec;
+
+mod builtin;
+
+mod run;
+
+mod inquiry;
+
+mod shelves;
+
+mod settings;
 
 mod step;
 
@@ -58,6 +84,10 @@ mod graph;
 
 mod paths;
 
+mod pushed;
+
+mod shared;
+
 mod assemble;
 
 mod load;
@@ -68,13 +98,16 @@ mod locate;
 mod tests;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
+pub use exec::ExecCommand;
 pub use files::{Files, Position};
+pub use http::{Body, HttpRequest, Method, Response, Shape};
 pub use interpolate::Lookup;
 pub use load::{Draft, LoadOptions, load};
 pub use locate::locate;
 pub use model::{
-    Configuration, DataFormat, FileSink, FileSource, Input, InputRef, Limits, LogFormat, LogSettings, Meta,
-    OnMismatch, OutputRef, Pin, Pipeline, PluginStep, Processor, Promise, Queue, QueueRef, Retain, Script,
-    Settings, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Take,
-    Target,
+    Configuration, DataFormat, FieldPath, FileSink, FileSource, Gate, GateRef, Input, InputRef, Inquiry,
+    Lane, LaneMissing, Limits, LogFormat, LogSettings, Meta, Monitor, OnMismatch, OutputRef, Pin, Pipeline,
+    PluginStep, Processor, Promise, Queue, QueueRef, Queuer, Retain, Script, Settings, Sink, SinkFormat,
+    SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Take, Target,
 };
+pub use push::{HttpSource, PushSource, ScheduleSource, Token};

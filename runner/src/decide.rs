@@ -4,8 +4,17 @@
 
 mod dispatcher;
 mod progress;
+mod queuer;
+mod retry;
+mod schedule;
 
 pub use dispatcher::{
-    BatchId, Before, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Port, ReadId, Redo, Room,
+    BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Picking,
+    Port, ReadId, Redo,
 };
 pub use progress::{Counters, Progress};
+pub use queuer::{
+    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, WaitingRoom, Why,
+};
+pub use retry::{Backoff, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried, Trouble};
+pub use schedule::{Cron, Missed, Schedule};

@@ -27,6 +27,8 @@ mod error_record;
 
 mod request;
 
+mod push;
+
 mod delivery;
 
 mod provenance;
@@ -35,9 +37,19 @@ mod held;
 
 mod gather;
 
+mod allowance;
+
 mod chain;
 
 mod attempted;
+
+mod peek;
+
+mod cards;
+
+mod shelf;
+
+mod retrying;
 
 mod work;
 
@@ -52,6 +64,8 @@ mod tail;
 mod sinks;
 
 mod ledger;
+
+mod arrivals;
 
 mod amend;
 
@@ -70,6 +84,7 @@ mod run;
 pub use amend::{Amendment, amend};
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
+pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
 pub use request::{Granted, Request};
 pub use run::{Handle, Run};

@@ -9,6 +9,7 @@ mod exit;
 mod find;
 mod graph;
 mod handle;
+mod http;
 mod log;
 mod look;
 mod plugin;

@@ -1,4 +1,4 @@
-//! What touches the outside: scripts, plugins, sources and sinks.
+//! What touches the outside: scripts, plugins, commands, HTTP services, sources and sinks.
 
 pub mod script;
 
@@ -7,3 +7,13 @@ pub mod plugin;
 pub mod sink;
 
 pub mod source;
+
+mod fill;
+
+mod give;
+
+mod scrub;
+
+pub mod http;
+
+pub mod exec;

@@ -5,7 +5,7 @@
 //! | floor | what it knows |
 //! | --- | --- |
 //! | [`words`] | the words of the domain: names, indices, batches, durations, the delivery hash, the clock |
-//! | [`decide`] | pure state machines: progress and the dispatcher; no I/O, no clock, no threads |
+//! | [`decide`] | pure decisions: progress, retries, schedules and the dispatcher; no I/O, no clock, no threads |
 //! | [`config`] | TOML on disk → a checked [`config::Configuration`], or every mistake with its place |
 //! | [`store`] | the one redb file: logs, progress, hashes, sink positions |
 //! | [`hands`] | what touches the outside: scripts, plugins, sources, sinks |

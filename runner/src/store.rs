@@ -80,7 +80,7 @@ pub use attempts::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
 pub use block::Block;
 pub use column::Details;
 pub use compact::{Compacted, compact};
-pub use delayed::{Delayed, DelayedJob, DelayedKey, JobForm};
+pub use delayed::{Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing};
 pub use delivered::{Delivered, Outcome};
 pub use disk::Disk;
 pub use error::{CommitError, ExportError, ImportError, OpenError, ReadError};

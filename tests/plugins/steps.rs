@@ -122,10 +122,70 @@ fn a_panic_in_drop_and_a_thread_that_stays_are_told_and_do_no_harm() {
 }
 
 #[test]
-fn effects_of_a_plugin_are_known_to_the_engine() {
-    let project = project("run = \"plugin:flaky\"").file("in.ndjson", jobs(1..=50));
-    project.run().done();
-    assert_eq!(ids(&project.read("out.ndjson")), (1..=50).collect::<Vec<_>>());
+fn a_plugin_with_effects_has_a_snapshot_before_the_attempt_and_one_without_has_none() {
+    let effects = project("run = \"plugin:flaky\"").file("in.ndjson", jobs(1..=2) + "{\"do\":\"abort\"}\n");
+    assert_eq!(effects.run().code, None);
+    assert_eq!(effects.snapshots(), 1);
+    let listed = effects.tidegate(&["store", "export", "-", "."]).done().stdout;
+    assert!(listed.lines().any(|line| line.contains("snapshot") && line.contains("p/work")), "{listed}");
+
+    let none = Project::pipeline("[step.work]\nfrom = \"in\"\nrun = \"plugin:c-count\"\nto = \"out\"\n")
+        .file("in.ndjson", jobs(1..=2));
+    let source = c_count().replace("counter->seen++;", "if (++counter->seen == 2) abort();");
+    compile(&source, &none.path().join("libc_count.so"), &[]);
+    assert_eq!(none.tidegate(&["run", ".", "--plugins", "."]).code, None);
+    assert_eq!(none.snapshots(), 0);
+}
+
+#[test]
+fn all_processors_of_a_step_share_its_timeout() {
+    let wait = "{\"id\":1,\"do\":\"wait\",\"ms\":200}\n{\"id\":2}\n";
+    for run in ["[\"plugin:flaky\", \"plugin:flaky\"]", "[\"twice.rhai\", \"plugin:flaky\"]"] {
+        for isolate in ["none", "process"] {
+            let project = project(&format!("run = {run}\nisolate = \"{isolate}\""))
+                .file("twice.rhai", "fn process(job) { [job, job] }")
+                .file("in.ndjson", wait);
+            let toml = project.read("p.toml").replace("\"10s\"", "\"300ms\"");
+            project.write("p.toml", toml);
+            project.run().done();
+            assert!(ids(&project.read("out.ndjson")).iter().all(|id| *id == 2), "{run} {isolate}");
+            let told = errors(&project);
+            assert!(told.len() == 1 && told[0].starts_with("limit: "), "{run} {isolate} {told:?}");
+            assert!(told[0].contains("`timeout` of 300ms"), "{run} {isolate} {told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_comes_from_outside_is_shown_nowhere() {
+    let project = project("run = \"plugin:${file:NAME}\"").file("in.ndjson", "{\"do\":\"fail\"}\n");
+    let name = project.path().join("name");
+    let toml = project.read("p.toml").replace("NAME", &name.display().to_string());
+    project.write("p.toml", toml);
+    project.write("name", "flakky");
+    let told = project.tidegate(&["check", "."]).failed(78).says("there is no plugin `…`");
+    assert!(!told.stderr.contains("flak"), "{}", told.stderr);
+    project.write("name", "flaky");
+    let told = project.run().done();
+    assert!(!told.stderr.contains("flaky"), "{}", told.stderr);
+    assert_eq!(errors(&project), ["failed: plugin `…`: failed, as asked"]);
+}
+
+#[test]
+fn the_folder_of_the_configuration_comes_before_that_of_the_command() {
+    let project = Project::pipeline("[step.count]\nfrom = \"in\"\nrun = \"plugin:c-count\"\nto = \"out\"\n")
+        .file("tidegate.toml", "[runner]\nplugins = \"mine\"\n")
+        .file("mine/readme", "")
+        .file("other/readme", "")
+        .file("in.ndjson", jobs(1..=1));
+    compile(&c_count(), &project.path().join("other/libc_count.so"), &["-DVERSION=\"other\""]);
+    project.tidegate(&["run", ".", "--plugins", "other"]).done();
+    compile(&c_count(), &project.path().join("mine/libc_count.so"), &["-DVERSION=\"mine\""]);
+    project.append("in.ndjson", jobs(2..=2));
+    project.tidegate(&["run", ".", "--plugins", "other"]).done();
+    let lines = project.read("out.ndjson");
+    let by: Vec<bool> = lines.lines().map(|line| line.contains("\"by\":\"mine\"")).collect();
+    assert_eq!(by, [false, true], "{lines}");
 }
 
 #[test]

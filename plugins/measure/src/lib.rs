@@ -16,11 +16,6 @@ pub struct Pass;
 #[derive(Debug)]
 pub struct Field;
 
-#[derive(Deserialize)]
-struct Id {
-    id: u64,
-}
-
 impl PluginStep for Pass {
     const NAME: &'static str = "pass";
     const DESCRIPTION: &'static str = "hands jobs on as they are";
@@ -45,7 +40,7 @@ impl PluginStep for Field {
     }
 
     fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
-        let Id { id } = job.parse()?;
+        let id: u64 = job.field("id")?;
         outlet.give(&id)
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::child::Figures;
-use crate::{paths, plugins};
+use crate::{http, paths, plugins};
 
 const BACKLOG_FACTOR: u64 = 5;
 
@@ -30,9 +30,10 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
     eprintln!("{jobs} jobs of {} bytes, {rounds} rounds", paths::job(jobs / 2).len() + 1);
     paths::write_input(&folder.join("in.ndjson"), jobs)?;
 
-    if std::env::var_os("TIDEGATE_BENCH_ONLY").is_some_and(|only| only == "plugins") {
-        print_rows(&native(folder, rounds)?);
-        return Ok(());
+    match std::env::var("TIDEGATE_BENCH_ONLY").as_deref() {
+        Ok("plugins") => return native(folder, rounds).map(|rows| print_rows(&rows)),
+        Ok("http") => return pushed(folder, jobs, rounds).map(|rows| print_rows(&rows)),
+        _ => {}
     }
     let (mut floors, mut paths) = (Vec::new(), PATHS.map(|_| Vec::new()));
     for _ in 0..rounds {
@@ -78,6 +79,7 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
     });
     paths::write_input(&folder.join("in.ndjson"), jobs)?;
     rows.extend(native(folder, rounds)?);
+    rows.extend(pushed(folder, jobs, rounds)?);
     print(&floor, &rows);
     Ok(())
 }
@@ -108,6 +110,37 @@ fn native(folder: &Path, rounds: u64) -> Result<[Row; 3], Box<dyn Error>> {
             figure: format!("{isolated:.0} jobs/s"),
             target: "≥ 250,000 jobs/s",
             met: isolated >= 250_000.0,
+        },
+    ])
+}
+
+/// What an HTTP source takes.
+fn pushed(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 4], Box<dyn Error>> {
+    let http::Taken { single, bulk, p50_ms, p99_ms } = http::taken(folder, jobs, rounds)?;
+    Ok([
+        Row {
+            path: "jobs over HTTP, one a request, 64 connections, durable",
+            figure: format!("{single:.0} jobs/s"),
+            target: "≥ 15,000 jobs/s",
+            met: single >= 15_000.0,
+        },
+        Row {
+            path: "  as NDJSON bodies of 1,000",
+            figure: format!("{bulk:.0} jobs/s"),
+            target: "≥ 250,000 jobs/s",
+            met: bulk >= 250_000.0,
+        },
+        Row {
+            path: "one job, pushed → delivered, both durable, p50",
+            figure: format!("{p50_ms:.2} ms"),
+            target: "< 0.8 ms",
+            met: p50_ms < 0.8,
+        },
+        Row {
+            path: "one job, pushed → delivered, both durable, p99",
+            figure: format!("{p99_ms:.2} ms"),
+            target: "< 4 ms",
+            met: p99_ms < 4.0,
         },
     ])
 }

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use super::catalog::What;
 use super::graph::Graph;
 use super::model::{
-    Configuration, Input, InputRef, Meta, OutputRef, Pipeline, Queue, QueueRef, Retain, Sink, SinkRef,
-    Source, SourceRef, Step, Target,
+    Configuration, Gate, GateRef, Input, InputRef, Meta, OutputRef, Pipeline, Queue, QueueRef, Retain, Sink,
+    SinkRef, Source, SourceRef, Step, Target,
 };
 use super::pipeline::PipelineDeclaration;
 use super::resolve::{End, Wired, Wiring};
 use super::settings::SettingsFile;
-use crate::words::Address;
+use super::shelves::Shelves;
+use super::source::Supply;
+use crate::words::{Address, Name};
 
 /// Puts everything into lists in order of address, and the steps in order of the graph.
 ///
@@ -25,9 +27,12 @@ pub(super) fn assemble(
     wiring: &Wiring<'_>,
     graph: &Graph<'_, '_>,
 ) -> Configuration {
-    let lists = Lists::of(pipelines, wiring);
-    let steps =
-        graph.order().into_iter().filter_map(|position| lists.step(&wiring.steps[position])).collect();
+    let lists = Lists::of(pipelines, wiring, &settings.shelves);
+    let steps = graph
+        .order()
+        .into_iter()
+        .filter_map(|position| lists.step(&wiring.steps[position], &settings.shelves))
+        .collect();
     let mut names: Vec<_> = pipelines
         .iter()
         .map(|pipeline| Pipeline { name: pipeline.name.clone(), file: pipeline.file.to_path_buf() })
@@ -42,6 +47,7 @@ pub(super) fn assemble(
         sources: lists.sources.into_values().collect(),
         queues: lists.queues.into_values().collect(),
         sinks: lists.sinks.into_values().collect(),
+        gates: lists.gates.into_values().collect(),
         steps,
     }
 }
@@ -51,18 +57,29 @@ struct Lists {
     sources: BTreeMap<Address, Source>,
     queues: BTreeMap<Address, Queue>,
     sinks: BTreeMap<Address, Sink>,
+    /// By the pipeline that declares them, if one does, and name.
+    gates: BTreeMap<(Option<Name>, Name), Gate>,
 }
 
 impl Lists {
-    fn of(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>) -> Self {
-        let mut lists =
-            Self { sources: BTreeMap::new(), queues: queues(pipelines, wiring), sinks: BTreeMap::new() };
+    fn of(pipelines: &[PipelineDeclaration], wiring: &Wiring<'_>, shared: &Shelves) -> Self {
+        let (sources, sinks) = (BTreeMap::new(), BTreeMap::new());
+        let mut lists = Self { sources, queues: queues(pipelines, wiring), sinks, gates: BTreeMap::new() };
+        lists.add_gates(None, shared);
         for pipeline in pipelines {
-            let address = |name: &crate::words::Name| Address::new(pipeline.name.clone(), name.clone());
+            lists.add_gates(Some(&pipeline.name), &pipeline.shelves);
+            let address = |name: &Name| Address::new(pipeline.name.clone(), name.clone());
             for source in &pipeline.sources {
-                if let Some(kind) = source.kind.clone() {
-                    let address = address(&source.name.value);
-                    lists.sources.insert(address.clone(), Source { address, kind });
+                let address = address(&source.name.value);
+                match source.supply.clone() {
+                    Supply::Pull(Some(kind)) => {
+                        lists.sources.insert(address.clone(), Source { address, kind });
+                    }
+                    Supply::Push(Some(source)) => {
+                        let queue = lists.queues.entry(address).or_insert_with_key(mentioned);
+                        queue.source = Some(source);
+                    }
+                    Supply::Pull(None) | Supply::Push(None) => {}
                 }
             }
             for sink in &pipeline.sinks {
@@ -75,7 +92,23 @@ impl Lists {
         lists
     }
 
-    fn step(&self, wired: &Wired<'_>) -> Option<Step> {
+    fn add_gates(&mut self, pipeline: Option<&Name>, shelves: &Shelves) {
+        for entry in shelves.gates.entries() {
+            let (pipeline, name) = (pipeline.cloned(), entry.name.value.clone());
+            if let Some(inquiry) = entry.value.clone() {
+                let key = (pipeline.clone(), name.clone());
+                self.gates.insert(key, Gate { name, pipeline, inquiry });
+            }
+        }
+    }
+
+    /// The pipeline's own gate of this name, or the one of all.
+    fn gate(&self, pipeline: &Name, name: &Name) -> Option<GateRef> {
+        let at = |pipeline| position(&self.gates, &(pipeline, name.clone()));
+        at(Some(pipeline.clone())).or_else(|| at(None)).map(GateRef)
+    }
+
+    fn step(&self, wired: &Wired<'_>, shared: &Shelves) -> Option<Step> {
         let inputs = wired
             .inputs
             .iter()
@@ -91,6 +124,10 @@ impl Lists {
             .collect::<Option<_>>()?;
         outputs.sort_by(|a, b| a.binding.cmp(&b.binding));
         let declared = wired.step;
+        let own = &wired.pipeline.shelves;
+        let retry = declared.retry.as_ref().and_then(|it| it.value(&own.retries, &shared.retries));
+        let queuer = declared.queuer.as_ref().and_then(|it| it.value(&own.queuers, &shared.queuers));
+        let gate = declared.gate.as_ref().and_then(|it| it.entry(&own.gates, &shared.gates));
         Some(Step {
             address: wired.address(),
             take: declared.take,
@@ -105,6 +142,10 @@ impl Lists {
             timeout: Some(declared.timeout),
             config: declared.config.clone(),
             isolate: declared.isolate,
+            retry: retry.cloned(),
+            queuer: queuer.cloned(),
+            gate: gate.and_then(|entry| self.gate(&wired.pipeline.name, &entry.name.value)),
+            monitor: declared.monitor.clone(),
             file: wired.pipeline.file.to_path_buf(),
             line: declared.line,
         })
@@ -114,13 +155,13 @@ impl Lists {
         match end.what {
             What::Source => position(&self.sources, &end.address).map(SourceRef).map(Input::Source),
             What::Queue => self.queue(&end.address).map(Input::Queue),
-            What::Sink => None,
+            What::PushSource | What::Sink => None,
         }
     }
 
     fn target(&self, end: &End) -> Option<Target> {
         match end.what {
-            What::Source => None,
+            What::Source | What::PushSource => None,
             What::Queue => self.queue(&end.address).map(Target::Queue),
             What::Sink => position(&self.sinks, &end.address).map(SinkRef).map(Target::Sink),
         }
@@ -174,9 +215,10 @@ fn mentioned(address: &Address) -> Queue {
         meta: Meta::default(),
         dedupe: None,
         holds_errors: false,
+        source: None,
     }
 }
 
-fn position<T>(list: &BTreeMap<Address, T>, address: &Address) -> Option<usize> {
-    list.keys().position(|other| other == address)
+fn position<K: Ord, T>(list: &BTreeMap<K, T>, key: &K) -> Option<usize> {
+    list.keys().position(|other| other == key)
 }

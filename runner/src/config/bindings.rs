@@ -91,7 +91,7 @@ fn bindings(reading: &mut Reading<'_>, key: &str, table: &DeTable<'_>) -> Bound 
     let mut bound = Vec::new();
     for (binding, value) in table {
         let place = reading.place(binding.span());
-        let binding = Text { value: binding.get_ref().to_string(), place, secret: false };
+        let binding = Text::written(binding.get_ref().to_string(), place);
         let named = name(reading, "binding", &binding);
         let reference = reference(reading, Field::of(&format!("{key}.{}", binding.value), value));
         reading.names_missing |= named.is_none();

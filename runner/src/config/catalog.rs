@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use super::diagnostic::{Diagnostic, Place};
 use super::pipeline::PipelineDeclaration;
+use super::source::Supply;
 use crate::words::{Address, Name};
 
 /// What a declared name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Source,
+    /// A source whose jobs come through the queue of its name.
+    PushSource,
     Queue,
     Sink,
 }
@@ -17,7 +20,7 @@ pub(super) enum What {
 impl What {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Self::Source => "source",
+            Self::Source | Self::PushSource => "source",
             Self::Queue => "queue",
             Self::Sink => "sink",
         }
@@ -39,12 +42,19 @@ impl Catalog {
         for pipeline in pipelines {
             let may_be_shown = pipeline.named.as_ref().is_none_or(|text| !text.secret);
             catalog.pipelines.insert(pipeline.name.clone(), may_be_shown);
-            let sources = pipeline.sources.iter().map(|source| (What::Source, &source.name));
+            let sources = pipeline.sources.iter().map(|source| match source.supply {
+                Supply::Pull(_) => (What::Source, &source.name),
+                Supply::Push(_) => (What::PushSource, &source.name),
+            });
             let queues = pipeline.queues.iter().map(|queue| (What::Queue, &queue.name));
             let sinks = pipeline.sinks.iter().map(|sink| (What::Sink, &sink.name));
             for (what, name) in sources.chain(queues).chain(sinks) {
                 let address = Address::new(pipeline.name.clone(), name.value.clone());
                 if let Some((other, first)) = catalog.names.get(&address) {
+                    if (*other, what) == (What::PushSource, What::Queue) {
+                        // The settings of the queue that it fills.
+                        continue;
+                    }
                     diagnostics.push(taken(what, *other, &name.value, &name.place, first));
                 } else {
                     catalog.names.insert(address, (what, name.place.clone()));

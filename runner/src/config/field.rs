@@ -114,6 +114,41 @@ impl<'t> Field<'t> {
         }
     }
 
+    /// A whole number of at least `min`, and not in the billions.
+    pub(super) fn small_count(self, reading: &mut Reading<'_>, min: u64) -> Option<u32> {
+        let count = u32::try_from(self.count(reading, min)?);
+        if count.is_err() {
+            self.refuse(reading, format!("`{}` is too large", self.name));
+        }
+        count.ok()
+    }
+
+    /// A number, with a point or without.
+    pub(super) fn number(self, reading: &mut Reading<'_>) -> Option<f64> {
+        let number = match self.value.get_ref() {
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
+            _ => None,
+        };
+        if number.is_none() {
+            reading.wrong_type(self.name, self.value, "a number");
+        }
+        number
+    }
+
+    /// The fields of a job on the way to a value: `id`, or `order.id`.
+    pub(super) fn path_in_job(self, reading: &mut Reading<'_>) -> Option<Vec<String>> {
+        let text = self.filled_text(reading)?;
+        let path: Vec<String> = text.value.split('.').map(str::to_owned).collect();
+        if path.iter().any(String::is_empty) {
+            let message = format!("{} in `{}` is no path of a field", text.quoted(), self.name);
+            let help = "it is the name of a field, like `id`, or names on the way to it, like `order.id`";
+            reading.report(Diagnostic::error_at(&text.place, message).help(help));
+            return None;
+        }
+        Some(path)
+    }
+
     /// One of some words, each with what it means. `kind` is the table it stands in.
     pub(super) fn choice<T: Copy>(
         self,
@@ -195,6 +230,24 @@ impl<'t> Field<'t> {
                 None
             }
         }
+    }
+
+    /// A list of quantities with something in it; `None` where one of them is none.
+    pub(super) fn quantities<T: PartialEq>(
+        self,
+        reading: &mut Reading<'_>,
+        named: (&str, &str),
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let Some(values) = self.value.get_ref().as_array().filter(|values| !values.is_empty()) else {
+            // Which of the two it is, is told as for texts.
+            self.texts(reading);
+            return None;
+        };
+        let name = format!("{}[…]", self.name);
+        let fields = values.iter().map(|value| Field::of(&name, value));
+        let quantities: Vec<_> = fields.map(|field| field.quantity(reading, named, &parse, None)).collect();
+        quantities.into_iter().collect()
     }
 
     pub(super) fn table(self, reading: &mut Reading<'_>) -> Option<&'t DeTable<'t>> {

@@ -8,30 +8,48 @@ pub(super) enum Kind {
     Runner,
     Log,
     Pipeline,
-    Source,
+    FileSource,
+    HttpSource,
+    ScheduleSource,
     Queue,
+    Retry,
+    Queuer,
+    Gate,
     Step,
+    Monitor,
     Plugin,
     Limits,
+    Http,
+    Exec,
     FileSink,
     StdoutSink,
+    HttpSink,
     NullSink,
 }
 
 /// Every kind, in the order in which they are named to the user.
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 22] = [
     Kind::PipelineFile,
     Kind::SettingsFile,
     Kind::Runner,
     Kind::Log,
     Kind::Pipeline,
-    Kind::Source,
+    Kind::FileSource,
+    Kind::HttpSource,
+    Kind::ScheduleSource,
     Kind::Queue,
+    Kind::Retry,
+    Kind::Queuer,
+    Kind::Gate,
     Kind::Step,
+    Kind::Monitor,
     Kind::Plugin,
     Kind::Limits,
+    Kind::Http,
+    Kind::Exec,
     Kind::FileSink,
     Kind::StdoutSink,
+    Kind::HttpSink,
     Kind::NullSink,
 ];
 
@@ -39,12 +57,46 @@ impl Kind {
     /// The keys that this version reads. What a later version brings is in `later`.
     pub(super) fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::PipelineFile => &["pipeline", "source", "queue", "step", "sink"],
-            Self::SettingsFile => &["runner", "log", "plugin"],
-            Self::Runner => &["data", "workers", "shutdown_timeout", "plugins"],
+            Self::PipelineFile => &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink"],
+            Self::SettingsFile => &["runner", "log", "plugin", "retry", "queuer", "gate"],
+            Self::Runner => &["data", "listen", "workers", "shutdown_timeout", "plugins"],
             Self::Log => &["level", "format"],
             Self::Pipeline => &["name", "errors", "delivery"],
-            Self::Source => &["type", "path", "format", "follow", "max_line", "headers", "delimiter"],
+            Self::FileSource => &["type", "path", "format", "follow", "max_line", "headers", "delimiter"],
+            Self::HttpSource => &["type", "key", "dedupe", "max_body", "max_waiting", "token"],
+            Self::ScheduleSource => &["type", "cron", "time_zone", "every", "missed", "payload"],
+            Self::Retry => &[
+                "backoff",
+                "initial",
+                "factor",
+                "max",
+                "delays",
+                "jitter",
+                "max_attempts",
+                "ttl",
+                "then",
+                "on",
+            ],
+            Self::Queuer => &[
+                "strategy",
+                "lane",
+                "lane_missing",
+                "delay_window",
+                "max_processing",
+                "max_search_ahead",
+                "max_per_lane",
+                "rate",
+                "lane_rate",
+                "age",
+                "id",
+                "priority",
+                "aging",
+                "reads",
+                "writes",
+                "pause",
+            ],
+            Self::Gate => &["run", "every", "http", "exec", "timeout", "config"],
+            Self::Monitor => &["run", "every", "batch", "http", "exec", "timeout", "config"],
             Self::Queue => &["retain", "max_size", "meta", "dedupe", "allow_cycle"],
             Self::Step => &[
                 "from",
@@ -52,6 +104,8 @@ impl Kind {
                 "alts",
                 "to",
                 "run",
+                "http",
+                "exec",
                 "when",
                 "types",
                 "topics",
@@ -62,11 +116,22 @@ impl Kind {
                 "delivery",
                 "crash_limit",
                 "isolate",
+                "retry",
+                "queuer",
+                "gate",
+                "monitor",
             ],
             Self::Plugin => &["sha256"],
             Self::Limits => &["operations", "memory", "depth"],
+            Self::Http => {
+                &["url", "method", "headers", "body", "timeout", "max_response", "accept", "response"]
+            }
+            Self::Exec => &["command", "env", "cwd", "timeout"],
             Self::FileSink => &["type", "from", "delivery", "path", "format", "on_mismatch"],
             Self::StdoutSink => &["type", "from", "delivery", "format"],
+            Self::HttpSink => &[
+                "type", "from", "delivery", "errors", "url", "method", "headers", "body", "timeout", "accept",
+            ],
             Self::NullSink => &["type", "from", "delivery"],
         }
     }
@@ -79,13 +144,22 @@ impl Kind {
             Self::Runner => "`[runner]` in tidegate.toml",
             Self::Log => "`[log]` in tidegate.toml",
             Self::Pipeline => "`[pipeline]`",
-            Self::Source => "`[source.NAME]`",
+            Self::FileSource => "a `[source.NAME]` of type `file`",
+            Self::HttpSource => "a `[source.NAME]` of type `http`",
+            Self::ScheduleSource => "a `[source.NAME]` of type `schedule`",
             Self::Queue => "`[queue.NAME]`",
+            Self::Retry => "`[retry.NAME]`",
+            Self::Queuer => "`[queuer.NAME]`",
+            Self::Gate => "`[gate.NAME]`",
+            Self::Monitor => "`monitor` of a step",
             Self::Step => "`[step.NAME]`",
             Self::Plugin => "`[plugin.NAME]` in tidegate.toml",
             Self::Limits => "`limits` of a step",
+            Self::Http => "`http` of a step",
+            Self::Exec => "`exec` of a step",
             Self::FileSink => "a `[sink.NAME]` of type `file`",
             Self::StdoutSink => "a `[sink.NAME]` of type `stdout`",
+            Self::HttpSink => "a `[sink.NAME]` of type `http`",
             // It knows nothing that the others do not know.
             Self::NullSink => "`[sink.NAME]`",
         }
@@ -95,8 +169,9 @@ impl Kind {
 /// Where else `key` is known, as words for a message.
 pub(super) fn homes(key: &str) -> Option<String> {
     let knows = |kind: &Kind| kind.keys().contains(&key);
-    let of_every_sink =
-        |kind: &Kind| matches!(kind, Kind::FileSink | Kind::StdoutSink) && knows(&Kind::NullSink);
+    let of_every_sink = |kind: &Kind| {
+        matches!(kind, Kind::FileSink | Kind::StdoutSink | Kind::HttpSink) && knows(&Kind::NullSink)
+    };
     let mut homes: Vec<_> =
         KINDS.into_iter().filter(|kind| knows(kind) && !of_every_sink(kind)).map(Kind::shown).collect();
     let last = homes.pop()?;

@@ -183,7 +183,8 @@ pub(super) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnost
         match (queue.filled, queue.read) {
             (None, Some(place)) => {
                 let fills = |what, queue: Option<&Traffic<'_>>| {
-                    what == What::Source || queue.is_some_and(|queue| queue.filled.is_some())
+                    matches!(what, What::Source | What::PushSource)
+                        || queue.is_some_and(|queue| queue.filled.is_some())
                 };
                 let help = near(&fills, place);
                 diagnostics.push(
@@ -208,7 +209,6 @@ pub(super) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnost
             _ => {}
         }
     }
-    diagnostics.extend(never_begin(wiring, &queues));
     diagnostics.extend(idle(catalog, wiring));
     diagnostics
 }
@@ -228,6 +228,14 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
             queues.entry(&input.address).or_default().read.get_or_insert(&input.place);
         }
     }
+    for (address, (what, place)) in &catalog.names {
+        // One that nothing reads is a source that nothing reads, and is told as that.
+        if *what == What::PushSource
+            && let Some(queue) = queues.get_mut(address)
+        {
+            queue.filled = Some(place);
+        }
+    }
     let errors = wiring.steps.iter().filter_map(|wired| wired.errors.as_ref());
     for end in errors.chain(wiring.error_queues.values()) {
         let queue = queues.entry(&end.address).or_default();
@@ -239,7 +247,8 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
 
 /// A doubt for every join with an input that is filled only by what waits for that input itself. What
 /// nothing fills is told elsewhere.
-fn never_begin(wiring: &Wiring<'_>, queues: &BTreeMap<&Address, Traffic<'_>>) -> Vec<Diagnostic> {
+pub(super) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
+    let queues = traffic(catalog, wiring);
     let unfilled = queues.iter().filter(|(_, queue)| queue.filled.is_none());
     let mut reached: BTreeSet<&Address> = unfilled.map(|(address, _)| *address).collect();
     let comes =
@@ -283,7 +292,7 @@ fn idle(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     for (address, (what, place)) in catalog.names.iter().filter(|(address, _)| !used.contains(address)) {
         let name = &address.name;
         let (message, help) = match what {
-            What::Source => {
+            What::Source | What::PushSource => {
                 (format!("nothing reads the source `{name}`"), "take its jobs with `from` in a step")
             }
             What::Sink => {
@@ -309,7 +318,10 @@ fn suggest(
     let home: &Name = &home.pipeline.name;
     let declared = catalog.names.iter().filter(|(_, (what, _))| *what != What::Queue);
     let declared = declared.map(|(address, (what, _))| (address, *what, None));
-    let names = queues.iter().map(|(address, queue)| (*address, What::Queue, Some(queue)));
+    let undeclared =
+        |address: &Address| catalog.names.get(address).is_none_or(|(what, _)| *what == What::Queue);
+    let queues = queues.iter().filter(|(address, _)| undeclared(address));
+    let names = queues.map(|(address, queue)| (*address, What::Queue, Some(queue)));
     let names: Vec<String> = declared
         .chain(names)
         .filter(|(other, what, queue)| wanted(*what, *queue) && !wiring.is_secret(other))

@@ -17,8 +17,8 @@ pub type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Interpolated {
     pub(super) value: String,
-    /// Some of it came from outside the file.
-    pub(super) substituted: bool,
+    /// Where in the value stands what came from outside the file, in order.
+    pub(super) outside: Vec<Range<usize>>,
     pub(super) mistakes: Vec<Mistake>,
 }
 
@@ -64,8 +64,11 @@ impl Outside<'_> {
             rest = start + length + 1;
             match self.answer(&text[start + 2..rest - 1]) {
                 Ok(Answer { value, from_outside }) => {
+                    let start = done.value.len();
                     done.value.push_str(&value);
-                    done.substituted |= from_outside;
+                    if from_outside {
+                        done.outside.push(start..done.value.len());
+                    }
                 }
                 Err((message, help)) => done.mistakes.push(Mistake { span: start..rest, message, help }),
             }
@@ -173,9 +176,9 @@ mod tests {
 
     #[test]
     fn only_what_comes_from_outside_is_kept_quiet() {
-        assert!(interpolate("${WHO}").substituted);
-        assert!(!interpolate("${NONE:-x}").substituted);
-        assert!(!interpolate("$${WHO}").substituted);
+        assert_eq!(interpolate("a ${WHO}${EMPTY}${NONE:-x} ${WHO}").outside, [2..7, 7..7, 9..14]);
+        assert_eq!(interpolate("${NONE:-x}").outside, Vec::<Range<usize>>::new());
+        assert_eq!(interpolate("$${WHO}").outside, Vec::<Range<usize>>::new());
     }
 
     #[test]

@@ -13,7 +13,8 @@ pub(super) fn object(reading: &mut Reading<'_>, table: &DeTable<'_>) -> Json {
     Json::Object(entries.collect::<Map<_, _>>())
 }
 
-fn json(reading: &mut Reading<'_>, value: &Value<'_>) -> Json {
+/// The value as JSON, as [`object`] does it.
+pub(super) fn json(reading: &mut Reading<'_>, value: &Value<'_>) -> Json {
     match value.get_ref() {
         DeValue::String(_) => {
             let text = Field::of("config", value).text(reading);
@@ -43,7 +44,7 @@ fn number(integer: &DeInteger<'_>) -> Option<Number> {
 
 fn refuse(reading: &mut Reading<'_>, value: &Value<'_>, message: String) -> Json {
     let place = reading.place(value.span());
-    let help = "a `config` holds what JSON can say; write it as a text";
+    let help = "JSON cannot say it; write it as a text";
     reading.report(Diagnostic::error_at(&place, message).help(help));
     Json::Null
 }

@@ -6,18 +6,10 @@
 use super::diagnostic::{Diagnostic, Place};
 use super::grammar::Kind;
 
-const KEYS: &[(Kind, &[&str])] = &[
-    (Kind::PipelineFile, &["retry", "queuer", "gate", "test"]),
-    (Kind::SettingsFile, &["retry", "queuer", "gate", "reload"]),
-    (Kind::Runner, &["listen"]),
-    (Kind::Step, &["queuer", "retry", "gate", "monitor", "http", "exec", "was"]),
-];
+const KEYS: &[(Kind, &[&str])] =
+    &[(Kind::PipelineFile, &["test"]), (Kind::SettingsFile, &["reload"]), (Kind::Step, &["was"])];
 
-const VALUES: &[(Kind, &str, &[&str])] =
-    &[(Kind::Source, "type", &["http", "schedule", "exec"]), (Kind::FileSink, "type", &["http"])];
-
-/// How the processors begin that are no scripts.
-const PROCESSORS: &[&str] = &["builtin:"];
+const VALUES: &[(Kind, &str, &[&str])] = &[(Kind::FileSource, "type", &["exec"])];
 
 /// Whether a later version knows `key` in a table of this kind.
 pub(super) fn key(kind: Kind, key: &str) -> bool {
@@ -27,11 +19,6 @@ pub(super) fn key(kind: Kind, key: &str) -> bool {
 /// Whether a later version knows `value` as the value of `key`.
 pub(super) fn value(kind: Kind, key: &str, value: &str) -> bool {
     VALUES.iter().any(|(other, name, values)| *other == kind && *name == key && values.contains(&value))
-}
-
-/// Whether a later version can run this processor.
-pub(super) fn processor(run: &str) -> bool {
-    PROCESSORS.iter().any(|start| run.starts_with(start))
 }
 
 /// Says so. `what` is as the user wrote it, or nearly so.

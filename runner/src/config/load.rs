@@ -10,14 +10,16 @@ use super::assemble::assemble;
 use super::catalog::{Catalog, without_namesakes};
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::files::{Files, position_in, read_text};
-use super::graph::{Graph, loose_ends};
+use super::graph::{Graph, loose_ends, never_begin};
 use super::interpolate::Lookup;
 use super::model::{Configuration, Settings, Step};
 use super::paths;
 use super::pipeline::{self, PipelineDeclaration};
+use super::pushed;
 use super::reading::Reading;
 use super::resolve::Wiring;
 use super::settings::{self, SettingsFile};
+use super::shared;
 use super::syntax;
 use crate::words::suggest::nearest;
 
@@ -112,7 +114,7 @@ impl<'a> Loading<'a> {
     }
 
     fn settings(&mut self, file: &Path) -> SettingsFile {
-        self.read(file, |reading, _, tree| settings::read(reading, tree)).unwrap_or_default()
+        self.read(file, settings::read).unwrap_or_default()
     }
 
     fn pipeline(&mut self, file: &Path) {
@@ -156,11 +158,20 @@ impl<'a> Loading<'a> {
         let wiring = Wiring::of(&pipelines, &catalog, &mut self.diagnostics);
         self.names_missing |= self.diagnostics.len() > before;
         let graph = Graph::of(&pipelines, &wiring);
-        self.diagnostics.extend(graph.cycles());
+        let cycles = graph.cycles();
+        let goes_round = !cycles.is_empty();
+        self.diagnostics.extend(cycles);
         self.diagnostics.extend(paths::check(&pipelines));
+        self.diagnostics.extend(pushed::check(&pipelines, &settings));
+        self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
         if !self.names_missing {
+            self.diagnostics.extend(shared::unused(&pipelines, &settings.shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
             self.diagnostics.extend(loose_ends(&catalog, &wiring));
+            // What a forbidden cycle keeps from beginning needs no words of its own.
+            if !goes_round {
+                self.diagnostics.extend(never_begin(&catalog, &wiring));
+            }
         }
         assemble(root, data, settings, &pipelines, &wiring, &graph)
     }

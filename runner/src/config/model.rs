@@ -3,14 +3,25 @@
 //! Sources, queues, sinks and steps of all pipelines stand in one list each; a `…Ref` is a
 //! position in its list, valid for the [`Configuration`] it came from.
 
+mod inquiry;
+mod queuer;
+
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use twox_hash::XxHash3_64;
 
 use super::diagnostic::Place;
+use super::exec::ExecCommand;
+use super::http::HttpRequest;
+use super::push::PushSource;
+use crate::decide::RetryPolicy;
 use crate::words::{Address, Name};
+
+pub use inquiry::{Gate, GateRef, Inquiry, Monitor};
+pub use queuer::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
 
 /// A configuration without mistakes.
 #[derive(Clone, Debug)]
@@ -23,9 +34,11 @@ pub struct Configuration {
     pub log: LogSettings,
     /// In order of name.
     pub pipelines: Vec<Pipeline>,
+    /// Those that are pulled. What is pushed comes through a queue.
     pub sources: Vec<Source>,
     pub queues: Vec<Queue>,
     pub sinks: Vec<Sink>,
+    pub gates: Vec<Gate>,
     /// Upstream before downstream, but for cycles that `allow_cycle` allows.
     pub steps: Vec<Step>,
 }
@@ -41,6 +54,8 @@ pub struct Settings {
     pub plugins: Vec<PathBuf>,
     /// By name of the plugin.
     pub pins: BTreeMap<String, Pin>,
+    /// Where HTTP sources are reached; `None`: no port is opened.
+    pub listen: Option<SocketAddr>,
 }
 
 /// `[log]`
@@ -112,7 +127,7 @@ pub enum DataFormat {
     Bytes,
 }
 
-/// `[queue.NAME]`, or a queue that is only mentioned.
+/// `[queue.NAME]`, a queue that is only mentioned, or that of a source that is pushed.
 #[derive(Clone, Debug)]
 pub struct Queue {
     pub address: Address,
@@ -126,6 +141,8 @@ pub struct Queue {
     pub dedupe: Option<Duration>,
     /// It is the error queue of some step.
     pub holds_errors: bool,
+    /// The source of its name, which fills it; no step does then.
+    pub source: Option<PushSource>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +182,8 @@ pub struct Sink {
 pub enum SinkKind {
     File(FileSink),
     Stdout(SinkFormat),
+    /// Whoever delivers into it makes its requests, as the last part of the attempt.
+    Http(Box<HttpRequest>),
     Null,
 }
 
@@ -217,6 +236,12 @@ pub struct Step {
     pub config: serde_json::Value,
     /// Its plugins run in a process of their own.
     pub isolate: bool,
+    /// As it is written; what holds, [`Self::retry_policy`] says.
+    pub retry: Option<RetryPolicy>,
+    /// `None`: oldest first, as many as there are workers for.
+    pub queuer: Option<Queuer>,
+    pub gate: Option<GateRef>,
+    pub monitor: Option<Monitor>,
     /// The pipeline's file and the line of the step's header, for messages.
     pub file: PathBuf,
     pub line: u64,
@@ -275,6 +300,10 @@ pub enum Target {
 pub enum Processor {
     Script(Script),
     Plugin(PluginStep),
+    /// `builtin:http`
+    Http(Box<HttpRequest>),
+    /// `builtin:exec`
+    Exec(Box<ExecCommand>),
 }
 
 impl Processor {
@@ -283,7 +312,7 @@ impl Processor {
     pub fn script(&self) -> Option<&Script> {
         match self {
             Self::Script(script) => Some(script),
-            Self::Plugin(_) => None,
+            _ => None,
         }
     }
 
@@ -291,8 +320,8 @@ impl Processor {
     #[must_use]
     pub fn plugin(&self) -> Option<&PluginStep> {
         match self {
-            Self::Script(_) => None,
             Self::Plugin(plugin) => Some(plugin),
+            _ => None,
         }
     }
 
@@ -300,8 +329,8 @@ impl Processor {
     #[must_use]
     pub fn plugin_mut(&mut self) -> Option<&mut PluginStep> {
         match self {
-            Self::Script(_) => None,
             Self::Plugin(plugin) => Some(plugin),
+            _ => None,
         }
     }
 }
@@ -311,9 +340,21 @@ impl PluginStep {
     #[must_use]
     pub fn named(&self) -> String {
         match &self.step {
+            _ if self.secret => "…".to_owned(),
             Some(step) => format!("{}/{step}", self.plugin),
             None => self.plugin.clone(),
         }
+    }
+
+    /// A message about it, without what must not be shown.
+    #[must_use]
+    pub fn masked(&self, message: String) -> String {
+        if !self.secret {
+            return message;
+        }
+        let file = self.plugin.replace('-', "_");
+        let words = [Some(&self.plugin), Some(&file), self.step.as_ref()];
+        words.into_iter().flatten().fold(message, |message, word| message.replace(word.as_str(), "…"))
     }
 }
 
@@ -323,6 +364,8 @@ pub struct PluginStep {
     pub plugin: String,
     /// `None`: the only one, or the one of the plugin's name.
     pub step: Option<String>,
+    /// Some of the name came from outside the file, so it must not be shown.
+    pub secret: bool,
     /// Where `run` names it.
     pub named_in: PathBuf,
     pub named_at: std::ops::Range<usize>,
@@ -394,17 +437,48 @@ impl Step {
         self.inputs.iter().any(|input| matches!(input.input, Input::Source(_)))
     }
 
+    /// How jobs whose attempt failed are tried again; `None`: not at all. An error of pure code would only
+    /// repeat, so a step without a policy of its own tries once; where its code acts outside, the default
+    /// is followed.
+    #[must_use]
+    pub fn retry_policy(&self) -> Option<&RetryPolicy> {
+        if self.delivery == Promise::AtMostOnce {
+            return None;
+        }
+        self.retry.as_ref().or_else(|| self.acts_outside().then_some(&RETRY_DEFAULT))
+    }
+
+    /// How it picks its jobs, if it does not take them as they come. A step whose code acts outside
+    /// picks, so that its jobs can run beside each other for as long as the outside takes; so does one
+    /// that waits for a gate, or for somebody to finish its jobs.
+    #[must_use]
+    pub fn picks(&self) -> Option<Queuer> {
+        let one_by_one =
+            self.take == Take::From && (self.acts_outside() || self.gate.is_some() || self.monitor.is_some());
+        self.queuer.clone().or_else(|| one_by_one.then(Queuer::for_outside))
+    }
+
+    /// Whether what its processors do can be seen outside.
+    #[must_use]
+    pub fn acts_outside(&self) -> bool {
+        let seen = |processor: &Processor| match processor {
+            Processor::Script(_) => false,
+            Processor::Plugin(plugin) => plugin.has_effects,
+            Processor::Http(_) | Processor::Exec(_) => true,
+        };
+        // What waits for somebody outside was handed there.
+        self.monitor.is_some() || self.processors.iter().any(seen)
+    }
+
     /// Whether an attempt can be seen outside before it is committed: what is printed cannot be taken
     /// back, while a file is cut back to its committed position.
     #[must_use]
     pub fn has_effects(&self, configuration: &Configuration) -> bool {
-        let plugin =
-            |processor: &Processor| matches!(processor, Processor::Plugin(plugin) if plugin.has_effects);
-        self.processors.iter().any(plugin)
+        self.acts_outside()
             || self.outputs.iter().any(|output| match output.target {
                 Target::Queue(_) => false,
                 Target::Sink(sink) => match configuration.sinks[sink.0].kind {
-                    SinkKind::Stdout(_) => true,
+                    SinkKind::Stdout(_) | SinkKind::Http(_) => true,
                     SinkKind::File(_) | SinkKind::Null => false,
                 },
             })
@@ -419,6 +493,8 @@ impl InputRef {
     }
 }
 
+static RETRY_DEFAULT: RetryPolicy = RetryPolicy::DEFAULT;
+
 /// For how long it is kept on record how the deliveries of a step with outside effects ended, where no
 /// queue says otherwise.
 const EFFECTS_KEPT: Duration = Duration::from_hours(7 * 24);
@@ -428,7 +504,7 @@ impl Configuration {
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         // Written out in words, everything stands in it; the folders where it lies do not matter.
-        let said = format!("{:?}", (&self.sources, &self.queues, &self.sinks, &self.steps));
+        let said = format!("{:?}", (&self.sources, &self.queues, &self.sinks, &self.gates, &self.steps));
         let root = self.root.display().to_string();
         XxHash3_64::oneshot(said.replace(&root, "").as_bytes())
     }

@@ -14,6 +14,7 @@ use super::queue::{self, QueueDeclaration};
 use super::reading::{Placed, Reading, Text};
 use super::reference::{Reference, name, reference};
 use super::section::Section;
+use super::shelves::Shelves;
 use super::sink::{self, SinkDeclaration};
 use super::source::{self, SourceDeclaration};
 use super::step::{self, StepDeclaration};
@@ -33,6 +34,7 @@ pub(super) struct PipelineDeclaration {
     pub(super) queues: Vec<QueueDeclaration>,
     pub(super) steps: Vec<StepDeclaration>,
     pub(super) sinks: Vec<SinkDeclaration>,
+    pub(super) shelves: Shelves,
 }
 
 /// Reads everything, and answers `None` where the pipeline has no name to go by.
@@ -64,10 +66,12 @@ pub(super) fn read(
     for (key, value) in root.named(reading, "sink") {
         sinks.extend(sink::read(reading, &key, value));
     }
+    let shelves = Shelves::read(reading, files, &root);
     reading.names_missing |= name.is_none();
     let named = if let Named::Good(_, text) = named { Some(text) } else { None };
     let file = Arc::clone(&reading.file);
-    Some(PipelineDeclaration { file, name: name?, named, errors, delivery, sources, queues, steps, sinks })
+    let name = name?;
+    Some(PipelineDeclaration { file, name, named, errors, delivery, sources, queues, steps, sinks, shelves })
 }
 
 enum Named {

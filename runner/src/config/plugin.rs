@@ -30,6 +30,7 @@ pub(super) fn processor(reading: &mut Reading<'_>, run: &Text) -> Option<PluginS
     Some(PluginStep {
         plugin: plugin.to_owned(),
         step: step.map(str::to_owned),
+        secret: run.secret,
         named_in: reading.file.to_path_buf(),
         named_at: run.place.span.clone(),
         has_effects: false,

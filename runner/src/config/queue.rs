@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::diagnostic::Place;
 use super::field::Field;
 use super::grammar::Kind;
 use super::model::{Meta, Retain};
@@ -29,6 +30,8 @@ pub(super) struct QueueDeclaration {
     pub(super) meta: Meta,
     pub(super) dedupe: Option<Duration>,
     pub(super) allow_cycle: bool,
+    /// What it says about jobs of steps.
+    pub(super) of_steps: Vec<(&'static str, Place)>,
 }
 
 pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<QueueDeclaration> {
@@ -44,6 +47,10 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
         .field("dedupe")
         .and_then(|field| field.quantity(reading, ("duration", "7d"), parse_duration, Some(&Duration::ZERO)));
     let allow_cycle = section.field("allow_cycle").and_then(|field| field.boolean(reading));
+    let of_steps = ["dedupe", "allow_cycle"]
+        .into_iter()
+        .filter_map(|key| Some((key, section.field(key)?.place(reading))))
+        .collect();
     Some(QueueDeclaration {
         name: name?,
         retain: retain.unwrap_or(Retain::Consumed),
@@ -52,6 +59,7 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
         dedupe,
         // A value that is no answer is told; that there is also a cycle would be one thing too much.
         allow_cycle: allow_cycle.unwrap_or(section.field("allow_cycle").is_some()),
+        of_steps,
     })
 }
 

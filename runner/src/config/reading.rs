@@ -39,6 +39,8 @@ pub(super) struct Text {
     pub(super) place: Place,
     /// Some of it came from outside the file, so it must not be shown.
     pub(super) secret: bool,
+    /// Where in the value that is, in order.
+    pub(super) outside: Vec<Range<usize>>,
 }
 
 impl<'a> Reading<'a> {
@@ -88,7 +90,8 @@ impl<'a> Reading<'a> {
         let done = Outside { folder: self.folder(), env: self.env }.interpolate(raw);
         let place = self.place(value.span());
         if done.mistakes.is_empty() {
-            return Some(Text { value: done.value, place, secret: done.substituted });
+            let (value, outside) = (done.value, done.outside);
+            return Some(Text { value, place, secret: !outside.is_empty(), outside });
         }
         // Without escapes the text stands in the file as it is, and the mistake can be shown in it.
         let exact = self.text.get(place.span.clone()).and_then(|written| written.find(&**raw));
@@ -105,6 +108,11 @@ impl<'a> Reading<'a> {
 }
 
 impl Text {
+    /// A text that stands in the file as it is.
+    pub(super) fn written(value: String, place: Place) -> Self {
+        Self { value, place, secret: false, outside: Vec::new() }
+    }
+
     /// The text in backticks, or other words for it where it must not be shown.
     pub(super) fn quoted(&self) -> String {
         if self.secret { "the value given here".into() } else { format!("`{}`", self.value) }

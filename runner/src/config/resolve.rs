@@ -182,6 +182,8 @@ impl Resolver<'_> {
                 let _: Option<()> = self.refuse(from, words, "take them from what fills the sink");
             } else if let Some((_, other)) = inputs.iter().find(|(_, other)| other.address == end.address) {
                 self.diagnostics.push(taken_twice(from, &end.place, &other.place));
+            } else if end.what == What::PushSource {
+                inputs.push((binding.clone(), End { what: What::Queue, ..end }));
             } else {
                 inputs.push((binding.clone(), end));
             }
@@ -189,7 +191,7 @@ impl Resolver<'_> {
         let mut outputs = Vec::new();
         for (binding, to) in &step.to {
             let Some(end) = self.end(to) else { continue };
-            if end.what == What::Source {
+            if matches!(end.what, What::Source | What::PushSource) {
                 let _: Option<()> =
                     self.refuse(to, "and a step cannot give jobs to it", "name a queue or a sink");
             } else {

@@ -60,7 +60,12 @@ impl<'t> Section<'t> {
             // It may have been meant for the key that wires a step.
             reading.names_missing |= matches!(
                 self.kind,
-                Kind::PipelineFile | Kind::Step | Kind::FileSink | Kind::StdoutSink | Kind::NullSink
+                Kind::PipelineFile
+                    | Kind::Step
+                    | Kind::FileSink
+                    | Kind::StdoutSink
+                    | Kind::HttpSink
+                    | Kind::NullSink
             );
         }
         self
@@ -107,7 +112,7 @@ impl<'t> Section<'t> {
         for (key, value) in table {
             if value.get_ref().is_table() {
                 let place = reading.place(key.span());
-                entries.push((Text { value: key.get_ref().to_string(), place, secret: false }, value));
+                entries.push((Text::written(key.get_ref().to_string(), place), value));
             } else {
                 let message =
                     format!("`{kind}.{}` should be a table, but is {}", key.get_ref(), shown(value));

@@ -1,5 +1,6 @@
 //! `tidegate.toml`: the runner's own settings.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,11 +9,13 @@ use toml::de::DeTable;
 
 use super::diagnostic::Diagnostic;
 use super::field::Field;
+use super::files::Files;
 use super::grammar::Kind;
 use super::model::{LogFormat, LogSettings, Settings};
 use super::plugin;
 use super::reading::{Reading, Text};
 use super::section::Section;
+use super::shelves::Shelves;
 use crate::words::parse_duration;
 use crate::words::suggest::did_you_mean;
 
@@ -29,6 +32,10 @@ pub(super) struct SettingsFile {
     pub(super) data: Option<PathBuf>,
     pub(super) settings: Settings,
     pub(super) log: LogSettings,
+    /// It says where to listen, be it wrong.
+    pub(super) has_listen: bool,
+    /// For all pipelines.
+    pub(super) shelves: Shelves,
 }
 
 impl Default for LogSettings {
@@ -37,14 +44,20 @@ impl Default for LogSettings {
     }
 }
 
-pub(super) fn read(reading: &mut Reading<'_>, tree: &Spanned<DeTable<'_>>) -> SettingsFile {
+pub(super) fn read(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    tree: &Spanned<DeTable<'_>>,
+) -> SettingsFile {
     let root = Section::root(reading, Kind::SettingsFile, tree);
     let mut file = SettingsFile::default();
     if let Some(field) = root.field("runner")
         && let Some(runner) = Section::open(reading, Kind::Runner, "[runner]", field.value())
     {
         file.data = runner.field("data").and_then(|field| field.path(reading)).map(|path| path.value);
+        file.has_listen = runner.field("listen").is_some();
         file.settings = Settings {
+            listen: runner.field("listen").and_then(|field| listen(reading, field)),
             workers: runner.field("workers").and_then(|field| workers(reading, field)).unwrap_or(0),
             shutdown_timeout: runner.field("shutdown_timeout").and_then(|field| duration(reading, field)),
             plugins: runner
@@ -56,6 +69,7 @@ pub(super) fn read(reading: &mut Reading<'_>, tree: &Spanned<DeTable<'_>>) -> Se
             ..Settings::default()
         };
     }
+    file.shelves = Shelves::read(reading, files, &root);
     file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
     if let Some(field) = root.field("log")
         && let Some(log) = Section::open(reading, Kind::Log, "[log]", field.value())
@@ -78,6 +92,18 @@ fn workers(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {
         return None;
     }
     usize::try_from(count).ok()
+}
+
+/// An address and a port. No name, which could come to stand for another address.
+fn listen(reading: &mut Reading<'_>, field: Field<'_>) -> Option<SocketAddr> {
+    let text = field.filled_text(reading)?;
+    let address = text.value.parse().ok();
+    if address.is_none() {
+        let message = format!("{} in `listen` is no address with a port", text.quoted());
+        let help = "write `127.0.0.1:8484` for this machine only, or `0.0.0.0:8484` for all who can reach it";
+        reading.report(Diagnostic::error_at(&text.place, message).help(help));
+    }
+    address
 }
 
 fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {

@@ -5,15 +5,20 @@ use std::path::PathBuf;
 use super::diagnostic::Diagnostic;
 use super::field::Field;
 use super::grammar::Kind;
+use super::http;
 use super::model::{FileSink, OnMismatch, SinkFormat, SinkKind};
 use super::reading::{Placed, Reading, Text, Value};
-use super::reference::{Reference, name, references};
+use super::reference::{Reference, name, reference, references};
 use super::section::Section;
 use super::step::{self, StepDeclaration};
 use crate::words::Name;
 
-const TYPES: [(&str, Kind); 3] =
-    [("file", Kind::FileSink), ("stdout", Kind::StdoutSink), ("null", Kind::NullSink)];
+const TYPES: [(&str, Kind); 4] = [
+    ("file", Kind::FileSink),
+    ("stdout", Kind::StdoutSink),
+    ("http", Kind::HttpSink),
+    ("null", Kind::NullSink),
+];
 const FORMATS: [(&str, SinkFormat); 2] = [("ndjson", SinkFormat::Ndjson), ("lines", SinkFormat::Lines)];
 const ON_MISMATCH: [(&str, OnMismatch); 2] = [("refuse", OnMismatch::Refuse), ("append", OnMismatch::Append)];
 
@@ -44,15 +49,23 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     let kind = what_it_does(reading, kind_of_table, &section, path.as_ref());
     let from = section.field("from").map(|field| references(reading, field)).unwrap_or_default();
     let delivery = step::delivery(reading, kind_of_table, &section);
-    if let (Some(field), None) = (section.field("delivery"), section.field("from")) {
-        let message = "a sink without `from` takes no jobs by itself, so `delivery` says nothing here";
-        let diagnostic = Diagnostic::error_at(&field.place(reading), message);
-        reading.report(diagnostic.help("write it in the step that names the sink in `to`"));
+    let errors = section.field("errors").and_then(|field| reference(reading, field));
+    for key in ["delivery", "errors"] {
+        if let (Some(field), None) = (section.field(key), section.field("from")) {
+            let message =
+                format!("a sink without `from` takes no jobs by itself, so `{key}` says nothing here");
+            let diagnostic = Diagnostic::error_at(&field.place(reading), message);
+            reading.report(diagnostic.help("write it in the step that names the sink in `to`"));
+        }
     }
     let name = name?;
     let mut steps = steps(reading, &name, line, &from);
     for step in &mut steps {
         step.delivery = delivery;
+        step.errors.clone_from(&errors);
+        if let Some(SinkKind::Http(request)) = &kind {
+            step.timeout = request.timeout.unwrap_or(step.timeout);
+        }
     }
     Some(SinkDeclaration { name, path, kind, steps })
 }
@@ -63,7 +76,7 @@ fn kind(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Kin
     let Some(written) = table.get("type") else {
         let place = reading.place(value.span());
         let diagnostic = Diagnostic::error_at(&place, format!("`{title}` lacks `type`"));
-        reading.report(diagnostic.help("write `type = \"file\"`, `\"stdout\"` or `\"null\"`"));
+        reading.report(diagnostic.help("write `type = \"file\"`, `\"stdout\"`, `\"http\"` or `\"null\"`"));
         return None;
     };
     Field::of("type", written).choice(reading, Kind::FileSink, &TYPES)
@@ -90,6 +103,9 @@ fn what_it_does(
         Kind::FileSink => {
             let path = path?.value.clone();
             Some(SinkKind::File(FileSink { path, format: format?, on_mismatch: on_mismatch? }))
+        }
+        Kind::HttpSink => {
+            http::request(reading, kind, section).map(|request| SinkKind::Http(Box::new(request)))
         }
         Kind::StdoutSink => format.map(SinkKind::Stdout),
         _ => Some(SinkKind::Null),

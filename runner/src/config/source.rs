@@ -5,12 +5,17 @@ use std::path::PathBuf;
 use super::diagnostic::{Diagnostic, Place};
 use super::field::Field;
 use super::grammar::Kind;
+use super::http_source;
 use super::model::{DataFormat, FileSource, SourceKind};
+use super::push::PushSource;
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::name;
+use super::schedule_source;
 use super::section::Section;
 use crate::words::{Name, parse_size};
 
+const TYPES: [(&str, Kind); 3] =
+    [("file", Kind::FileSource), ("http", Kind::HttpSource), ("schedule", Kind::ScheduleSource)];
 const FORMATS: [(&str, DataFormat); 4] = [
     ("ndjson", DataFormat::Ndjson),
     ("lines", DataFormat::Lines),
@@ -26,41 +31,61 @@ pub(super) struct SourceDeclaration {
     pub(super) name: Placed<Name>,
     /// Where it reads from, also when something else about it is wrong.
     pub(super) path: Option<Placed<PathBuf>>,
-    /// `None` where something was wrong.
-    pub(super) kind: Option<SourceKind>,
+    pub(super) supply: Supply,
+}
+
+/// How the jobs of a source come; `None` where something was wrong.
+#[derive(Clone, Debug)]
+pub(super) enum Supply {
+    Pull(Option<SourceKind>),
+    /// To the queue of its name.
+    Push(Option<PushSource>),
 }
 
 pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<SourceDeclaration> {
     let name = name(reading, "source", key);
     reading.names_missing |= name.is_none();
-    // The keys of a type that a later version brings are not for this one to judge.
-    if is_of_later_type(reading, value) {
-        return Some(SourceDeclaration { name: name?, path: None, kind: None });
-    }
     let title = format!("[source.{}]", key.value);
-    let section = Section::open(reading, Kind::Source, &title, value)?;
-    let kind = section.required(reading, "type", "write `type = \"file\"`");
-    let is_file = kind.and_then(|field| field.choice(reading, Kind::Source, &[("file", ())])).is_some();
+    // Its keys depend on its type, so that those of an unknown one are not judged.
+    let (path, supply) = match kind(reading, &title, value) {
+        Some(Kind::HttpSource) => {
+            (None, Supply::Push(http_source::read(reading, &title, value).map(PushSource::Http)))
+        }
+        Some(Kind::ScheduleSource) => {
+            (None, Supply::Push(schedule_source::read(reading, &title, value).map(PushSource::Schedule)))
+        }
+        Some(_) => file(reading, &title, value),
+        None => (None, Supply::Pull(None)),
+    };
+    Some(SourceDeclaration { name: name?, path, supply })
+}
+
+/// The type of the source, which decides what else it knows.
+fn kind(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
+    let Some(table) = value.get_ref().as_table() else {
+        reading.wrong_type(title.trim_matches(['[', ']']), value, "a table");
+        return None;
+    };
+    let Some(written) = table.get("type") else {
+        let place = reading.place(value.span());
+        let diagnostic = Diagnostic::error_at(&place, format!("`{title}` lacks `type`"));
+        reading.report(diagnostic.help("write `type = \"file\"`, `\"http\"` or `\"schedule\"`"));
+        return None;
+    };
+    Field::of("type", written).choice(reading, Kind::FileSource, &TYPES)
+}
+
+fn file(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> (Option<Placed<PathBuf>>, Supply) {
+    let Some(section) = Section::open(reading, Kind::FileSource, title, value) else {
+        return (None, Supply::Pull(None));
+    };
     let path = section.required(reading, "path", "name the file, folder or glob to read");
     let path = path.and_then(|field| field.path(reading));
     if let Some(path) = &path {
         refuse_broken_pattern(reading, path);
     }
     let file = file_source(reading, &section, path.as_ref());
-    let kind = file.filter(|_| is_file).map(SourceKind::File);
-    Some(SourceDeclaration { name: name?, path, kind })
-}
-
-/// Whether `type` is one that a later version brings; says so.
-fn is_of_later_type(reading: &mut Reading<'_>, value: &Value<'_>) -> bool {
-    let written = value.get_ref().as_table().and_then(|table| table.get("type"));
-    let Some(written) = written.filter(|value| {
-        value.get_ref().as_str().is_some_and(|text| super::later::value(Kind::Source, "type", text))
-    }) else {
-        return false;
-    };
-    Field::of("type", written).choice::<()>(reading, Kind::Source, &[]);
-    true
+    (path, Supply::Pull(file.map(SourceKind::File)))
 }
 
 fn file_source(
@@ -70,7 +95,7 @@ fn file_source(
 ) -> Option<FileSource> {
     let help = "say how it is read: `ndjson`, `lines`, `csv` or `bytes`";
     let format = section.required(reading, "format", help);
-    let format = format.and_then(|field| field.choice(reading, Kind::Source, &FORMATS));
+    let format = format.and_then(|field| field.choice(reading, Kind::FileSource, &FORMATS));
     if let Some(format) = format
         && format != DataFormat::Csv
     {

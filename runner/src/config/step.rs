@@ -1,21 +1,24 @@
 //! `[step.NAME]`
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::bindings::{self, Bound};
 use super::diagnostic::Diagnostic;
 use super::field::Field;
-use super::files::{Files, read_text};
+use super::files::Files;
 use super::grammar::Kind;
+use super::inquiry;
 use super::json::object;
-use super::later;
-use super::model::{Limits, Processor, Promise, Script, StepFilter, Take};
+use super::model::{Inquiry, Limits, Monitor, Processor, Promise, Queuer, StepFilter, Take};
 use super::plugin;
+use super::queuer;
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::{Reference, name, reference};
+use super::retry;
+use super::run::run;
 use super::section::Section;
-use crate::words::suggest::nearest;
+use super::shelf::Chosen;
+use crate::decide::RetryPolicy;
 use crate::words::{Name, parse_duration, parse_size};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -44,6 +47,10 @@ pub(super) struct StepDeclaration {
     pub(super) timeout: Duration,
     pub(super) config: serde_json::Value,
     pub(super) isolate: bool,
+    pub(super) retry: Option<Chosen<RetryPolicy>>,
+    pub(super) queuer: Option<Chosen<Queuer>>,
+    pub(super) gate: Option<Chosen<Inquiry>>,
+    pub(super) monitor: Option<Monitor>,
 }
 
 impl StepDeclaration {
@@ -64,6 +71,10 @@ impl StepDeclaration {
             timeout: TIMEOUT_DEFAULT,
             config: serde_json::Value::Object(serde_json::Map::new()),
             isolate: false,
+            retry: None,
+            queuer: None,
+            gate: None,
+            monitor: None,
         }
     }
 }
@@ -80,7 +91,6 @@ pub(super) fn read(
     let (take, inputs) = bindings::inputs(reading, &section);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
     let errors = section.field("errors").and_then(|field| reference(reading, field));
-    let processors = section.field("run").map(|field| run(reading, files, field));
     let filter = filter(reading, &section);
     if take == Take::Join {
         refuse_fields(reading, &section, &inputs);
@@ -89,11 +99,16 @@ pub(super) fn read(
     let timeout = section.field("timeout").and_then(|field| {
         field.quantity(reading, ("duration", "10s"), parse_duration, Some(&Duration::ZERO))
     });
+    let processors = run(reading, files, &section, timeout.unwrap_or(TIMEOUT_DEFAULT));
     let config = section.field("config").and_then(|field| field.table(reading));
     let config = config.map(|table| object(reading, table));
     let delivery = delivery(reading, Kind::Step, &section);
     let isolate = plugin::isolate(reading, &section);
-    let crash_limit = section.field("crash_limit").and_then(|field| crash_limit(reading, field));
+    let crash_limit = section.field("crash_limit").and_then(|field| field.small_count(reading, 1));
+    let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
+    let queuer = section.field("queuer").map(|field| Chosen::read(reading, field, queuer::read));
+    let gate = section.field("gate").map(|field| Chosen::named(reading, field, "the name of a gate"));
+    let monitor = section.field("monitor").and_then(|field| inquiry::monitor(reading, files, field));
 
     // Last, so that a step with a bad name is told its other mistakes too.
     let defaults = StepDeclaration::new(name?, reading.line(&section.place));
@@ -102,7 +117,7 @@ pub(super) fn read(
         inputs,
         to: to.unwrap_or_default(),
         errors,
-        processors: processors.unwrap_or_default(),
+        processors,
         filter,
         limits: limits.unwrap_or_default(),
         delivery,
@@ -110,6 +125,10 @@ pub(super) fn read(
         timeout: timeout.unwrap_or(defaults.timeout),
         config: config.unwrap_or_else(|| defaults.config.clone()),
         isolate,
+        retry,
+        queuer,
+        gate,
+        monitor,
         ..defaults
     })
 }
@@ -117,64 +136,6 @@ pub(super) fn read(
 /// `delivery`, of a step or as the default of a pipeline.
 pub(super) fn delivery(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<Promise> {
     section.field("delivery")?.choice(reading, kind, &PROMISES)
-}
-
-fn crash_limit(reading: &mut Reading<'_>, field: Field<'_>) -> Option<u32> {
-    let limit = u32::try_from(field.count(reading, 1)?);
-    if limit.is_err() {
-        field.refuse(reading, "`crash_limit` is too large".into());
-    }
-    limit.ok()
-}
-
-fn run(reading: &mut Reading<'_>, files: &mut Files, field: Field<'_>) -> Vec<Processor> {
-    let texts = field.text_or_texts(reading).unwrap_or_default();
-    texts.iter().filter_map(|text| processor(reading, files, text)).collect()
-}
-
-fn processor(reading: &mut Reading<'_>, files: &mut Files, run: &Text) -> Option<Processor> {
-    if later::processor(&run.value) {
-        let what = if run.secret { "run" } else { &run.value };
-        reading.report(later::diagnostic(&run.place, what));
-        return None;
-    }
-    if plugin::is_one(&run.value) {
-        return plugin::processor(reading, run).map(Processor::Plugin);
-    }
-    if Path::new(&run.value).extension().is_none_or(|ending| ending != "rhai") {
-        let message = format!("{} in `run` is no processor", run.quoted());
-        let help = "a processor is a script, whose name ends in `.rhai`, or `plugin:NAME`";
-        reading.report(Diagnostic::error_at(&run.place, message).help(help));
-        return None;
-    }
-    let path = reading.folder().join(&run.value);
-    match read_text(&path) {
-        Ok(text) => {
-            files.add(&path, text.as_str());
-            let (named_in, named_at) = (reading.file.to_path_buf(), run.place.span.clone());
-            Some(Processor::Script(Script { path, text, named_in, named_at }))
-        }
-        Err(error) => {
-            let named = if run.secret { "that this names".into() } else { run.quoted() };
-            let message = format!("the script {named} {error}");
-            let help = if run.secret { None } else { near_script(reading.folder(), &run.value) };
-            reading.report(Diagnostic::error_at(&run.place, message).help_if(help));
-            None
-        }
-    }
-}
-
-/// The script that was probably meant: the nearest name in the folder where it was looked for.
-fn near_script(folder: &Path, run: &str) -> Option<String> {
-    let written = Path::new(run);
-    let inner = written.parent().unwrap_or(Path::new(""));
-    let entries = std::fs::read_dir(Path::new(".").join(folder).join(inner)).ok()?;
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    // Compared without the ending, which would make short names near to each other.
-    let stems: Vec<_> = names.filter_map(|name| Some(name.strip_suffix(".rhai")?.to_owned())).collect();
-    let wanted = written.file_stem()?.to_string_lossy();
-    let found = nearest(&wanted, stems.iter().map(String::as_str))?;
-    Some(format!("did you mean `{}`?", inner.join(format!("{found}.rhai")).display()))
 }
 
 fn filter(reading: &mut Reading<'_>, section: &Section<'_>) -> StepFilter {

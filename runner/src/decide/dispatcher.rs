@@ -1,12 +1,14 @@
 //! Decides what is read, what runs, and what is committed next.
 //!
-//! Every step takes its jobs in batches, made of what its inputs give: of whichever gives something,
-//! or of as many jobs of each. The batches of one step run on any worker at the same time and in any
-//! order, and are committed in the order in which they were formed, so that the outputs stand in the
-//! order of the inputs. Where a job halts its step, what stands before it is committed, and nothing
-//! behind it is.
+//! Every step takes its jobs in batches. Most take them as they come ([`stream`]): made of what the
+//! inputs give, of whichever gives something, or of as many jobs of each. Their batches run on any
+//! worker at the same time and in any order, and are committed in the order in which they were formed,
+//! so that the outputs stand in the order of the inputs. Where a job halts its step, what stands before
+//! it is committed, and nothing behind it is. Others pick them by rules ([`picker`]), and commit each
+//! batch as soon as it is through.
 //!
-//! It knows reads and batches by number and size only; their jobs stay with the engine.
+//! It knows reads and batches by number and size only; their jobs stay with the engine. Time comes in
+//! with every event.
 
 mod flow;
 
@@ -14,19 +16,30 @@ mod input;
 
 mod step;
 
+mod stream;
+
+mod picker;
+
 pub use flow::{
-    BatchId, Before, Command, End, Event, Feed, Flow, FlowInput, Gather, Port, ReadId, Redo, Room,
+    BatchId, Before, Bounds, Command, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Picking, Port,
+    ReadId, Redo,
 };
-use input::{Reading, Remnant};
-use step::{Rewinding, StepState};
+use picker::Picker;
+use step::{Around, Machine, Mode, StepEvent};
+use stream::Stream;
+
+use super::queuer::{Card, JobKey, State};
+use crate::words::Timestamp;
 
 /// The state machine. Feed it with [`Event`]s; carry out its [`Command`]s.
 #[derive(Debug)]
 pub struct Dispatcher {
-    steps: Vec<StepState>,
+    steps: Vec<Box<dyn Machine>>,
+    /// By step: starts nothing for now.
+    paused: Vec<bool>,
     /// The last index of each queue.
     heads: Vec<u64>,
-    room: Room,
+    bounds: Bounds,
     /// How many more batches workers can be given.
     free_slots: usize,
     next_batch: u64,
@@ -39,15 +52,19 @@ impl Dispatcher {
     /// A dispatcher at rest. `heads` are the last indices of the queues, `flows` the steps, upstream
     /// before downstream. Nothing happens before [`Self::start`].
     #[must_use]
-    pub fn new(flows: Vec<Flow>, heads: Vec<u64>, room: Room, until_idle: bool) -> Self {
+    pub fn new(flows: Vec<Flow>, heads: Vec<u64>, bounds: Bounds, until_idle: bool) -> Self {
         let redo = flows.iter().flat_map(|flow| flow.redo.iter().map(|redo| redo.number + 1));
         let next_batch = redo.max().unwrap_or(0);
-        let steps = flows.into_iter().enumerate().map(|(at, flow)| StepState::new(at, flow)).collect();
+        let machine = |(at, mut flow): (usize, Flow)| match flow.picking.take() {
+            Some(picking) => Box::new(Picker::new(at, &flow, picking)) as Box<dyn Machine>,
+            None => Box::new(Stream::new(at, flow)),
+        };
         Self {
-            steps,
+            paused: vec![false; flows.len()],
+            steps: flows.into_iter().enumerate().map(machine).collect(),
             heads,
-            room,
-            free_slots: room.slots,
+            bounds,
+            free_slots: bounds.slots,
             next_batch,
             until_idle,
             stopping: false,
@@ -57,104 +74,128 @@ impl Dispatcher {
 
     /// Takes a step out before anything begins.
     pub fn exclude(&mut self, step: usize) {
-        self.steps[step].halted = true;
+        self.steps[step].exclude();
     }
 
     /// The first commands.
-    pub fn start(&mut self, commands: &mut Vec<Command>) {
-        self.decide(commands);
+    pub fn start(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
+        self.decide(now, commands);
     }
 
     /// Takes in what happened and adds what shall be done about it to `commands`.
-    pub fn handle(&mut self, event: Event, commands: &mut Vec<Command>) {
-        match event {
-            Event::Read { port, read, first, jobs, bytes } => {
-                let remnant = Remnant { read, first, skip: 0, jobs, bytes };
-                self.steps[port.step].take_in(port.input, remnant, commands);
+    pub fn handle(&mut self, event: Event, now: Timestamp, commands: &mut Vec<Command>) {
+        let (step, event) = match event {
+            Event::Read { port: Port { step, input }, read, first, jobs, bytes } => {
+                (step, StepEvent::Read { input, read, first, jobs, bytes })
             }
-            Event::Idle { port } => self.steps[port.step].inputs[port.input].idle(),
-            Event::Ended { port } => self.steps[port.step].inputs[port.input].reading = Reading::Ended,
-            Event::Broken { port } => {
-                self.steps[port.step].inputs[port.input].reading = Reading::Ended;
-                self.steps[port.step].broken = true;
+            Event::Idle { port: Port { step, input } } => (step, StepEvent::Idle { input }),
+            Event::Ended { port: Port { step, input } } => (step, StepEvent::Ended { input }),
+            Event::Broken { port: Port { step, input } } => (step, StepEvent::Broken { input }),
+            Event::Returned { step, due } => (step, StepEvent::Returned { due }),
+            Event::NoneDue { step, next } => (step, StepEvent::NoneDue { next }),
+            Event::Picked { step, batch, bytes } => (step, StepEvent::Picked { batch, bytes }),
+            Event::Gate { step, open } => (step, StepEvent::Gate { open }),
+            Event::Begun { step, batch } => (step, StepEvent::Begun { batch }),
+            Event::Ran { step, batch, taken, halts, bytes, ends } => {
+                (step, StepEvent::Ran { batch, taken, halts, bytes, ends })
             }
-            Event::Grew { queue, head } => self.heads[queue] = self.heads[queue].max(head),
-            Event::Returned { step } => {
-                if let Some(returned) = self.steps[step].inputs.last_mut() {
-                    returned.wake();
-                }
+            Event::Committed { step, batch } => (step, StepEvent::Committed { batch }),
+            Event::Failed { step } => (step, StepEvent::Failed),
+            Event::Rewind { step } => (step, StepEvent::Rewind),
+            Event::Grew { queue, head } => {
+                self.heads[queue] = self.heads[queue].max(head);
+                return self.decide(now, commands);
             }
-            Event::Begun { step, batch } => self.steps[step].begun(batch),
-            Event::Ran { step, batch, taken, halts, bytes } => {
-                self.free_slots += 1;
-                self.steps[step].ran(batch, taken, halts, bytes);
+            Event::Pause { step, paused } => {
+                self.paused[step] = paused;
+                return self.decide(now, commands);
             }
-            Event::Committed { step, batch } => self.steps[step].committed(batch, commands),
-            Event::Failed { step } => self.steps[step].halt(commands),
-            Event::Rewind { step } => {
-                let step = &mut self.steps[step];
-                if step.rewinding == Rewinding::No {
-                    step.rewinding = Rewinding::Wanted;
-                    step.drop_waiting(commands);
-                }
+            Event::Tick => return self.decide(now, commands),
+            Event::Stop => {
+                self.stopping = true;
+                return self.decide(now, commands);
             }
-            Event::Stop => self.stopping = true,
+        };
+        if matches!(event, StepEvent::Ran { .. }) && !self.steps[step].is_aside() {
+            self.free_slots += 1;
         }
-        self.decide(commands);
+        self.steps[step].handle(event, now, commands);
+        self.decide(now, commands);
+    }
+
+    /// Jobs that a step may pick were seen.
+    pub fn saw(&mut self, step: usize, card: &Card<'_>, state: State) {
+        self.steps[step].saw(card, state);
+    }
+
+    /// An output of a step that picks, made already, is due at `due`.
+    pub fn saw_late(&mut self, step: usize, key: JobKey, due: Timestamp) {
+        self.steps[step].saw_late(key, due);
     }
 
     /// The step goes on, at these indices of its inputs: its progress was put back, or could not be.
-    pub fn rewound(&mut self, step: usize, next: &[u64], commands: &mut Vec<Command>) {
+    pub fn rewound(&mut self, step: usize, next: &[u64], now: Timestamp, commands: &mut Vec<Command>) {
         self.steps[step].rewound(next);
-        self.decide(commands);
+        self.decide(now, commands);
+    }
+
+    /// When it wants to be told that time has passed, if only that has to happen.
+    #[must_use]
+    pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.stopping {
+            return None;
+        }
+        let open = self.steps.iter().zip(&self.paused).filter(|(_, paused)| !**paused);
+        open.filter_map(|(step, _)| step.wakes(now)).min()
     }
 
     /// Whether the step can take no more jobs in this run because one of them halted it.
     #[must_use]
     pub fn is_halted(&self, step: usize) -> bool {
-        self.steps[step].halted
+        self.steps[step].is_halted()
     }
 
-    fn decide(&mut self, commands: &mut Vec<Command>) {
+    fn decide(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         if self.done {
             return;
         }
-        for step in &mut self.steps {
-            if self.stopping {
-                step.drop_waiting(commands);
-            } else {
-                step.form(&mut self.next_batch, commands);
-                step.begin(commands);
-            }
-            step.commit_in_order(commands);
-            step.rewind(commands);
-            if !self.stopping {
-                step.read(&self.room, &self.heads, commands);
-            }
+        for (step, &paused) in self.steps.iter_mut().zip(&self.paused) {
+            let mode = match (self.stopping, paused) {
+                (true, _) => Mode::Stopping,
+                (false, true) => Mode::Paused,
+                (false, false) => Mode::Open,
+            };
+            let (bounds, heads, next_batch) = (&self.bounds, &*self.heads, &mut self.next_batch);
+            step.advance(&mut Around { bounds, heads, next_batch, mode }, now, commands);
         }
         // Those furthest downstream first, so that what is begun gets out before more is let in, and
         // queues stay short.
-        for step in self.steps.iter_mut().rev() {
-            step.run(&mut self.free_slots, commands);
+        for (step, paused) in self.steps.iter_mut().zip(&self.paused).rev() {
+            if !paused {
+                step.run(&mut self.free_slots, commands);
+            }
         }
-        if let Some(end) = self.end() {
+        if let Some(end) = self.end(now) {
             self.done = true;
             commands.push(Command::Finish(end));
         }
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self, now: Timestamp) -> Option<End> {
         if self.steps.iter().any(|step| step.is_busy(self.stopping)) {
             return None;
         }
         if self.stopping {
             return Some(End::Stopped);
         }
-        if !self.steps.iter().all(|step| step.is_exhausted(&self.heads, self.until_idle)) {
+        let over = |(step, &paused): (&Box<dyn Machine>, &bool)| {
+            step.is_exhausted(&self.heads, self.until_idle, now) || paused && self.until_idle
+        };
+        if !self.steps.iter().zip(&self.paused).all(over) {
             return None;
         }
-        let stuck = |step: &StepState| step.halted || step.broken;
-        Some(if self.steps.iter().any(stuck) { End::Halted } else { End::Drained })
+        let stuck = self.steps.iter().any(|step| step.is_stuck());
+        Some(if stuck { End::Halted } else { End::Drained })
     }
 }
 

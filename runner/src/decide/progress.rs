@@ -42,6 +42,13 @@ impl Progress {
         &self.finished
     }
 
+    /// Whether all jobs from `first` to `last` are accounted for.
+    #[must_use]
+    pub fn has_all(&self, first: u64, last: u64) -> bool {
+        let first = first.max(self.watermark + 1);
+        first > last || self.finished.iter().any(|&(from, to)| from <= first && last <= to)
+    }
+
     /// Whether the job at `index` is accounted for.
     #[must_use]
     pub fn has(&self, index: u64) -> bool {

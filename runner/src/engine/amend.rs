@@ -9,7 +9,7 @@ use tidegate_plugin::Payloads;
 
 use super::error::Chain;
 use super::request::{Granted, Request};
-use crate::config::{Configuration, Input, QueueRef, Retain};
+use crate::config::{Configuration, Input, PushSource, QueueRef, Retain};
 use crate::decide::Progress;
 use crate::hands::script::json;
 use crate::store::{
@@ -53,6 +53,14 @@ fn push(
 ) -> Result<Amendment, String> {
     let position = configuration.queues.iter().position(|declared| declared.address == *queue);
     let Some(position) = position else { return Err(format!("the configuration has no queue `{queue}`")) };
+    if let Some(PushSource::Http(source)) = &configuration.queues[position].source
+        && !source.key.is_empty()
+    {
+        let key = source.key.join(".");
+        return Err(format!(
+            "the source `{queue}` tells jobs apart by `{key}`, so they come to it over HTTP"
+        ));
+    }
     let mut payloads = Payloads::new();
     for (at, job) in jobs.iter().enumerate() {
         json::check(job.as_bytes()).map_err(|error| format!("job {} is no JSON: {error}", at + 1))?;
@@ -131,13 +139,13 @@ fn retry(
             due: Timestamp(0),
             job: DelayedJob {
                 inputs,
-                attempt: failed.attempt.saturating_add(1),
-                first_attempt: None,
+                attempt: failed.attempt,
                 last_error: Some(failed.message),
                 from_error: Some((queue.clone(), index)),
                 form,
                 payload,
                 carried: failed.meta.map(|meta| meta.get().to_owned()),
+                ..DelayedJob::default()
             },
         });
         handled.finish(index, index);

@@ -168,6 +168,7 @@ mod tests {
                 form: JobForm::Json,
                 payload: b"{}".to_vec(),
                 carried: None,
+                ..DelayedJob::default()
             },
         };
         Portion { returned: Some(rows.iter().map(returned).collect()), ..portion(input, 1, 0, rows.len()) }
@@ -179,7 +180,8 @@ mod tests {
             configuration.steps.iter().find(|declared| declared.address.name.as_str() == step).unwrap();
         let mut gatherer = Gatherer::new(&configuration, step);
         let joined = portions.iter().filter(|portion| portion.input == portions[0].input);
-        let work = Work { jobs: joined.map(|portion| portion.jobs).sum(), portions };
+        let jobs = joined.map(|portion| portion.jobs).sum();
+        let work = Work { jobs, portions, sequential: false };
         let whole = spans(&step.address, &mut gatherer, &work);
         let (mut walk, mut jobs) = (Walk::new(&work), Vec::new());
         while let Some(item) = gatherer.next(&mut walk, false) {

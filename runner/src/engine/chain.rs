@@ -2,14 +2,22 @@
 //!
 //! Scripts that follow each other are one link, in which values are never written out. Between links
 //! stand JSON texts. What a link gives without a name goes on to the next one, piece by piece; what a
-//! script in the middle emits to an output of the step goes straight there.
+//! script in the middle emits to an output of the step goes straight there. Last of all, what goes to sinks
+//! that are HTTP services is sent.
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::time::Duration;
 
-use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Step as _};
+use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
-use crate::config::{Configuration, PluginStep, Processor, Script, Step, StepFilter, Take};
+use super::allowance::Allowance;
+use crate::config::{
+    Configuration, ExecCommand, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step,
+    StepFilter, Take, Target,
+};
+use crate::hands::exec::{ExecSpec, ExecStep};
+use crate::hands::http::{HttpSpec, HttpStep};
 use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
 use crate::hands::script::{ScriptStep, ScriptStepSpec, json};
 
@@ -21,8 +29,16 @@ pub(super) struct Links {
     middles: Vec<Outputs>,
     /// The first link that runs in a process of its own, where batches pay.
     isolated: Option<usize>,
+    /// All links together have the time of one attempt.
+    allowance: Allowance,
     /// What the links before that one made of the jobs of a batch.
     prepared: VecDeque<Prepared>,
+    /// The outputs that are HTTP services, by position.
+    services: Vec<(usize, HttpStep)>,
+    /// How many requests and commands the job that runs has come to so far.
+    pieces: u32,
+    /// What stood in the outputs before the job that runs.
+    before: Checkpoint,
 }
 
 #[derive(Debug)]
@@ -32,6 +48,10 @@ enum Link {
     Filter(Box<ScriptStep>, Outputs),
     Plugin(Box<PluginRunner>),
     Isolated(Box<Isolated>),
+    Http(Box<HttpStep>),
+    Exec(Box<ExecStep>),
+    /// No processor at all: jobs are handed on as they are.
+    Pass,
 }
 
 #[derive(Debug)]
@@ -39,6 +59,8 @@ struct Prepared {
     index: u64,
     /// How many pieces wait for the isolated link.
     pieces: usize,
+    /// How much of its time the attempt has used.
+    spent: Duration,
     /// What was emitted on the way.
     emitted: Outputs,
     failed: Option<Failure>,
@@ -46,8 +68,9 @@ struct Prepared {
 
 impl Links {
     /// Whether a step needs links.
-    pub(super) fn needed(step: &Step) -> bool {
-        step.processors.iter().any(|processor| matches!(processor, Processor::Plugin(_)))
+    pub(super) fn needed(configuration: &Configuration, step: &Step) -> bool {
+        step.processors.iter().any(|processor| !matches!(processor, Processor::Script(_)))
+            || requests(configuration, step).next().is_some()
     }
 
     /// # Errors
@@ -83,6 +106,9 @@ impl Links {
             links.push(Link::Filter(script(&[], true, false)?, Outputs::new([""])));
         }
         let count = links.len() + groups.clone().count();
+        if count == 0 {
+            links.push(Link::Pass);
+        }
         for group in groups {
             let last = links.len() + 1 == count;
             let link = match group {
@@ -90,6 +116,8 @@ impl Links {
                     let bindings = if last { &bindings[..] } else { &[""] };
                     native(step, plugin, plugins, bindings)?
                 }
+                [Processor::Http(request)] => Link::Http(Box::new(HttpStep::new(&http(step, request)))),
+                [Processor::Exec(command)] => Link::Exec(Box::new(ExecStep::new(&exec(step, command)))),
                 scripts => {
                     let scripts: Vec<Script> =
                         scripts.iter().filter_map(Processor::script).cloned().collect();
@@ -101,8 +129,24 @@ impl Links {
         let emits = if named { &bindings[..] } else { &[] };
         let middle = || Outputs::new(std::iter::once("").chain(emits.iter().copied()));
         let middles = (1..links.len()).map(|_| middle()).collect();
-        let isolated = links.iter().position(|link| matches!(link, Link::Isolated(_)));
-        Ok(Self { links, middles, isolated, prepared: VecDeque::new() })
+        // What can be seen outside is done in an attempt, and not in getting ready for one.
+        let isolated = links
+            .iter()
+            .position(|link| matches!(link, Link::Isolated(_) | Link::Http(_) | Link::Exec(_)))
+            .filter(|&at| matches!(links[at], Link::Isolated(_)));
+        let services = requests(configuration, step)
+            .map(|(position, request)| (position, HttpStep::new(&http(step, request))))
+            .collect();
+        Ok(Self {
+            links,
+            middles,
+            isolated,
+            allowance: Allowance::new(step.timeout),
+            prepared: VecDeque::new(),
+            services,
+            pieces: 0,
+            before: Checkpoint::default(),
+        })
     }
 
     /// Whether it pays to show it the jobs of a batch before they are run.
@@ -124,26 +168,46 @@ impl Links {
         let mut emitted =
             self.middles.first().map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
         let mut pieces = 0;
+        self.allowance.begin(Duration::ZERO);
         let failed = self.run_until(until, 0, job, &mut emitted, &mut pieces).err();
-        self.prepared.push_back(Prepared { index: job.index, pieces, emitted, failed });
+        let spent = self.allowance.spent();
+        self.prepared.push_back(Prepared { index: job.index, pieces, spent, emitted, failed });
     }
 
-    /// Runs a job through all processors.
+    /// Runs a job through all processors, and sends what goes to services.
     ///
     /// # Errors
     /// The first failure.
     pub(super) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        self.pieces = 0;
+        if self.services.is_empty() {
+            return self.run(job, outputs);
+        }
+        outputs.mark(&mut self.before);
+        self.run(job, outputs)?;
+        for (position, service) in &mut self.services {
+            let before = self.before.lengths().get(*position).copied().unwrap_or(0);
+            for payload in outputs.get(*position).into_iter().flat_map(Payloads::iter).skip(before) {
+                self.pieces += 1;
+                service.send(&Job { payload, ..*job }, self.pieces)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let Some(at) = self.isolated.filter(|_| !self.prepared.is_empty()) else {
-            return self.run_from(0, job, outputs);
+            return self.run_all(job, outputs);
         };
         let prepared = loop {
             match self.prepared.pop_front() {
                 Some(prepared) if prepared.index == job.index => break prepared,
                 // It was set aside since, and nobody asks for it.
                 Some(other) => self.discard(at, other.pieces),
-                None => return self.run_from(0, job, outputs),
+                None => return self.run_all(job, outputs),
             }
         };
+        self.allowance.begin(prepared.spent);
         let mut result = Ok(());
         for _ in 0..prepared.pieces {
             // Answers come in order, so those of a failed job are taken too.
@@ -167,22 +231,36 @@ impl Links {
     fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return Ok(()) };
         if at == self.middles.len() {
-            return isolated.next(outputs);
+            return isolated.next(outputs).map(drop);
         }
         let mut middle = std::mem::take(&mut self.middles[at]);
+        // While the whole batch is waited for, only what the job itself takes there counts.
+        let spent = self.allowance.spent();
         let answered = isolated.next(&mut middle);
-        let answered = answered.and_then(|()| self.hand_on(at, job, &middle, outputs));
+        let answered = answered.and_then(|took| {
+            self.allowance.begin(spent + took);
+            self.hand_on(at, job, &middle, outputs)
+        });
         middle.clear();
         self.middles[at] = middle;
         answered
     }
 
+    fn run_all(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        if let [Link::Plugin(only)] = &mut self.links[..] {
+            return only.process(job, outputs);
+        }
+        self.allowance.begin(Duration::ZERO);
+        self.run_from(0, job, outputs)
+    }
+
     fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let left = self.allowance.left()?;
         if at == self.middles.len() {
-            return self.links[at].process(job, outputs);
+            return self.links[at].process(job, &mut self.pieces, outputs, left);
         }
         let mut middle = std::mem::take(&mut self.middles[at]);
-        let ran = self.links[at].process(job, &mut middle);
+        let ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         let ran = ran.and_then(|()| self.hand_on(at, job, &middle, outputs));
         middle.clear();
         self.middles[at] = middle;
@@ -213,14 +291,16 @@ impl Links {
         pieces: &mut usize,
     ) -> Result<(), Failure> {
         if at == until {
+            let spent = self.allowance.spent();
             if let Some(Link::Isolated(isolated)) = self.links.get_mut(at) {
-                isolated.queue(job);
+                isolated.queue(job, spent);
                 *pieces += 1;
             }
             return Ok(());
         }
+        let left = self.allowance.left()?;
         let mut middle = std::mem::take(&mut self.middles[at]);
-        let mut ran = self.links[at].process(job, &mut middle);
+        let mut ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
             ran = ran.and_then(|()| self.run_until(until, at + 1, &Job { payload, ..*job }, emitted, pieces));
         }
@@ -232,14 +312,36 @@ impl Links {
 }
 
 impl Link {
-    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+    fn process(
+        &mut self,
+        job: &Job<'_>,
+        pieces: &mut u32,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
         match self {
-            Self::Script(script) => script.process(job, outputs),
-            Self::Plugin(plugin) => plugin.process(job, outputs),
-            Self::Isolated(isolated) => isolated.process(job, outputs),
+            Self::Http(http) => {
+                *pieces += 1;
+                http.process(job, *pieces, outputs)
+            }
+            Self::Exec(exec) => {
+                *pieces += 1;
+                exec.process(job, *pieces, outputs)
+            }
+            Self::Pass => {
+                for position in 0..outputs.bindings() {
+                    if let Some(payloads) = outputs.get_mut(position) {
+                        payloads.push(job.payload);
+                    }
+                }
+                Ok(())
+            }
+            Self::Script(script) => script.process_within(job, outputs, left),
+            Self::Plugin(plugin) => plugin.process_within(job, outputs, left),
+            Self::Isolated(isolated) => isolated.process_within(job, outputs, left),
             Self::Filter(filter, passed) => {
                 passed.clear();
-                filter.process(job, passed)?;
+                filter.process_within(job, passed, left)?;
                 if let (1.., Some(payloads)) = (passed.total(), outputs.get_mut(0)) {
                     payloads.push(job.payload);
                 }
@@ -249,10 +351,46 @@ impl Link {
     }
 }
 
+/// The outputs of `step` that are HTTP services, by position.
+fn requests<'c>(
+    configuration: &'c Configuration,
+    step: &'c Step,
+) -> impl Iterator<Item = (usize, &'c HttpRequest)> {
+    step.outputs.iter().enumerate().filter_map(|(position, output)| match output.target {
+        Target::Sink(SinkRef(sink)) => match &configuration.sinks.get(sink)?.kind {
+            SinkKind::Http(request) => Some((position, &**request)),
+            _ => None,
+        },
+        Target::Queue(_) => None,
+    })
+}
+
+fn http<'s>(step: &'s Step, request: &'s HttpRequest) -> HttpSpec<'s> {
+    HttpSpec {
+        pipeline: step.address.pipeline.as_str(),
+        step: step.address.name.as_str(),
+        request,
+        timeout: step.timeout,
+        memory: step.limits.memory,
+    }
+}
+
+fn exec<'s>(step: &'s Step, command: &'s ExecCommand) -> ExecSpec<'s> {
+    ExecSpec {
+        pipeline: step.address.pipeline.as_str(),
+        step: step.address.name.as_str(),
+        command,
+        timeout: step.timeout,
+        memory: step.limits.memory,
+    }
+}
+
 fn native(step: &Step, plugin: &PluginStep, plugins: &Plugins, bindings: &[&str]) -> Result<Link, String> {
     let named = plugin.named();
     let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
-    let offer = loaded.offer(&plugin.plugin, plugin.step.as_deref()).map_err(|(message, _)| message)?;
+    let offer = loaded
+        .offer(&plugin.plugin, plugin.step.as_deref())
+        .map_err(|(message, _)| plugin.masked(message))?;
     let spec = PluginSpec {
         named: &named,
         pipeline: step.address.pipeline.as_str(),
@@ -267,7 +405,7 @@ fn native(step: &Step, plugin: &PluginStep, plugins: &Plugins, bindings: &[&str]
     } else {
         PluginRunner::new(offer, &spec).map(|runner| Link::Plugin(Box::new(runner)))
     };
-    link.map_err(|failure| failure.to_string())
+    link.map_err(|failure| plugin.masked(failure.to_string()))
 }
 
 /// Whoever takes jobs as they are relies on their being JSON.
@@ -285,6 +423,7 @@ fn append_named(from: &Outputs, to: &mut Outputs) {
             place.append(payloads);
         }
     }
+    to.append_delayed(from);
 }
 
 /// A path as messages show it: from the configuration's folder on, where it lies in it.

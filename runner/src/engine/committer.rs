@@ -13,16 +13,18 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use tidegate_plugin::Payloads;
 
 use super::amend::amend;
+use super::arrivals::Arrivals;
 use super::delivery::{Entry, Order};
 use super::error::{Chain, EngineError};
 use super::ledger::Ledger;
-use super::message::{Durable, Message};
+use super::message::{Durable, Message, Stays};
+use super::push::{Inbox, Push};
 use super::request::Asked;
 use super::sinks::{Positions, Sinks, Trouble};
 use super::stats::Stats;
 use super::tail::Tails;
 use crate::config::{Input, QueueRef, Target};
-use crate::store::{Attempts, Changes, Store, Writer};
+use crate::store::{Attempts, Changes, Committed, Delayed, DelayedKey, Store, Writer};
 use crate::words::{Batch, Clock, Stamp};
 
 /// A group is closed when it has this many bytes …
@@ -41,6 +43,7 @@ pub(super) struct Committer {
     pub(super) sinks: Sinks,
     /// Steps of which a delivery was refused: a later one would leave a gap.
     pub(super) broken_steps: BTreeSet<usize>,
+    pub(super) inbox: Arc<Inbox>,
     pub(super) tails: Arc<Tails>,
     pub(super) stats: Arc<Stats>,
     pub(super) clock: Arc<dyn Clock>,
@@ -53,6 +56,22 @@ pub(super) struct Committer {
     pub(super) stop: Receiver<()>,
 }
 
+/// What a commit came to.
+struct Done {
+    stamp: Stamp,
+    /// What the delayed jobs are called, in the order of the changes.
+    delayed: Vec<DelayedKey>,
+}
+
+/// What is committed together.
+#[derive(Default)]
+struct Group {
+    entries: Vec<Entry>,
+    pushes: Vec<Push>,
+    /// Comes after them, on its own.
+    asked: Option<Asked>,
+}
+
 impl Committer {
     /// Commits until `orders` is closed; then marks the sinks as left in order.
     ///
@@ -61,9 +80,9 @@ impl Committer {
     pub(super) fn run(mut self, orders: &Receiver<Order>) -> Result<Writer, EngineError> {
         self.open()?;
         let mut last_commit = Instant::now();
-        while let Ok(first) = orders.recv() {
-            let (group, asked) = self.collect(first, orders, last_commit);
-            self.commit(group)?;
+        while let Some(first) = self.next(orders) {
+            let Group { entries, pushes, asked } = self.collect(first, orders, last_commit);
+            self.commit(entries, pushes)?;
             if let Some(asked) = asked {
                 self.amend(&asked)?;
             }
@@ -72,8 +91,18 @@ impl Committer {
         self.close()
     }
 
+    /// The next order; `None` when there is nothing left to do. Pushes may be left from before.
+    fn next(&self, orders: &Receiver<Order>) -> Option<Order> {
+        if !self.inbox.is_empty() {
+            return Some(Order::Arrived);
+        }
+        // The last ones may have come without being announced.
+        orders.recv().ok().or_else(|| (!self.inbox.is_empty()).then_some(Order::Arrived))
+    }
+
     /// Commits what the start of the run has to say.
     pub(super) fn open(&mut self) -> Result<(), EngineError> {
+        self.say_what_waits();
         let Some(opening) = self.opening.take() else { return Ok(()) };
         let mut told = false;
         while self.commit_changes(&opening, &mut told)?.is_none() {}
@@ -86,37 +115,41 @@ impl Committer {
         Ok(self.writer)
     }
 
-    /// Takes what is there, and waits a little for more where more is certain to come. What somebody
-    /// asks for from outside closes the group.
-    fn collect(
-        &self,
-        first: Order,
-        orders: &Receiver<Order>,
-        last_commit: Instant,
-    ) -> (Vec<Entry>, Option<Asked>) {
+    /// Takes what is there, and waits a little for more where more is certain to come and nobody
+    /// outside waits. What somebody asks for closes the group.
+    fn collect(&self, first: Order, orders: &Receiver<Order>, last_commit: Instant) -> Group {
         let close = last_commit + GROUP_AGE;
-        let (mut group, mut bytes, mut next) = (Vec::new(), 0, first);
+        let (mut group, mut bytes, mut next) = (Group::default(), 0, first);
         loop {
             match next {
-                Order::Amend(asked) => return (group, Some(asked)),
+                Order::Amend(asked) => {
+                    group.asked = Some(asked);
+                    return group;
+                }
+                Order::Arrived => {
+                    let pushes = self.inbox.take(GROUP_BYTES.saturating_sub(bytes));
+                    bytes += pushes.iter().map(Push::byte_len).sum::<usize>();
+                    group.pushes.extend(pushes);
+                }
                 Order::Enter(entry) => {
                     bytes += entry.byte_len();
-                    group.push(entry);
+                    group.entries.push(entry);
                 }
             }
             if bytes >= GROUP_BYTES {
-                break;
+                return group;
             }
             next = match orders.try_recv() {
                 Ok(more) => more,
-                Err(_) if self.coming.load(Ordering::Acquire) == 0 => break,
+                Err(_) if self.coming.load(Ordering::Acquire) == 0 || !group.pushes.is_empty() => {
+                    return group;
+                }
                 Err(_) => match orders.recv_deadline(close) {
                     Ok(more) => more,
-                    Err(_) => break,
+                    Err(_) => return group,
                 },
             };
         }
-        (group, None)
     }
 
     /// Makes a change that somebody asked for, on its own.
@@ -143,10 +176,16 @@ impl Committer {
                 }
             }
         };
-        let mut durable = Durable { returned: amendment.returned, ..Durable::default() };
+        let rows = committed.delayed.iter().cloned().zip(amendment.changes.delayed.iter());
+        let steps = &self.ledger.configuration.steps;
+        let returned = rows.filter_map(|(key, delayed)| {
+            let step = steps.iter().position(|step| step.address == delayed.step)?;
+            Some((step, key, delayed.job.clone()))
+        });
+        let mut durable = Durable { returned: returned.collect(), ..Durable::default() };
         for (queue, payloads) in amendment.appended {
             let first = self.ledger.grow(queue, payloads.len());
-            self.keep_tail(queue, first, payloads, None, &committed);
+            self.keep_tail(queue, first, payloads, None, &committed.stamp);
             durable.grown.push((queue.0, self.ledger.heads[queue.0]));
         }
         let _ = self.messages.send(Message::Committed(durable));
@@ -155,11 +194,13 @@ impl Committer {
     }
 
     /// Commits a group, however often it has to be tried.
-    pub(super) fn commit(&mut self, mut group: Vec<Entry>) -> Result<(), EngineError> {
+    pub(super) fn commit(&mut self, mut group: Vec<Entry>, pushes: Vec<Push>) -> Result<(), EngineError> {
         let mut told = false;
+        let arrivals = Arrivals::of(pushes, &self.ledger, &self.store)?;
         loop {
             self.refuse_broken(&mut group);
-            if group.is_empty() {
+            if group.is_empty() && arrivals.is_empty() {
+                arrivals.answer();
                 return Ok(());
             }
             self.keep_within_what_is_kept(&mut group)?;
@@ -175,7 +216,8 @@ impl Committer {
                     continue;
                 }
             };
-            let page = self.ledger.enter(&group, &positions, self.clock.now());
+            let mut page = self.ledger.enter(&group, &positions, self.clock.now());
+            arrivals.add_to(&self.ledger, &mut page.changes);
             let Some(committed) = self.commit_changes(&page.changes, &mut told)? else {
                 self.sinks.roll_back();
                 continue;
@@ -185,22 +227,36 @@ impl Committer {
             }
             self.sinks.committed(&positions);
             self.ledger.settle(&group, page);
-            self.tell(group, &committed);
+            self.tell(group, arrivals, committed);
             return Ok(());
         }
     }
 
     /// Commits `changes`. `None`: for want of room they were not, and there may be some now.
-    fn commit_changes(&mut self, changes: &Changes, told: &mut bool) -> Result<Option<Stamp>, EngineError> {
+    fn commit_changes(&mut self, changes: &Changes, told: &mut bool) -> Result<Option<Done>, EngineError> {
         let stamp = |transaction| Stamp { position: 0, time: changes.now, transaction };
         match self.writer.commit(changes) {
-            Ok(committed) => Ok(Some(stamp(committed.transaction))),
+            Ok(Committed { transaction, delayed, .. }) => {
+                Ok(Some(Done { stamp: stamp(transaction), delayed }))
+            }
             Err(error) if error.is_full() => {
                 self.wait_for_room(error.into(), told)?;
-                Ok(self.reopen(told)?.map(stamp))
+                let Some(transaction) = self.reopen(told)? else { return Ok(None) };
+                let delayed = self.delayed_last(changes)?;
+                Ok(Some(Done { stamp: stamp(transaction), delayed }))
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What the delayed jobs of the last commit are called, where that is all that is known of it.
+    fn delayed_last(&self, changes: &Changes) -> Result<Vec<DelayedKey>, EngineError> {
+        let first = self.store.delayed_sequence()? + 1 - changes.delayed.len() as u64;
+        let key = |(delayed, sequence): (&Delayed, u64)| {
+            let (step, due) = (delayed.step.clone(), delayed.due);
+            DelayedKey { step, due, sequence }
+        };
+        Ok(changes.delayed.iter().zip(first..).map(key).collect())
     }
 
     /// Opens the store again after a commit that failed for want of room. Answers its number where it
@@ -272,13 +328,16 @@ impl Committer {
     }
 
     /// Tells everybody whom it concerns that `group` is durable.
-    fn tell(&mut self, group: Vec<Entry>, committed: &Stamp) {
+    fn tell(&mut self, group: Vec<Entry>, mut arrivals: Arrivals, committed: Done) {
         let configuration = Arc::clone(&self.ledger.configuration);
+        // In the order of the entries, as their changes were.
+        let mut rows = committed.delayed.into_iter();
         let (mut durable, mut grown) = (Durable::default(), BTreeSet::new());
         for entry in group {
             let delivery = match entry {
                 Entry::Begin(begin) => {
-                    durable.begun.push((begin.step, begin.id));
+                    let begun = rows.by_ref().take(begin.rows.len()).collect();
+                    durable.begun.push((begin.step, begin.id, begun));
                     continue;
                 }
                 Entry::Rewind(rewind) => {
@@ -287,7 +346,9 @@ impl Committer {
                 }
                 Entry::Delivery(delivery) => delivery,
             };
-            durable.delivered.push((delivery.step, delivery.id));
+            let stays = delivery.delayed.iter().zip(rows.by_ref());
+            let stays = stays.map(|(delayed, row)| Stays { row, is_late: delayed.job.to.is_some() });
+            durable.delivered.push((delivery.step, delivery.id, stays.collect()));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));
             self.stats.steps[delivery.step].add(&delivery.counters, delivery.bytes as u64);
             let step = &configuration.steps[delivery.step];
@@ -300,11 +361,26 @@ impl Committer {
                 }
                 let first = self.ledger.grow(queue, made.payloads.len());
                 grown.insert(queue.0);
-                self.keep_tail(queue, first, made.payloads, made.carried, committed);
+                self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
             }
         }
+        for (queue, jobs) in arrivals.take_pieces() {
+            let first = self.ledger.grow(queue, jobs.len());
+            grown.insert(queue.0);
+            self.keep_tail(queue, first, jobs, None, &committed.stamp);
+        }
+        self.say_what_waits();
         durable.grown = grown.into_iter().map(|queue| (queue, self.ledger.heads[queue])).collect();
         let _ = self.messages.send(Message::Committed(durable));
+        arrivals.answer();
+    }
+
+    /// Lets those know who push.
+    pub(super) fn say_what_waits(&self) {
+        let queues = self.ledger.configuration.queues.iter().enumerate();
+        for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
+            self.inbox.set_waiting(QueueRef(queue), self.ledger.waiting(QueueRef(queue)));
+        }
     }
 
     /// Keeps jobs in memory for steps that read them soon.

@@ -13,13 +13,14 @@ use super::error::EngineError;
 use super::floor::{Action, Floor, Plan, Task};
 use super::ledger::Ledger;
 use super::message::Message;
+use super::push::Inbox;
 use super::readers::{QueueThread, SourceThread};
 use super::report::{Options, Report};
 use super::sinks::Sinks;
 use super::start::{self, Started};
 use super::stats::Stats;
 use super::tail::Tails;
-use super::workers;
+use super::workers::{self, Aside};
 use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{End, Port};
 use crate::hands::plugin::Plugins;
@@ -29,6 +30,8 @@ use crate::words::Clock;
 
 /// What is being committed when the time for shutting down is over gets so much more.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
+/// So often it is looked at the clock while something waits for a time, since that may be set.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What a run is made of before its threads start.
 pub(super) struct Parts {
@@ -41,6 +44,7 @@ pub(super) struct Parts {
     pub(super) options: Options,
     pub(super) stats: Arc<Stats>,
     pub(super) messages: (Sender<Message>, Receiver<Message>),
+    pub(super) inbox: Arc<Inbox>,
 }
 
 /// The floor, and the threads that it has to do with.
@@ -48,7 +52,9 @@ pub(super) struct Crew {
     configuration: Arc<Configuration>,
     store: Store,
     attempts: Attempts,
+    inbox: Arc<Inbox>,
     options: Options,
+    clock: Arc<dyn Clock>,
     floor: Floor,
     messages: (Sender<Message>, Receiver<Message>),
     tasks: Sender<Task>,
@@ -63,6 +69,8 @@ pub(super) struct Crew {
     /// Closed when the committer is through.
     committed: Receiver<()>,
     workers: Vec<JoinHandle<()>>,
+    /// For batches that may take long.
+    aside: Aside,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
 }
@@ -70,7 +78,7 @@ pub(super) struct Crew {
 impl Crew {
     /// Opens what the run needs and starts its threads.
     pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
-        let Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages } =
+        let Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages, inbox } =
             parts;
         let started = start::start(&configuration, &store, clock.now())?;
         let Started {
@@ -92,7 +100,7 @@ impl Crew {
             workers => workers,
         };
         let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let floor = Floor::new(Plan {
+        let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
             flows,
             heads: heads.clone(),
@@ -102,6 +110,7 @@ impl Crew {
             until_idle: options.until_idle,
         })
         .without(halts);
+        start::recall(&mut floor, &configuration, &store, clock.now())?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
@@ -115,6 +124,7 @@ impl Crew {
             ledger,
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
             broken_steps: BTreeSet::new(),
+            inbox: Arc::clone(&inbox),
             tails,
             stats,
             clock: Arc::clone(&clock),
@@ -133,13 +143,18 @@ impl Crew {
             generation,
             attempts: attempts.clone(),
         };
-        let workers = workers::start(workers, &Arc::new(shop), &for_workers, &messages.0)?;
-        let queues = QueueThread::start(store.clone(), clock, options.batch, messages.0.clone())?;
+        let shop = Arc::new(shop);
+        let aside = Aside::new(Arc::clone(&shop), messages.0.clone());
+        let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
+        let queues =
+            QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
         let mut crew = Self {
             configuration,
             store,
             attempts,
+            inbox,
             options,
+            clock,
             floor,
             messages,
             tasks,
@@ -151,6 +166,7 @@ impl Crew {
             committer,
             committed,
             workers,
+            aside,
             deadline: None,
         };
         for (port, reader) in readers {
@@ -164,7 +180,7 @@ impl Crew {
     /// over.
     pub(super) fn work(&mut self) -> Result<Option<End>, EngineError> {
         let mut actions = Vec::new();
-        self.floor.start(&mut actions);
+        self.floor.start(self.clock.now(), &mut actions);
         loop {
             for action in std::mem::take(&mut actions) {
                 if let Action::Finish(end) = action {
@@ -172,22 +188,38 @@ impl Crew {
                 }
                 self.carry_out(action)?;
             }
-            let message = match self.deadline {
+            let message = match self.patience() {
                 None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(deadline) => self.messages.1.recv_deadline(deadline),
+                Some(until) => self.messages.1.recv_deadline(until),
             };
             match message {
                 Ok(message) => {
                     if matches!(message, Message::Stop) {
                         self.stop_committer = None;
+                        self.inbox.close();
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }
-                    self.floor.take_in(message, &mut actions)?;
+                    self.floor.take_in(message, self.clock.now(), &mut actions)?;
                 }
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Ok(None);
+                    }
+                    self.floor.tick(self.clock.now(), &mut actions);
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
             }
         }
+    }
+
+    /// How long to wait for a message; `None`: for ever.
+    fn patience(&self) -> Option<Instant> {
+        let wakes = self.floor.wakes(self.clock.now()).map(|wakes| {
+            let millis = wakes.0.saturating_sub(self.clock.now().0);
+            let wait = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+            Instant::now() + wait.min(LONGEST_WAIT)
+        });
+        wakes.into_iter().chain(self.deadline).min()
     }
 
     /// Threads live until their channels are closed; a committer that has failed has said so, and the
@@ -201,7 +233,9 @@ impl Crew {
             }
             Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
             Action::ReadStore(ask) => self.queues.ask(ask),
+            Action::Run(task) if task.aside => self.aside.give(task)?,
             Action::Run(task) => _ = self.tasks.send(task),
+            Action::LookAtGate(_) => {}
             Action::Commit(order) => _ = self.orders.send(order),
             // Ends the loop where it comes up.
             Action::Finish(_) => {}
@@ -229,6 +263,7 @@ impl Crew {
     pub(super) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
         let Self {
             attempts,
+            inbox,
             floor,
             tasks,
             orders,
@@ -238,6 +273,7 @@ impl Crew {
             committer,
             committed,
             workers,
+            aside,
             messages,
             ..
         } = self;
@@ -245,6 +281,7 @@ impl Crew {
             // What still runs ends with the process, through no fault of its own.
             attempts.close();
         }
+        inbox.close();
         drop((tasks, stop_committer, orders));
         for source in readers.into_values() {
             source.end();
@@ -256,10 +293,12 @@ impl Crew {
             return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned });
         }
         let writer = committer.join().map_err(|_| EngineError::Died);
+        // Those that a committer left behind which has failed.
+        drop(inbox.take(usize::MAX));
         let end = outcome?;
         // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
         if end.is_some() {
-            for worker in workers {
+            for worker in workers.into_iter().chain(aside.close()) {
                 let _ = worker.join();
             }
         }

@@ -4,7 +4,7 @@ use tidegate_plugin::Payloads;
 
 use super::request::Asked;
 use crate::decide::{BatchId, Before, Counters};
-use crate::store::{self, Block, DelayedKey, Details, Outcome};
+use crate::store::{self, Block, Delayed, DelayedKey, Details, Outcome};
 use crate::words::{DeliveryHash, Mark, Origins, Segment};
 
 /// What the committer is given to do.
@@ -12,6 +12,8 @@ use crate::words::{DeliveryHash, Mark, Origins, Segment};
 pub(super) enum Order {
     Enter(Entry),
     Amend(Asked),
+    /// Jobs were pushed, and wait in the inbox.
+    Arrived,
 }
 
 /// Something of a step to make durable. Those of one step come in order.
@@ -29,6 +31,9 @@ pub(super) struct Begin {
     pub(super) id: BatchId,
     pub(super) before: Before,
     pub(super) jobs: Jobs,
+    /// Its jobs, as they stand in the store one by one while they are attempted; none where a snapshot
+    /// says which they are.
+    pub(super) rows: Vec<Delayed>,
     /// What is begun must be found again in the outside, though it may never be delivered.
     pub(super) places: Places,
 }
@@ -52,6 +57,8 @@ pub(super) struct Delivery {
     /// In the order of the step's bindings.
     pub(super) outputs: Vec<Made>,
     pub(super) errors: Option<Made>,
+    /// Jobs that the step shall run again, and outputs that are due later.
+    pub(super) delayed: Vec<Delayed>,
     /// Where the step keeps records: the outcome of each job.
     pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
     /// Jobs that are no suspects any more when this is durable.

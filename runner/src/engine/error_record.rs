@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use tidegate_plugin::Failure;
@@ -24,7 +25,7 @@ pub(super) struct ErrorRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     inputs: Option<BTreeMap<&'a str, Given>>,
     attempt: u32,
-    kind: &'static str,
+    kind: Cow<'static, str>,
     message: &'a str,
     /// What the author of the code said about the circumstances.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +101,7 @@ pub(super) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) ->
         index: case.item.index(),
         inputs: (case.take != Take::From).then(|| inputs.collect()),
         attempt: case.item.attempt,
-        kind: failure.kind.as_str(),
+        kind: failure.word(),
         message: &failure.message,
         at,
         context: failure.context.as_deref().and_then(|context| serde_json::from_str(context).ok()),

@@ -14,12 +14,14 @@ use super::message::{Durable, Message};
 use super::readers::{StoreAsk, Wanted};
 use super::report::Halt;
 use super::request::{Asked, Granted, Request};
+use super::shelf::Shelf;
 use super::tail::Tails;
 use super::work::{Ran, Stumble};
-use crate::config::{Configuration, Input, QueueRef};
-use crate::decide::{BatchId, Command, Dispatcher, End, Event, Flow, Port, ReadId, Room};
+use crate::config::{Configuration, Input, QueueRef, Step};
+use crate::decide::{BatchId, Before, Bounds, Command, Dispatcher, End, Event, Flow, Port, ReadId};
 use crate::hands::source::BatchLimit;
 use crate::store::DelayedKey;
+use crate::words::Timestamp;
 
 /// Bytes that one step may hold between reading and committing, inputs and outputs together.
 const STEP_BYTES: usize = 8 << 20;
@@ -37,6 +39,8 @@ pub(super) enum Action {
     },
     ReadStore(StoreAsk),
     Run(Task),
+    /// See whether the gate of a step is open.
+    LookAtGate(usize),
     Commit(Order),
     /// The run is over.
     Finish(End),
@@ -48,6 +52,8 @@ pub(super) struct Task {
     pub(super) step: usize,
     pub(super) id: BatchId,
     pub(super) work: Work,
+    /// It may take long, and shall take no worker from others.
+    pub(super) aside: bool,
 }
 
 /// What a floor starts from.
@@ -61,6 +67,8 @@ pub(super) struct Plan {
     pub(super) until_idle: bool,
 }
 
+mod picking;
+
 pub(super) struct Floor {
     configuration: Arc<Configuration>,
     dispatcher: Dispatcher,
@@ -73,6 +81,8 @@ pub(super) struct Floor {
     readers: Vec<Vec<u64>>,
     /// By step: jobs that came again and are on their way.
     returned: Vec<BTreeSet<DelayedKey>>,
+    /// By step: the jobs that wait to be picked; `None` where jobs are taken as they come.
+    shelves: Vec<Option<Shelf>>,
     tails: Arc<Tails>,
     /// How many batches are on their way to the committer, without anything before that they wait for.
     pub(super) coming: Arc<AtomicUsize>,
@@ -87,12 +97,13 @@ impl Floor {
         let Plan { configuration, flows, heads, tails, workers, batch, until_idle } = plan;
         // Two batches a worker, so that none waits for the dispatcher; per step as many again for
         // those that are being committed.
-        let room = Room { slots: 2 * workers, batches: 4 * workers + 4, bytes: STEP_BYTES };
+        let room = Bounds { slots: 2 * workers, batches: 4 * workers + 4, bytes: STEP_BYTES };
         let inputs = flows.iter().map(|flow| flow.inputs.iter().map(|input| input.next).collect());
         Self {
             read_up_to: inputs.collect(),
             readers: flows.iter().map(|flow| vec![0; flow.inputs.len() + 1]).collect(),
             returned: flows.iter().map(|_| BTreeSet::new()).collect(),
+            shelves: shelves(&configuration),
             dispatcher: Dispatcher::new(flows, heads, room, until_idle),
             configuration,
             reads: HashMap::new(),
@@ -118,48 +129,74 @@ impl Floor {
     }
 
     /// The first things to do.
-    pub(super) fn start(&mut self, actions: &mut Vec<Action>) {
+    pub(super) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         let mut commands = Vec::new();
-        self.dispatcher.start(&mut commands);
-        self.carry_out(commands, actions);
+        self.dispatcher.start(now, &mut commands);
+        self.carry_out(commands, now, actions);
+    }
+
+    /// When it wants to be told that time has passed.
+    pub(super) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
+        self.dispatcher.wakes(now)
+    }
+
+    /// Takes note that time has passed.
+    pub(super) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        let mut commands = Vec::new();
+        self.dispatcher.handle(Event::Tick, now, &mut commands);
+        self.carry_out(commands, now, actions);
     }
 
     /// Takes in what a thread tells.
     ///
     /// # Errors
     /// When the committer has failed: the run is over.
-    pub(super) fn take_in(&mut self, message: Message, actions: &mut Vec<Action>) -> Result<(), EngineError> {
+    pub(super) fn take_in(
+        &mut self,
+        message: Message,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), EngineError> {
         let mut commands = Vec::new();
         match message {
             Message::Read { port, reader, fetched } if self.listens(port, reader) => {
-                let event = self.hold(port, fetched);
-                self.dispatcher.handle(event, &mut commands);
+                let event = self.hold(port, fetched, now);
+                self.dispatcher.handle(event, now, &mut commands);
             }
             Message::Idle { port, reader } if self.listens(port, reader) => {
-                self.dispatcher.handle(Event::Idle { port }, &mut commands);
+                self.dispatcher.handle(Event::Idle { port }, now, &mut commands);
             }
             Message::Ended { port, reader } if self.listens(port, reader) => {
-                self.dispatcher.handle(Event::Ended { port }, &mut commands);
+                self.dispatcher.handle(Event::Ended { port }, now, &mut commands);
             }
             Message::Broken { port, reader, error } if self.listens(port, reader) => {
                 self.halt(port.step, Chain(&error).to_string());
-                self.dispatcher.handle(Event::Broken { port }, &mut commands);
+                self.dispatcher.handle(Event::Broken { port }, now, &mut commands);
+            }
+            Message::NoneDue { step, next } => {
+                self.dispatcher.handle(Event::NoneDue { step, next }, now, &mut commands);
             }
             Message::Read { .. } | Message::Idle { .. } | Message::Ended { .. } | Message::Broken { .. } => {}
+            Message::Gathered { step, id, gathered } => {
+                if let Some(event) = self.gathered(step, id, gathered) {
+                    self.dispatcher.handle(event, now, &mut commands);
+                }
+            }
             Message::Ran { step, id, ran } => {
                 let event = self.take_ran(step, id, ran);
-                self.dispatcher.handle(event, &mut commands);
+                self.dispatcher.handle(event, now, &mut commands);
             }
-            Message::Committed(durable) => self.committed(durable, &mut commands, actions),
+            Message::Committed(durable) => self.committed(durable, now, &mut commands, actions),
             Message::Refused { step, error } => {
                 self.halt(step, Chain(&*error).to_string());
-                self.dispatcher.handle(Event::Failed { step }, &mut commands);
+                self.dispatcher.handle(Event::Failed { step }, now, &mut commands);
             }
             Message::CommitterFailed(error) => return Err(error),
-            Message::Asked(asked) => self.asked(asked, &mut commands, actions),
-            Message::Stop => self.dispatcher.handle(Event::Stop, &mut commands),
+            Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
+            Message::Asked(asked) => self.asked(asked, now, &mut commands, actions),
+            Message::Stop => self.dispatcher.handle(Event::Stop, now, &mut commands),
         }
-        self.carry_out(commands, actions);
+        self.carry_out(commands, now, actions);
         Ok(())
     }
 
@@ -167,7 +204,7 @@ impl Floor {
         self.readers[port.step][port.input] == reader
     }
 
-    fn hold(&mut self, port: Port, fetched: Fetched) -> Event {
+    fn hold(&mut self, port: Port, fetched: Fetched, now: Timestamp) -> Event {
         let read = ReadId(self.next_read);
         self.next_read += 1;
         let batch = &fetched.batch;
@@ -178,7 +215,11 @@ impl Floor {
             None => self.read_up_to[port.step][port.input] = batch.end(),
         }
         let (first, jobs, bytes) = (batch.first, batch.len(), batch.payloads.byte_len());
-        self.reads.insert(read, fetched);
+        if self.shelves[port.step].is_some() {
+            self.shelve(port, read, fetched, now);
+        } else {
+            self.reads.insert(read, fetched);
+        }
         Event::Read { port, read, first, jobs, bytes }
     }
 
@@ -187,32 +228,51 @@ impl Floor {
             self.halt(step, describe(stumble));
         }
         let (taken, halts, bytes) = (ran.taken, ran.halt.is_some(), ran.byte_len());
+        let ends = ran.ends.clone();
         if let Some(held) = self.held.get_mut(&id) {
+            held.ends.clone_from(&ends);
             held.ran = Some(ran);
         }
-        Event::Ran { step, batch: id, taken, halts, bytes }
+        Event::Ran { step, batch: id, taken, halts, bytes, ends }
     }
 
-    fn committed(&mut self, durable: Durable, commands: &mut Vec<Command>, actions: &mut Vec<Action>) {
+    fn committed(
+        &mut self,
+        durable: Durable,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
         let Durable { begun, delivered, rewound, grown, returned } = durable;
         for (queue, head) in grown {
-            self.dispatcher.handle(Event::Grew { queue, head }, commands);
+            self.dispatcher.handle(Event::Grew { queue, head }, now, commands);
         }
-        for step in returned {
-            self.dispatcher.handle(Event::Returned { step }, commands);
+        for (step, row, job) in returned {
+            self.stands(step, &row, &job, now);
+            self.dispatcher.handle(Event::Returned { step, due: row.due }, now, commands);
         }
-        for (step, batch) in begun {
-            self.comes(batch, true);
-            self.dispatcher.handle(Event::Begun { step, batch }, commands);
+        for (step, batch, rows) in begun {
+            if self.shelves[step].is_some() {
+                self.begun(step, batch, rows);
+            } else {
+                self.comes(batch, true);
+            }
+            self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
         }
-        for (step, batch) in delivered {
-            if let Some(held) = self.held.remove(&batch) {
+        for (step, batch, stays) in delivered {
+            let held = self.held.remove(&batch);
+            if let (Some(held), Some(_)) = (&held, &self.shelves[step]) {
+                self.settle_picked(step, held, stays);
+            } else if let Some(due) = stays.iter().map(|stays| stays.row.due).min() {
+                self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+            }
+            if let Some(held) = held {
                 self.forget_returned(step, &held.work);
             }
-            self.dispatcher.handle(Event::Committed { step, batch }, commands);
+            self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
         }
         for (step, next) in rewound {
-            self.rewound(step, &next, commands, actions);
+            self.rewound((step, &next), now, commands, actions);
         }
     }
 
@@ -225,7 +285,13 @@ impl Floor {
         }
     }
 
-    fn asked(&mut self, asked: Asked, commands: &mut Vec<Command>, actions: &mut Vec<Action>) {
+    fn asked(
+        &mut self,
+        asked: Asked,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
         let Request::Replay { step: address, from } = &asked.request else {
             actions.push(Action::Commit(Order::Amend(asked)));
             return;
@@ -241,17 +307,28 @@ impl Floor {
         });
         match next {
             None => asked.answer(Err(format!("the runner has no step `{address}`"))),
+            Some((step, _)) if self.shelves[step].is_some() => {
+                asked.answer(Err(format!(
+                    "step `{address}` picks its jobs by a queuer, and can be put back only while no runner runs it: stop the runner, replay, and start it again"
+                )));
+            }
             Some((step, _)) if self.rewinds.contains_key(&step) => {
                 asked.answer(Err(format!("step `{address}` is being put back already")));
             }
             Some((step, next)) => {
                 self.rewinds.insert(step, (next, asked));
-                self.dispatcher.handle(Event::Rewind { step }, commands);
+                self.dispatcher.handle(Event::Rewind { step }, now, commands);
             }
         }
     }
 
-    fn rewound(&mut self, step: usize, next: &[u64], commands: &mut Vec<Command>, actions: &mut Vec<Action>) {
+    fn rewound(
+        &mut self,
+        (step, next): (usize, &[u64]),
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
         let configuration = Arc::clone(&self.configuration);
         let inputs = &configuration.steps[step].inputs;
         for (input, (declared, &next)) in inputs.iter().zip(next).enumerate() {
@@ -266,35 +343,56 @@ impl Floor {
             let from = inputs.iter().zip(next).map(|(input, &next)| (input.address.clone(), next));
             asked.answer(Ok(Granted::Replayed { from: from.collect() }));
         }
-        self.dispatcher.rewound(step, next, commands);
+        self.dispatcher.rewound(step, next, now, commands);
     }
 
-    fn carry_out(&mut self, commands: Vec<Command>, actions: &mut Vec<Action>) {
+    fn carry_out(&mut self, commands: Vec<Command>, now: Timestamp, actions: &mut Vec<Action>) {
         let mut waiting = VecDeque::from(commands);
         let mut more = Vec::new();
         while let Some(command) = waiting.pop_front() {
             match command {
                 Command::Read { port, from } => {
-                    if let Some(event) = self.read(port, from, actions) {
-                        self.dispatcher.handle(event, &mut more);
+                    if let Some(event) = self.read(port, from, now, actions) {
+                        self.dispatcher.handle(event, now, &mut more);
                         waiting.extend(more.drain(..));
                     }
                 }
                 Command::Part { batch, port, read, skip, jobs } => self.part(batch, port, read, skip, jobs),
+                Command::Pick { step, batch, jobs } => {
+                    if let Some(event) = self.pick(step, batch, jobs, actions) {
+                        self.dispatcher.handle(event, now, &mut more);
+                        waiting.extend(more.drain(..));
+                    }
+                }
+                Command::LookAtGate { step } => actions.push(Action::LookAtGate(step)),
+                Command::Passed { step, watermark } => {
+                    if let Some(shelf) = &mut self.shelves[step] {
+                        shelf.forget_up_to(watermark);
+                    }
+                }
                 Command::Forget { read } => {
-                    self.reads.remove(&read);
+                    if self.reads.remove(&read).is_none() {
+                        self.shelves.iter_mut().flatten().for_each(|shelf| shelf.forget(read));
+                    }
                 }
                 Command::Begin { step, batch, before } => {
                     self.comes(batch, false);
                     let Some(held) = self.held.get_mut(&batch) else { continue };
                     let jobs = held.work.first(held.work.jobs);
                     let places = std::mem::take(&mut held.places);
-                    let begin = Begin { step, id: batch, before, jobs, places };
+                    let rows = if self.shelves[step].is_some() && before == Before::Snapshot {
+                        let work = held.work.clone();
+                        self.begun_rows(step, &work, now)
+                    } else {
+                        Vec::new()
+                    };
+                    let begin = Begin { step, id: batch, before, jobs, rows, places };
                     actions.push(Action::Commit(Order::Enter(Entry::Begin(begin))));
                 }
                 Command::Run { step, batch } => {
                     let Some(held) = self.held.get(&batch) else { continue };
-                    actions.push(Action::Run(Task { step, id: batch, work: held.work.clone() }));
+                    let aside = self.shelves[step].as_ref().is_some_and(|shelf| shelf.aside);
+                    actions.push(Action::Run(Task { step, id: batch, work: held.work.clone(), aside }));
                 }
                 Command::Commit { step, batch, taken } => self.commit(step, batch, taken, actions),
                 Command::Drop { batch } => {
@@ -349,13 +447,14 @@ impl Floor {
         self.comes(batch, false);
         let Some(held) = self.held.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
-        let Ran { outputs, errors, outcomes, settles, counters, .. } = *ran;
+        let Ran { outputs, errors, delayed, outcomes, settles, counters, .. } = *ran;
         let delivery = Delivery {
             step,
             id: batch,
-            jobs: held.work.first(taken),
+            jobs: held.jobs(taken),
             outputs,
             errors,
+            delayed,
             outcomes,
             settles,
             counters,
@@ -366,7 +465,7 @@ impl Floor {
     }
 
     /// Has jobs read; those that are in memory are there at once.
-    fn read(&mut self, port: Port, from: u64, actions: &mut Vec<Action>) -> Option<Event> {
+    fn read(&mut self, port: Port, from: u64, now: Timestamp, actions: &mut Vec<Action>) -> Option<Event> {
         let reader = self.readers[port.step][port.input];
         let step = &self.configuration.steps[port.step];
         let queue = match step.inputs.get(port.input).map(|input| input.input) {
@@ -389,7 +488,7 @@ impl Floor {
         };
         let end = batch.end();
         let fetched = Fetched { batch, mark: None, segments: Vec::new(), returned: None };
-        let event = self.hold(port, fetched);
+        let event = self.hold(port, fetched, now);
         self.forget_tail(queue, port, end);
         Some(event)
     }
@@ -418,4 +517,9 @@ fn describe(stumble: &Stumble) -> String {
         "job {index}{file}: {failure}; the step has no error queue to put it on, so progress stays before it \
          (name one with `errors = \"…\"`, or mend the job or the script, and run again)"
     )
+}
+
+fn shelves(configuration: &Configuration) -> Vec<Option<Shelf>> {
+    let shelf = |step: &Step| step.picks().map(|queuer| Shelf::new(configuration, step, &queuer));
+    configuration.steps.iter().map(shelf).collect()
 }

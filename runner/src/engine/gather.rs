@@ -9,7 +9,7 @@ use super::provenance;
 use crate::config::{Configuration, Input, Meta, Step, Take};
 use crate::hands::script::json;
 use crate::store::JobForm;
-use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, delivery_hash};
+use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
 
 /// How a step sees its inputs.
 #[derive(Debug)]
@@ -48,7 +48,12 @@ pub(super) struct Item<'a> {
     row: &'a [Place<'a>],
     inputs: &'a [Seen],
     pub(super) hash: DeliveryHash,
+    /// From 1.
     pub(super) attempt: u32,
+    /// When the first attempt began, if this is not the first.
+    pub(super) first_attempt: Option<Timestamp>,
+    /// It was made already, for this output of the step.
+    pub(super) to: Option<&'a str>,
     /// Its provenance as JSON; empty where it carries none.
     pub(super) carried: String,
 }
@@ -56,8 +61,8 @@ pub(super) struct Item<'a> {
 /// Walks over the jobs of a batch.
 #[derive(Debug)]
 pub(super) struct Walk<'w> {
-    /// By input that takes part: its portions, and where in them the walk is.
-    inputs: Vec<(usize, &'w [Portion], usize)>,
+    /// Of each side of a row: its portions, and where in them the walk is.
+    sides: Vec<(&'w [Portion], usize)>,
     row: Vec<Place<'w>>,
     indices: Vec<u64>,
 }
@@ -126,6 +131,8 @@ impl Gatherer {
                 inputs: &self.inputs,
                 hash: self.prefix.hash(index),
                 attempt: 1,
+                first_attempt: None,
+                to: None,
                 carried: String::new(),
             });
         }
@@ -161,7 +168,9 @@ impl Gatherer {
                 row: &walk.row,
                 inputs: &self.inputs,
                 hash,
-                attempt: returned.job.attempt,
+                attempt: returned.job.attempt.saturating_add(1),
+                first_attempt: returned.job.first_attempt,
+                to: returned.job.to.as_deref(),
                 carried,
             });
         }
@@ -203,6 +212,8 @@ impl Gatherer {
             inputs: &self.inputs,
             hash,
             attempt: 1,
+            first_attempt: None,
+            to: None,
             carried,
         })
     }
@@ -246,16 +257,15 @@ impl Gatherer {
 
 impl<'w> Walk<'w> {
     pub(super) fn new(work: &'w Work) -> Self {
-        let inputs = work.portions.chunk_by(|one, other| one.input == other.input);
-        let inputs = inputs.filter_map(|portions| Some((portions.first()?.input, portions, 0)));
-        Self { inputs: inputs.collect(), row: Vec::new(), indices: Vec::new() }
+        let sides = work.portions.chunk_by(|one, other| work.sequential || one.input == other.input);
+        Self { sides: sides.map(|portions| (portions, 0)).collect(), row: Vec::new(), indices: Vec::new() }
     }
 
     fn advance(&mut self, inputs: usize) -> Option<()> {
         self.row.clear();
         // The same inputs give something each time, but where jobs came again.
         self.indices.resize(inputs, 0);
-        for (input, portions, at) in &mut self.inputs {
+        for (portions, at) in &mut self.sides {
             while *at >= portions.first()?.jobs {
                 *portions = &portions[1..];
                 *at = 0;
@@ -264,7 +274,7 @@ impl<'w> Walk<'w> {
             let position = portion.skip + *at;
             *at += 1;
             let returned = portion.returned.as_ref().and_then(|all| all.get(position));
-            self.row.push(Place { input: *input, batch: &portion.batch, position, returned });
+            self.row.push(Place { input: portion.input, batch: &portion.batch, position, returned });
         }
         (!self.row.is_empty()).then_some(())
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::delivery::{Jobs, Places, Span};
 use super::work::Ran;
+use crate::decide::{JobEnd, JobKey};
 use crate::store::{DelayedJob, DelayedKey};
 use crate::words::{Batch, Mark, Segment};
 
@@ -28,8 +29,10 @@ pub(super) struct Returned {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
     pub(super) jobs: usize,
-    /// Those of one input follow each other.
+    /// Those of one input follow each other, unless the jobs come one after the other anyway.
     pub(super) portions: Vec<Portion>,
+    /// The portions are not sides of a row: their jobs come one after the other, whatever the input.
+    pub(super) sequential: bool,
 }
 
 /// Jobs of one read that belong to a batch.
@@ -49,6 +52,12 @@ pub(super) struct Held {
     pub(super) places: Places,
     /// It is on its way to the committer, and nothing that it waits for is.
     pub(super) coming: bool,
+    /// The jobs that it was picked of, in order; none where jobs are taken as they come.
+    pub(super) picked: Vec<JobKey>,
+    /// Where its jobs stand since it was begun, if that has put them into the store one by one.
+    pub(super) begun: Vec<DelayedKey>,
+    /// Of jobs that were picked and have run: what became of each.
+    pub(super) ends: Vec<JobEnd>,
     pub(super) ran: Option<Box<Ran>>,
 }
 
@@ -58,13 +67,32 @@ impl Fetched {
     }
 }
 
+impl Held {
+    /// The first `taken` of its jobs, for the store.
+    pub(super) fn jobs(&self, taken: usize) -> Jobs {
+        if self.begun.is_empty() {
+            return self.work.first(taken);
+        }
+        Jobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
+    }
+}
+
+impl Portion {
+    /// Whether `next` goes on where this one ends.
+    pub(super) fn is_before(&self, next: &Portion) -> bool {
+        self.input == next.input
+            && Arc::ptr_eq(&self.batch, &next.batch)
+            && self.skip + self.jobs == next.skip
+    }
+}
+
 impl Work {
     /// The first `taken` of its jobs, for the store.
     pub(super) fn first(&self, taken: usize) -> Jobs {
         let mut jobs = Jobs::default();
         let mut left = Vec::new();
         for portion in &self.portions {
-            if left.last().is_none_or(|&(input, _)| input != portion.input) {
+            if left.last().is_none_or(|&(input, _)| input != portion.input && !self.sequential) {
                 left.push((portion.input, taken));
             }
             let Some((_, left)) = left.last_mut() else { continue };

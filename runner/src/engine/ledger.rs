@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::delivery::{Begin, Delivery, Entry, Jobs, Made, Places};
 use super::sinks::Positions;
-use crate::config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
+use crate::config::{Configuration, Input, Promise, QueueRef, Retain, SourceRef, Target};
 use crate::decide::{Before, Progress};
 use crate::store::{Append, Changes, Delivered, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 use crate::words::{Mark, Segment, Timestamp};
@@ -37,7 +37,7 @@ pub(super) struct Page {
 }
 
 /// Progress by step and input.
-type ByInput = BTreeMap<(usize, usize), Progress>;
+pub(super) type ByInput = BTreeMap<(usize, usize), Progress>;
 
 impl Ledger {
     /// The changes that `group` comes to, with the positions of the sinks that it was written to.
@@ -70,6 +70,10 @@ impl Ledger {
         self.add_places(begin.step, &begin.places, &mut page.changes);
         match begin.before {
             Before::Nothing => {}
+            Before::Snapshot if !begin.rows.is_empty() => {
+                self.account(begin.step, &begin.jobs, page);
+                page.changes.delayed.extend(begin.rows.iter().cloned());
+            }
             Before::Snapshot => {
                 let now = page.changes.now;
                 page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
@@ -91,8 +95,9 @@ impl Ledger {
         for span in &jobs.spans {
             let input = &step.inputs[span.input];
             let name = input.hash_name();
-            match inputs.last_mut().filter(|last| last.name == name) {
-                // Spans of one input follow each other.
+            let follows =
+                |last: &&mut SnapshotInput| last.name == name && last.first + last.jobs == span.first;
+            match inputs.last_mut().filter(follows) {
                 Some(last) => last.jobs += span.jobs,
                 None => inputs.push(SnapshotInput {
                     name,
@@ -102,7 +107,8 @@ impl Ledger {
                 }),
             }
         }
-        let jobs = inputs.first()?.jobs;
+        let first = inputs.first()?.name.clone();
+        let jobs = inputs.iter().filter(|input| input.name == first).map(|input| input.jobs).sum();
         Some(Snapshot { step: step.address.clone(), number, inputs, jobs, time })
     }
 
@@ -110,6 +116,7 @@ impl Ledger {
         self.add_appends(delivery, &mut page.changes);
         self.add_places(delivery.step, &delivery.places, &mut page.changes);
         self.account(delivery.step, &delivery.jobs, page);
+        page.changes.delayed.extend(delivery.delayed.iter().cloned());
         // What is counted once stands with the first input that took part.
         let Delivery { jobs, counters, .. } = delivery;
         let first = jobs.spans.first().map_or(0, |span| span.input);
@@ -129,9 +136,16 @@ impl Ledger {
     /// Batches are delivered in order: the snapshots of those before have nothing to say any more.
     fn settle_snapshots(&self, step: usize, up_to: u64, page: &mut Page) {
         let address = &self.configuration.steps[step].address;
-        let settled = self.snapshots[step].range(..=up_to);
+        let settled = self.snapshots[step].range(self.first_settled(step, up_to)..=up_to);
         let keys = settled.map(|&number| SnapshotKey { step: address.clone(), number });
         page.changes.settled.extend(keys);
+    }
+
+    /// The number of the first snapshot that has nothing to say any more when this one has not. Those of
+    /// `at-most-once` each tell of jobs that do not come again.
+    fn first_settled(&self, step: usize, number: u64) -> u64 {
+        let alone = self.configuration.steps[step].delivery == Promise::AtMostOnce && number < u64::MAX;
+        if alone { number } else { 0 }
     }
 
     fn account(&self, step: usize, jobs: &Jobs, page: &mut Page) {
@@ -157,7 +171,10 @@ impl Ledger {
             let delivery = match entry {
                 Entry::Begin(begin) => {
                     self.settle_places(begin.step, &begin.places);
-                    if begin.before != Before::Nothing && begin.jobs.returned.is_empty() {
+                    if begin.before != Before::Nothing
+                        && begin.jobs.returned.is_empty()
+                        && begin.rows.is_empty()
+                    {
                         self.snapshots[begin.step].insert(begin.id.0);
                     }
                     continue;
@@ -168,8 +185,8 @@ impl Ledger {
                 }
                 Entry::Delivery(delivery) => delivery,
             };
-            let left = self.snapshots[delivery.step].split_off(&(delivery.id.0 + 1));
-            self.snapshots[delivery.step] = left;
+            let (from, to) = (self.first_settled(delivery.step, delivery.id.0), delivery.id.0);
+            self.snapshots[delivery.step].retain(|number| !(from..=to).contains(number));
             self.settle_places(delivery.step, &delivery.places);
         }
     }
@@ -196,6 +213,13 @@ impl Ledger {
         let first = self.heads[queue] + 1;
         self.heads[queue] += jobs as u64;
         first
+    }
+
+    /// The jobs of a queue that its slowest reader has not accounted for.
+    pub(super) fn waiting(&self, queue: QueueRef) -> u64 {
+        let readers = self.configuration.readers(Input::Queue(queue));
+        let accounted = readers.map(|(step, input)| self.progress[step][input].watermark()).min();
+        self.heads[queue.0].saturating_sub(accounted.unwrap_or(0))
     }
 
     fn add_appends(&self, delivery: &Delivery, changes: &mut Changes) {
@@ -250,7 +274,7 @@ impl Ledger {
         changes.trims.extend(queues.into_iter().filter_map(|queue| self.trim(queue, progress, changes.now)));
     }
 
-    fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
+    pub(super) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
         let watermark = |reader: (usize, usize)| {
             progress.get(&reader).unwrap_or(&self.progress[reader.0][reader.1]).watermark()
         };
@@ -336,7 +360,7 @@ fn earlier(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.0.saturating_sub(millis(by)))
 }
 
-fn later(now: Timestamp, by: Duration) -> Timestamp {
+pub(super) fn later(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.0.saturating_add(millis(by)))
 }
 

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use super::error::EngineError;
 use super::held::Fetched;
 use super::request::Asked;
+use super::shelf::Gathered;
 use super::work::Ran;
 use crate::decide::{BatchId, Port};
 use crate::hands::sink::SinkError;
+use crate::store::{DelayedJob, DelayedKey};
+use crate::words::Timestamp;
 
 /// Something that has happened, with what belongs to it.
 #[derive(Debug)]
@@ -26,10 +29,21 @@ pub(super) enum Message {
         port: Port,
         reader: u64,
     },
+    /// None of the jobs that the step shall run again is due but those that were read.
+    NoneDue {
+        step: usize,
+        next: Option<Timestamp>,
+    },
     Broken {
         port: Port,
         reader: u64,
         error: EngineError,
+    },
+    /// What was missing of a batch that was picked.
+    Gathered {
+        step: usize,
+        id: BatchId,
+        gathered: Gathered,
     },
     Ran {
         step: usize,
@@ -43,18 +57,30 @@ pub(super) enum Message {
     },
     CommitterFailed(EngineError),
     Asked(Asked),
+    /// Jobs wait in the inbox.
+    Arrived,
     Stop,
 }
 
 /// What has become durable.
 #[derive(Debug, Default)]
 pub(super) struct Durable {
-    pub(super) begun: Vec<(usize, BatchId)>,
-    pub(super) delivered: Vec<(usize, BatchId)>,
+    /// Batches that may run, and where their jobs stand now, if those were put into the store one by one.
+    pub(super) begun: Vec<(usize, BatchId, Vec<DelayedKey>)>,
+    /// Batches that are delivered, and where those of their jobs stand that are not through.
+    pub(super) delivered: Vec<(usize, BatchId, Vec<Stays>)>,
     /// Steps that go on at these indices of their inputs.
     pub(super) rewound: Vec<(usize, Vec<u64>)>,
     /// Queues that have grown, and their last index.
     pub(super) grown: Vec<(usize, u64)>,
-    /// Steps that have jobs to run again.
-    pub(super) returned: Vec<usize>,
+    /// Jobs that somebody wants steps to run again.
+    pub(super) returned: Vec<(usize, DelayedKey, DelayedJob)>,
+}
+
+/// A job that stands in the store by itself.
+#[derive(Clone, Debug)]
+pub(super) struct Stays {
+    pub(super) row: DelayedKey,
+    /// It is an output that is due later.
+    pub(super) is_late: bool,
 }

@@ -51,9 +51,13 @@ fn check(
     (search, pins, pinned): (&Search, &Pins, &BTreeMap<String, Pin>),
     diagnostics: &mut Diagnostics,
 ) -> Result<(), Box<Diagnostic>> {
-    let wrong = |message: String| Diagnostic::error(&plugin.named_in, plugin.named_at.clone(), message);
+    let wrong = |message: String| {
+        Diagnostic::error(&plugin.named_in, plugin.named_at.clone(), plugin.masked(message))
+    };
+    // Which name is near to a secret one says much about it.
+    let help = |help: Option<String>| help.filter(|_| !plugin.secret);
     let loaded = plugins.load(&plugin.plugin, search, pins).map_err(|error| {
-        let diagnostic = wrong(Chain(&error).to_string()).help_if(error.help());
+        let diagnostic = wrong(Chain(&error).to_string()).help_if(help(error.help()));
         Box::new(match (&error, pinned.get(&plugin.plugin)) {
             (LoadError::Pinned { .. }, Some(pin)) => diagnostic.related(pin.place.clone(), "pinned here"),
             _ => diagnostic,
@@ -61,7 +65,7 @@ fn check(
     })?;
     let offer = loaded
         .offer(&plugin.plugin, plugin.step.as_deref())
-        .map_err(|(message, help)| Box::new(wrong(message).help(help)))?;
+        .map_err(|(message, hint)| Box::new(wrong(message).help_if(help(Some(hint)))))?;
     let Some(text) = offer.schema() else { return Ok(()) };
     let schema = serde_json::from_str(text).map_err(|error| {
         let named = plugin.named();

@@ -11,7 +11,8 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::held::{Fetched, Returned};
 use super::message::Message;
-use crate::decide::Port;
+use super::shelf::{Gathered, Missing};
+use crate::decide::{BatchId, Port};
 use crate::hands::source::{BatchLimit, Read, Reader, Waker};
 use crate::store::{DelayedJob, DelayedKey, ReadError, Store};
 use crate::words::{Address, Batch, Clock, Timestamp};
@@ -108,8 +109,10 @@ pub(super) struct StoreAsk {
 pub(super) enum Wanted {
     /// Jobs of a queue, from an index on.
     Queue { queue: Address, from: u64 },
-    /// Jobs that a step shall run again, but for those that are on their way already.
+    /// Jobs that a step shall run again and that are due, but for those that are on their way already.
     Returned { step: Address, but: BTreeSet<DelayedKey> },
+    /// Jobs that were picked.
+    Picked { batch: BatchId, queue: Address, missing: Missing },
 }
 
 /// The thread that reads queues from the store.
@@ -179,8 +182,18 @@ pub(super) fn read_store(
             })
         }
         Wanted::Returned { step, but } => match due(store, limit, step, but, now) {
-            Ok(due) if due.is_empty() => return Some(Message::Idle { port, reader }),
+            Ok(due) if due.is_empty() => match store.next_due(step, Some(now)) {
+                Ok(next) => return Some(Message::NoneDue { step: port.step, next }),
+                Err(error) => Err(error),
+            },
             due => due.map(returned),
+        },
+        Wanted::Picked { batch, queue, missing } => match gather(store, limit, queue, missing) {
+            Ok(gathered) => {
+                let (step, id) = (port.step, *batch);
+                return Some(Message::Gathered { step, id, gathered });
+            }
+            Err(error) => Err(error),
         },
     };
     match fetched {
@@ -211,6 +224,29 @@ fn due(
     }
 }
 
+/// Reads jobs that were picked, those that stand together at once.
+fn gather(
+    store: &Store,
+    limit: BatchLimit,
+    queue: &Address,
+    missing: &Missing,
+) -> Result<Gathered, ReadError> {
+    let mut gathered = Gathered::default();
+    for &index in &missing.fresh {
+        if gathered.blocks.last().is_some_and(|last: &Arc<Batch>| index < last.end()) {
+            continue;
+        }
+        let batch = store.read(queue, index, limit.jobs, limit.bytes)?;
+        let lost = || ReadError::Damaged(format!("queue `{queue}` has lost its job {index}"));
+        gathered.blocks.push(Arc::new(batch.ok_or_else(lost)?));
+    }
+    for (key, job) in missing.rows.iter().zip(store.delayed(&missing.rows)?) {
+        // What somebody has cancelled meanwhile is missed by whoever makes the batch.
+        gathered.rows.extend(job.map(|job| Returned { key: key.clone(), job }));
+    }
+    Ok(gathered)
+}
+
 fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {
     let returned: Vec<Returned> = due.into_iter().map(|(key, job)| Returned { key, job }).collect();
     let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
@@ -235,6 +271,7 @@ mod tests {
             form: JobForm::Json,
             payload: payload.as_bytes().to_vec(),
             carried: None,
+            ..DelayedJob::default()
         };
         Delayed { step: step.clone(), due: Timestamp(0), job }
     }

@@ -27,7 +27,26 @@ pub(super) fn verdicts(
     snapshots: &[Snapshot],
 ) -> Vec<Verdict> {
     let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
-    snapshots.iter().map(|snapshot| verdict(step, &mut next, kept, snapshot)).collect()
+    let verdict = |snapshot| match step.delivery {
+        Promise::AtMostOnce => forgone(step, progress, snapshot),
+        Promise::ExactlyOnce | Promise::AtLeastOnce => verdict(step, &mut next, kept, snapshot),
+    };
+    snapshots.iter().map(verdict).collect()
+}
+
+/// The verdict on a snapshot of a step that attempts nothing twice.
+fn forgone(step: &Step, progress: &[Progress], snapshot: &Snapshot) -> Verdict {
+    let mut first = None;
+    for taken in &snapshot.inputs {
+        let Some(input) = step.inputs.iter().position(|input| input.address == taken.address) else {
+            return Verdict::Lost(format!("it does not read `{}` any more as it did", taken.address));
+        };
+        if !progress[input].has_all(taken.first, taken.first + taken.jobs - 1) {
+            return Verdict::Lost("it does not promise exactly-once any more".to_owned());
+        }
+        first = first.or(Some(input));
+    }
+    first.map_or(Verdict::Delivered, |input| Verdict::Forgone { input })
 }
 
 /// `next`, by input: the index of the job after those that the verdicts so far have accounted for.
@@ -46,14 +65,11 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
     {
         return Verdict::Lost("it joins other inputs than it did".to_owned());
     }
-    if inputs.iter().all(|&(input, first)| first + snapshot.jobs <= next[input]) {
-        return match (step.delivery, inputs.first()) {
-            (Promise::AtMostOnce, Some(&(input, _))) => Verdict::Forgone { input },
-            _ => Verdict::Delivered,
-        };
-    }
     if step.delivery != Promise::ExactlyOnce {
-        return Verdict::Lost("it does not promise exactly-once".to_owned());
+        return Verdict::Lost("it does not promise exactly-once any more".to_owned());
+    }
+    if inputs.iter().all(|&(input, first)| first + snapshot.jobs <= next[input]) {
+        return Verdict::Delivered;
     }
     if inputs.iter().any(|&(input, first)| first < kept[input]) {
         return Verdict::Lost("some of its jobs are not kept any more".to_owned());

@@ -7,10 +7,11 @@ use crossbeam_channel::Sender;
 use super::crew::{Crew, Parts};
 use super::error::EngineError;
 use super::message::Message;
+use super::push::{Inbox, Push};
 use super::report::{Options, Report};
 use super::request::{Asked, Granted, Request};
 use super::stats::Stats;
-use crate::config::Configuration;
+use crate::config::{Configuration, QueueRef};
 use crate::hands::plugin::Plugins;
 use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
@@ -23,6 +24,7 @@ pub struct Run(Parts);
 #[derive(Clone, Debug)]
 pub struct Handle {
     messages: Sender<Message>,
+    inbox: Arc<Inbox>,
     attempts: Attempts,
 }
 
@@ -31,6 +33,22 @@ impl Handle {
     pub fn stop(&self) {
         // A run that is over needs no stopping.
         let _ = self.messages.send(Message::Stop);
+    }
+
+    /// Brings jobs, which are answered for once they are durable. `false`: the run is over, and they
+    /// were not taken.
+    pub fn push(&self, push: Push) -> bool {
+        match self.inbox.put(push) {
+            Some(true) => self.messages.send(Message::Arrived).is_ok(),
+            Some(false) => true,
+            None => false,
+        }
+    }
+
+    /// The jobs of a queue that is a source's, which its slowest reader has not accounted for.
+    #[must_use]
+    pub fn waiting(&self, queue: QueueRef) -> u64 {
+        self.inbox.waiting(queue)
     }
 
     /// The process is about to end in the middle of whatever runs, through no fault of any job.
@@ -66,7 +84,19 @@ impl Run {
         let stats = Arc::new(Stats::new(configuration.steps.len()));
         let messages = crossbeam_channel::unbounded();
         let (plugins, attempts) = (Arc::default(), Attempts::none());
-        Self(Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages })
+        let inbox = Arc::new(Inbox::new(configuration.queues.len()));
+        Self(Parts {
+            configuration,
+            plugins,
+            store,
+            writer,
+            attempts,
+            clock,
+            options,
+            stats,
+            messages,
+            inbox,
+        })
     }
 
     /// With the plugins that the configuration's steps name.
@@ -85,7 +115,8 @@ impl Run {
 
     #[must_use]
     pub fn handle(&self) -> Handle {
-        Handle { messages: self.0.messages.0.clone(), attempts: self.0.attempts.clone() }
+        let Parts { messages, inbox, attempts, .. } = &self.0;
+        Handle { messages: messages.0.clone(), inbox: Arc::clone(inbox), attempts: attempts.clone() }
     }
 
     /// The counts of this run, which grow while it runs.

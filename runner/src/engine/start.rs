@@ -2,15 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::cards::Cards;
 use super::error::{Chain, EngineError};
+use super::floor::Floor;
 use super::ledger::trims_by_age;
 use super::recover::{Verdict, verdicts};
 use crate::config::{Configuration, Input, Promise, SinkRef, SourceKind, SourceRef, Step, Take, Target};
-use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Port, Progress, Redo};
+use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
-use crate::store::{Changes, Generation, SnapshotKey, Store};
+use crate::store::{Changes, Generation, NEVER, SnapshotKey, Store};
 use crate::words::{Mark, Segment, Timestamp};
+
+/// Jobs of one batch of a step that picks them.
+const PICKED_BATCH: usize = 256;
+/// So many delayed jobs are looked at together, and so many bytes of them, when a run starts.
+const RECALLED: usize = 4096;
+const RECALLED_BYTES: usize = 4 << 20;
 
 /// Everything that a run starts from; lists follow the order of the configuration.
 pub(super) struct Started {
@@ -90,7 +98,10 @@ pub(super) fn start(
                     // A step that is new to a queue begins with the oldest job that is left.
                     kept.push(firsts.get(&queue.0).copied().unwrap_or(1));
                     done.skip_to(firsts.get(&queue.0).map_or(0, |first| first - 1));
-                    Feed::Queue(queue.0)
+                    match configuration.queues[queue.0].source {
+                        Some(_) => Feed::Pushed(queue.0),
+                        None => Feed::Queue(queue.0),
+                    }
                 }
             };
             inputs.push(FlowInput { feed, next: done.watermark() + 1 });
@@ -106,8 +117,10 @@ pub(super) fn start(
         }
         snapshots.push(redo.iter().map(|redo| redo.number).collect());
         let gather = if step.take == Take::Join { Gather::Each } else { Gather::Any };
-        let returned = store.delayed_count(&step.address)? > 0;
-        flows.push(Flow { gather, inputs, returned, before: before(step, configuration), redo });
+        let picking = picking(configuration, step, done_by_input.first());
+        // What a step that picks has in the store is told job by job.
+        let due = if picking.is_some() { None } else { store.next_due(&step.address, None)? };
+        flows.push(Flow { gather, inputs, due, picking, before: before(step, configuration), redo });
         progress.push(done_by_input);
     }
     let mut sinks = Vec::with_capacity(configuration.sinks.len());
@@ -142,6 +155,42 @@ pub(super) fn start(
         opening: news.then_some(changes),
         halts,
     })
+}
+
+/// How a step picks its jobs, if it does.
+fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progress>) -> Option<Picking> {
+    let queuer = step.picks()?;
+    let effects = before(step, configuration) != Before::Nothing;
+    Some(Picking {
+        rules: Cards::new(&queuer).rules(),
+        search_ahead: queuer.max_search_ahead.unwrap_or(0),
+        batch: if effects || step.acts_outside() { 1 } else { PICKED_BATCH },
+        aside: step.acts_outside(),
+        gate: None,
+        progress: progress.cloned().unwrap_or_default(),
+    })
+}
+
+/// Tells the floor of the jobs that stand in the store one by one, of the steps that pick theirs.
+pub(super) fn recall(
+    floor: &mut Floor,
+    configuration: &Configuration,
+    store: &Store,
+    now: Timestamp,
+) -> Result<(), EngineError> {
+    for (position, step) in configuration.steps.iter().enumerate() {
+        if step.picks().is_none() {
+            continue;
+        }
+        let mut after = None;
+        loop {
+            let rows = store.due(&step.address, NEVER, after.as_ref(), RECALLED, RECALLED_BYTES)?;
+            floor.recall(position, &rows, now);
+            let Some((last, _)) = rows.into_iter().next_back() else { break };
+            after = Some(last);
+        }
+    }
+    Ok(())
 }
 
 /// What has to be durable before a batch of the step may run.

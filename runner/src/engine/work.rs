@@ -10,11 +10,12 @@ use super::delivery::Made;
 use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
+use super::retrying::{self, Fate, Retrying, Why};
 use crate::config::{self, Configuration, Processor, Promise, Take, Target};
-use crate::decide::Counters;
+use crate::decide::{Counters, JobEnd};
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{ScriptStep, ScriptStepSpec};
-use crate::store::{Outcome, Slot, Span, Store};
+use crate::store::{Delayed, Outcome, Slot, Span, Store};
 use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
 
 /// A step made ready for one thread.
@@ -24,11 +25,9 @@ pub(super) struct Worker {
     address: Address,
     gatherer: Gatherer,
     bindings: Vec<Binding>,
-    /// A failed job goes to the error queue.
-    has_errors: bool,
-    /// A job that has failed is not run again, whatever comes of it.
-    only_once: bool,
-    crash_limit: u32,
+    retrying: Retrying,
+    /// So often a job may take the process down; `None` where no job is attempted twice.
+    crash_limit: Option<u32>,
     keeps_records: bool,
     /// Where it is asked which deliveries were made before, if the step must not make one twice.
     made_before: Option<Store>,
@@ -59,11 +58,17 @@ pub(super) struct Ran {
     pub(super) outputs: Vec<Made>,
     /// Error records.
     pub(super) errors: Option<Made>,
+    /// Jobs that are run again, and outputs that are due later.
+    pub(super) delayed: Vec<Delayed>,
     pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
     /// Jobs that are no suspects any more when this is delivered.
     pub(super) settles: Vec<Span>,
     pub(super) counters: Counters,
     pub(super) halt: Option<Stumble>,
+    /// How many of those that are taken come again.
+    pub(super) stayed: usize,
+    /// Of jobs that were picked: what became of each that is taken.
+    pub(super) ends: Vec<JobEnd>,
 }
 
 /// The job that halted a step, and why.
@@ -104,10 +109,10 @@ impl Worker {
         let scripts: Vec<config::Script> =
             step.processors.iter().filter_map(Processor::script).cloned().collect();
         let filter = &step.filter;
-        let runner = if step.processors.is_empty() && filter.is_empty() {
-            Runner::Pass
-        } else if Links::needed(step) {
+        let runner = if Links::needed(configuration, step) {
             Runner::Links(Box::new(Links::new(configuration, step, plugins)?))
+        } else if step.processors.is_empty() && filter.is_empty() {
+            Runner::Pass
         } else {
             let file = shown(configuration, &step.file);
             let script = ScriptStep::new(&ScriptStepSpec {
@@ -130,9 +135,9 @@ impl Worker {
             runner,
             gatherer: Gatherer::new(configuration, step),
             bindings: step.outputs.iter().map(Binding::new).collect(),
-            has_errors: step.errors.is_some(),
-            only_once: step.delivery == Promise::AtMostOnce,
-            crash_limit: step.crash_limit,
+            retrying: Retrying::new(step),
+            // Progress of `at-most-once` moves first: nothing is attempted after a crash.
+            crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
             keeps_records: configuration.keeps_records(step).is_some(),
             made_before: configuration.dedupes(step).then(|| store.clone()),
             address: step.address.clone(),
@@ -202,46 +207,79 @@ impl Worker {
         };
         self.prepare(work, carries, &made_before, now);
         let mut checkpoint = Checkpoint::default();
-        // Progress of `at-most-once` moves first: nothing is attempted after a crash.
-        let crash_limit = (!self.only_once).then_some(self.crash_limit);
-        let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
-        let (mut walk, take, mut given) = (Walk::new(work), self.gatherer.take, 0);
+        let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, self.crash_limit);
+        let (mut walk, take, mut given, mut late) = (Walk::new(work), self.gatherer.take, 0, 0);
         while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
                 ran.taken += 1;
+                if work.sequential {
+                    ran.ends.push(JobEnd::Finished);
+                }
                 watch.take(&item);
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
             let attempted = watch.attempt(&item, || attempt(&mut self.runner, &item, now, &mut made.outputs));
-            let outcome = if let Err(failure) = attempted {
+            let outcome = if let Err(mut failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
                 item.attempt = watch.crashes().unwrap_or(item.attempt);
-                if !self.has_errors && !self.only_once {
-                    watch.halt(&item, &failure);
-                    ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
-                    break;
-                }
-                ran.counters.failed += 1;
-                if self.has_errors {
-                    let (step, generation) = (&self.address, self.generation);
-                    let case = Case { now, step, take, generation, item: &item };
-                    // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
-                    let written =
-                        made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer));
-                    if written.is_err() {
+                match self.retrying.fate(&item, &mut failure, now) {
+                    Fate::Again(at) => {
+                        let row = retrying::delayed(&self.address, &item, &failure, at, now);
+                        ran.stays(row, JobEnd::Delayed(at));
+                        watch.take(&item);
+                        continue;
+                    }
+                    Fate::Held(until) => {
+                        // With a queuer the whole step waits; without, the job steps aside.
+                        let due = if work.sequential { now } else { until };
+                        ran.stays(retrying::held(&self.address, &item, due), JobEnd::Held(until));
+                        watch.take(&item);
+                        continue;
+                    }
+                    Fate::Pending => {
+                        let row = retrying::pending(&self.address, &item, &failure.message, now);
+                        ran.stays(row, JobEnd::Pending);
+                        watch.take(&item);
+                        continue;
+                    }
+                    Fate::Error => {
+                        let (step, generation) = (&self.address, self.generation);
+                        let case = Case { now, step, take, generation, item: &item };
+                        // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
+                        let written =
+                            made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer));
+                        if written.is_err() {
+                            ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
+                            break;
+                        }
+                        made.error_side.push(&item, carries);
+                    }
+                    Fate::Dropped(why) => {
+                        let (step, index) = (&self.address, item.index());
+                        let says = match why {
+                            Why::AtMostOnce => "as at-most-once says",
+                            Why::Exhausted => "as its retry policy says",
+                        };
+                        tracing::warn!(%step, index, "the job failed and is dropped, {says}: {failure}");
+                    }
+                    Fate::Halts => {
+                        watch.halt(&item, &failure);
                         ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
                         break;
                     }
-                    made.error_side.push(&item, carries);
-                } else {
-                    let (step, index) = (&self.address, item.index());
-                    tracing::warn!(%step, index, "the job failed and is dropped, as at-most-once says: {failure}");
                 }
+                ran.counters.failed += 1;
                 Outcome::Error
             } else {
                 made.note(&item);
+                for (position, due_ms, payload) in made.outputs.delayed().iter().skip(late) {
+                    let to = self.bindings.get(position).map_or("", |binding| &binding.name);
+                    let due = Timestamp(due_ms);
+                    ran.delayed.push(retrying::late(&self.address, &item, to, due, payload));
+                }
+                late = made.outputs.delayed().len();
                 let jobs = made.outputs.total() - given;
                 given += jobs;
                 ran.counters.filtered += u64::from(jobs == 0 && !self.bindings.is_empty());
@@ -254,10 +292,14 @@ impl Worker {
                 ran.outcomes.push((item.hash, outcome));
             }
             ran.taken += 1;
+            if work.sequential {
+                ran.ends.push(JobEnd::Finished);
+            }
             watch.take(&item);
         }
         ran.settles = watch.finish();
-        ran.counters.taken = ran.taken as u64;
+        // What comes again is counted when it is through.
+        ran.counters.taken = (ran.taken - ran.stayed) as u64;
         ran.counters.given = given as u64;
         made.finish(&mut ran);
         ran
@@ -269,7 +311,7 @@ impl Worker {
         if !links.wants_batches() {
             return;
         }
-        links.begin(!self.has_errors && !self.only_once);
+        links.begin(self.retrying.may_halt());
         let (mut walk, mut position) = (Walk::new(work), 0);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             let made = made_before.get(position).is_some_and(|before| *before);
@@ -311,6 +353,9 @@ fn attempt(
     if let Some(fault) = &item.fault {
         return Err(Failure::new(FailureKind::Payload, fault.as_ref()));
     }
+    if let Some(to) = item.to {
+        return hand_on(to, item.payload, outputs);
+    }
     let job = job(item, now);
     if item.form == Form::Unchecked && !matches!(runner, Runner::Script(_)) {
         chain::check_form(&job)?;
@@ -327,6 +372,14 @@ fn attempt(
             Ok(())
         }
     }
+}
+
+/// Gives an output that was made by an attempt before.
+fn hand_on(to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
+    let place = outputs.position(to).and_then(|position| outputs.get_mut(position));
+    let gone = || Failure::new(FailureKind::Output, format!("the step has no output `{to}` any more"));
+    place.ok_or_else(gone)?.push(payload);
+    Ok(())
 }
 
 fn job<'a>(item: &Item<'a>, now: Timestamp) -> Job<'a> {
@@ -383,6 +436,14 @@ impl Binding {
 }
 
 impl Ran {
+    /// A job is taken, and stands in the store by itself.
+    fn stays(&mut self, row: Delayed, end: JobEnd) {
+        self.delayed.push(row);
+        self.taken += 1;
+        self.stayed += 1;
+        self.ends.push(end);
+    }
+
     /// Bytes of everything that it brings.
     pub(super) fn byte_len(&self) -> usize {
         self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()

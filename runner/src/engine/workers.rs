@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicIsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -19,6 +20,9 @@ use crate::words::Clock;
 /// Scripts may build values that nest deeply, and taking those apart recurses. The memory is only
 /// reserved, not used.
 const STACK: usize = 64 << 20;
+
+/// No more workers than that wait for the outside at once.
+const ASIDE_MAX: usize = 256;
 
 /// What all workers share.
 pub(super) struct Shop {
@@ -43,16 +47,56 @@ pub(super) fn start(
             thread::Builder::new()
                 .name(format!("worker-{number}"))
                 .stack_size(STACK)
-                .spawn(move || work(&shop, &tasks, &messages))
+                .spawn(move || work(&shop, &tasks, &messages, &|| {}))
         })
         .collect()
 }
 
-fn work(shop: &Shop, tasks: &Receiver<Task>, messages: &Sender<Message>) {
+/// Workers for batches that may take long, as many as there are such batches at once.
+pub(super) struct Aside {
+    shop: Arc<Shop>,
+    messages: Sender<Message>,
+    tasks: (Sender<Task>, Receiver<Task>),
+    /// How many workers wait for a task, less the tasks that wait for a worker.
+    free: Arc<AtomicIsize>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Aside {
+    pub(super) fn new(shop: Arc<Shop>, messages: Sender<Message>) -> Self {
+        let (tasks, free) = (crossbeam_channel::unbounded(), Arc::default());
+        Self { shop, messages, tasks, free, workers: Vec::new() }
+    }
+
+    /// Gives a task to a free worker, or to a new one; past [`ASIDE_MAX`] it waits for one.
+    pub(super) fn give(&mut self, task: Task) -> std::io::Result<()> {
+        if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
+            let (shop, tasks, messages) =
+                (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
+            let free = Arc::clone(&self.free);
+            let worker = thread::Builder::new()
+                .name(format!("aside-{}", self.workers.len()))
+                .stack_size(STACK)
+                .spawn(move || work(&shop, &tasks, &messages, &|| _ = free.fetch_add(1, Ordering::AcqRel)))?;
+            self.free.fetch_add(1, Ordering::AcqRel);
+            self.workers.push(worker);
+        }
+        // This side holds the other end, too.
+        let _ = self.tasks.0.send(task);
+        Ok(())
+    }
+
+    /// Lets the workers end when they are through.
+    pub(super) fn close(self) -> Vec<JoinHandle<()>> {
+        self.workers
+    }
+}
+
+fn work(shop: &Shop, tasks: &Receiver<Task>, messages: &Sender<Message>, done: &dyn Fn()) {
     let Shop { configuration, plugins, store, clock, generation, attempts } = shop;
     let mut slot = attempts.slot();
     let mut workers: Vec<Option<Worker>> = configuration.steps.iter().map(|_| None).collect();
-    for Task { step, id, work } in tasks {
+    for Task { step, id, work, .. } in tasks {
         let worker = match &mut workers[step] {
             Some(worker) => Ok(worker),
             empty => Worker::new(configuration, &configuration.steps[step], *generation, store, plugins)
@@ -73,6 +117,7 @@ fn work(shop: &Shop, tasks: &Receiver<Task>, messages: &Sender<Message>) {
         };
         // The jobs are freed here and not by the dispatcher's thread, which has more to do.
         drop(work);
+        done();
         if messages.send(Message::Ran { step, id, ran: Box::new(ran) }).is_err() {
             return;
         }

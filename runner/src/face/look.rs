@@ -1,6 +1,7 @@
 //! Questions about state, and their answers. They are the same on a stopped store and, through the
 //! local socket, against a running runner.
 
+mod job;
 mod jobs;
 mod replay;
 mod steps;
@@ -10,6 +11,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
+pub(super) use job::JobStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -41,6 +43,11 @@ pub(super) enum Query {
         limit: usize,
     },
     Error {
+        queue: String,
+        index: u64,
+    },
+    /// What has become of a job.
+    Job {
         queue: String,
         index: u64,
     },
@@ -81,6 +88,7 @@ pub(super) enum Answer {
     Queues(Vec<QueueStatus>),
     Jobs(Page),
     Errors(Vec<Job>),
+    Job(JobStatus),
     Replay(Replay),
     Verify(Verified),
     Exported(Inventory),
@@ -222,6 +230,7 @@ pub(super) fn answer(
             jobs::errors(store, configuration, queue.as_deref(), *all, *limit)
         }
         Query::Error { queue, index } => jobs::error(store, queue, *index),
+        Query::Job { queue, index } => job::status(store, configuration, queue, *index),
         Query::OpenErrors { queue, from, to } => jobs::open_errors(store, queue, *from, *to),
         Query::Replay { step, input, start } => {
             replay::plan(store, configuration, step, input.as_deref(), *start)

@@ -10,12 +10,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::cli;
 use super::exit::{self, Exit};
+use super::http::Server;
 use super::progress::Progress;
 use super::{control, find, log, look, summary};
-use crate::config::Configuration;
 use crate::decide::End;
 use crate::engine::{self, Chain, Generation, Handle, Options};
-use crate::store::{self, Attempts, Store};
+use crate::store::{self, Attempts};
 use crate::words::SystemClock;
 
 pub(super) fn run(command: &cli::Run) -> Exit {
@@ -47,7 +47,12 @@ pub(super) fn run(command: &cli::Run) -> Exit {
         .with_plugins(generation.plugins)
         .with_attempts(Attempts::open(&configuration.data));
     let conversations = control::Conversations::default();
-    if let Err(error) = start_io(&configuration, store, run.handle(), conversations.clone()) {
+    let desk = control::Desk { store, configuration: Arc::clone(&configuration), handle: run.handle() };
+    let server = match listen(desk.clone()) {
+        Ok(server) => server,
+        Err(exit) => return exit,
+    };
+    if let Err(error) = start_io(desk, conversations.clone()) {
         return exit::fail(format_args!("cannot start: {error}"));
     }
     let stats = run.stats();
@@ -56,6 +61,9 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let outcome = run.run();
     let elapsed = started.elapsed();
     drop(progress);
+    if let Some(server) = server {
+        server.finish();
+    }
     control::remove(&configuration.data);
     conversations.finish();
     match outcome {
@@ -71,17 +79,27 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     }
 }
 
+/// Opens the port that the settings name, if they do.
+fn listen(desk: control::Desk) -> Result<Option<Server>, Exit> {
+    let Some(address) = desk.configuration.settings.listen else { return Ok(None) };
+    match Server::start(address, desk) {
+        Ok(server) => {
+            tracing::info!(address = %server.address(), "listening");
+            Ok(Some(server))
+        }
+        Err(error) => {
+            let why = format_args!("cannot listen on {address} (`[runner] listen`): {error}");
+            Err(exit::fail(why))
+        }
+    }
+}
+
 /// Starts the thread that carries signals and the local socket. It ends with the process.
-fn start_io(
-    configuration: &Arc<Configuration>,
-    store: Store,
-    handle: Handle,
-    conversations: control::Conversations,
-) -> io::Result<()> {
+fn start_io(desk: control::Desk, conversations: control::Conversations) -> io::Result<()> {
+    let (configuration, handle) = (Arc::clone(&desk.configuration), desk.handle.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let guard = runtime.enter();
     let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let desk = control::Desk { store, configuration: Arc::clone(configuration), handle: handle.clone() };
     match control::serve(&configuration.data, desk, conversations) {
         Ok(serve) => {
             runtime.spawn(serve);

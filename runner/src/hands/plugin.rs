@@ -24,12 +24,16 @@ mod frames;
 
 mod serve;
 
+mod server;
+
 mod isolated;
 
+pub use clock::Ticks;
 pub use find::{Search, near};
 pub use image::{Image, ImageError};
-pub use isolated::{COMMAND, Isolated};
+pub use isolated::Isolated;
 pub use library::{LibraryError, open};
 pub use loaded::{LoadError, Loaded, Pins, Plugins};
 pub use serve::serve;
+pub use server::COMMAND;
 pub use step::{PluginRunner, PluginSpec};

@@ -10,6 +10,7 @@ pub mod json;
 
 mod compile;
 mod context;
+mod control;
 mod explain;
 mod expression;
 mod filter;
@@ -18,6 +19,7 @@ mod imports;
 mod kind;
 mod locate;
 mod number;
+mod said;
 mod step;
 
 pub use compile::{CompileError, check_expression, check_script};

@@ -5,7 +5,10 @@
 //!        | (where flag 4 is set) time of the first attempt i64
 //!        | (where flag 8 is set) last error, as text
 //!        | (where flag 16 is set) error queue, as text, and index varint
-//!        | (where flag 32 is set) what it carries, as text | payload
+//!        | (where flag 32 is set) what it carries, as text
+//!        | (where flag 64 is set) output, as text
+//!        | (where flag 128 is set) standing u8: 1 started | 2 pending, then since when i64, handle as text
+//!        | payload
 //! ```
 //!
 //! The lowest two bits of the flags are the form: 0 JSON, 1 text, 2 bytes. A text is its length as
@@ -33,7 +36,7 @@ pub struct Delayed {
 }
 
 /// What is kept of a job while it waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DelayedJob {
     /// The inputs that it was made of, as they enter the delivery hash, and their indices.
     pub inputs: Vec<(String, u64)>,
@@ -43,16 +46,33 @@ pub struct DelayedJob {
     pub last_error: Option<String>,
     /// The error queue that it was put back from, and its index there.
     pub from_error: Option<(Address, u64)>,
+    /// The output of the step that it is for: made already, and only due later. `None`: the step runs it.
+    pub to: Option<String>,
+    pub standing: Standing,
     pub form: JobForm,
     pub payload: Vec<u8>,
     /// The provenance that it carries along, as JSON text.
     pub carried: Option<String>,
 }
 
+/// What a job that is not through waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// The time when it is due.
+    #[default]
+    Delayed,
+    /// An attempt was begun, and nothing is known of its end.
+    Started,
+    /// An outside system finishes it, which knows it by the handle.
+    Pending { handle: String, since: Timestamp },
+}
+
 /// What a payload is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobForm {
+    #[default]
     Json,
     Text,
     Bytes,
@@ -71,7 +91,14 @@ const FLAG_FIRST_ATTEMPT: u8 = 4;
 const FLAG_LAST_ERROR: u8 = 8;
 const FLAG_FROM_ERROR: u8 = 16;
 const FLAG_CARRIED: u8 = 32;
-const FLAGS_ALL: u8 = 63;
+const FLAG_TO: u8 = 64;
+const FLAG_STANDING: u8 = 128;
+
+const STARTED: u8 = 1;
+const PENDING: u8 = 2;
+
+/// When those are due that no time makes due.
+pub const NEVER: Timestamp = Timestamp(i64::MAX);
 
 /// Where the last sequence stands in `meta`.
 const SEQUENCE_KEY: &str = "delayed";
@@ -113,12 +140,41 @@ impl Store {
         })
     }
 
-    /// When the first delayed job of `step` is due.
-    pub fn next_due(&self, step: &Address) -> Result<Option<Timestamp>, ReadError> {
+    /// The delayed jobs with these keys; `None` for those that are not there.
+    pub fn delayed(&self, keys: &[DelayedKey]) -> Result<Vec<Option<DelayedJob>>, ReadError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.view(|txn| {
+            let (names, table) = (txn.open_table(NAMES)?, txn.open_table(DELAYED)?);
+            let find = |key: &DelayedKey| {
+                let Some(id) = format::find_id(&names, &key.step)? else { return Ok(None) };
+                let key = (id, ordered(key.due), key.sequence);
+                table.get(key)?.map(|stored| unseal(key, stored.value())).transpose()
+            };
+            keys.iter().map(find).collect()
+        })
+    }
+
+    /// The last number that a delayed job was given; 0 where none ever was.
+    pub fn delayed_sequence(&self) -> Result<u64, ReadError> {
+        self.view(|txn| last_sequence(&txn.open_table(META)?))
+    }
+
+    /// When the first delayed job of `step` is due, or the first one that is due later than `after`.
+    /// What is due at no time is not.
+    pub fn next_due(&self, step: &Address, after: Option<Timestamp>) -> Result<Option<Timestamp>, ReadError> {
         self.view(|txn| {
             let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(None) };
-            let table = txn.open_table(DELAYED)?;
-            let first = table.range((id, 0, 0)..=(id, u64::MAX, u64::MAX))?.next().transpose()?;
+            let start = match after {
+                Some(after) => Bound::Excluded((id, ordered(after), u64::MAX)),
+                None => Bound::Included((id, 0, 0)),
+            };
+            let end = Bound::Excluded((id, ordered(NEVER), 0));
+            if matches!((start, end), (Bound::Excluded(start), Bound::Excluded(end)) if start >= end) {
+                return Ok(None);
+            }
+            let first = txn.open_table(DELAYED)?.range((start, end))?.next().transpose()?;
             Ok(first.map(|(key, _)| from_ordered(key.value().1)))
         })
     }
@@ -243,6 +299,23 @@ pub(super) fn seal((step, due, sequence): (u32, u64, u64), job: &DelayedJob) -> 
         out[0] |= FLAG_CARRIED;
         put_bytes(&mut out, carried.as_bytes());
     }
+    if let Some(to) = &job.to {
+        out[0] |= FLAG_TO;
+        put_bytes(&mut out, to.as_bytes());
+    }
+    match &job.standing {
+        Standing::Delayed => {}
+        Standing::Started => {
+            out[0] |= FLAG_STANDING;
+            out.push(STARTED);
+        }
+        Standing::Pending { handle, since } => {
+            out[0] |= FLAG_STANDING;
+            out.push(PENDING);
+            out.extend_from_slice(&since.0.to_le_bytes());
+            put_bytes(&mut out, handle.as_bytes());
+        }
+    }
     out.extend_from_slice(&job.payload);
     Place::Delayed(step, due, sequence).seal(out)
 }
@@ -262,9 +335,6 @@ fn parse(record: &[u8]) -> Result<DelayedJob, Wrong> {
         2 => JobForm::Bytes,
         _ => return Err("its form is unknown"),
     };
-    if flags & !FLAGS_ALL != 0 {
-        return Err("it has unknown flags");
-    }
     let attempt = u32::try_from(rest.varint()?).map_err(|_| "it has too many attempts")?;
     let mut inputs = Vec::new();
     for _ in 0..rest.varint()? {
@@ -280,6 +350,30 @@ fn parse(record: &[u8]) -> Result<DelayedJob, Wrong> {
         None
     };
     let carried = has(FLAG_CARRIED).then(|| rest.text()).transpose()?.map(str::to_owned);
+    let to = has(FLAG_TO).then(|| rest.text()).transpose()?.map(str::to_owned);
+    let standing = if has(FLAG_STANDING) { standing(&mut rest)? } else { Standing::Delayed };
     let payload = rest.0.to_vec();
-    Ok(DelayedJob { inputs, attempt, first_attempt, last_error, from_error, form, payload, carried })
+    Ok(DelayedJob {
+        inputs,
+        attempt,
+        first_attempt,
+        last_error,
+        from_error,
+        to,
+        standing,
+        form,
+        payload,
+        carried,
+    })
+}
+
+fn standing(rest: &mut Bytes<'_>) -> Result<Standing, Wrong> {
+    match rest.u8()? {
+        STARTED => Ok(Standing::Started),
+        PENDING => {
+            let since = Timestamp(rest.u64()?.cast_signed());
+            Ok(Standing::Pending { handle: rest.text()?.to_owned(), since })
+        }
+        _ => Err("what it waits for is unknown"),
+    }
 }

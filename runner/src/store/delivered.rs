@@ -26,6 +26,9 @@ pub enum Outcome {
     Error,
     /// It was consumed with no output.
     Nothing,
+    /// Jobs came from outside under a key, of which this is the hash: so many from the index `first`
+    /// on. `content` is a hash of what they were, by which the same ones are known again.
+    Arrived { first: u64, jobs: u32, content: u64 },
 }
 
 /// A delivery to remember.
@@ -151,27 +154,33 @@ impl Record {
             Outcome::Output { jobs } => (0, jobs),
             Outcome::Error => (1, 0),
             Outcome::Nothing => (2, 0),
+            Outcome::Arrived { jobs, .. } => (3, jobs),
         };
         let times = [self.time.0.to_le_bytes(), self.keep_until.0.to_le_bytes()].concat();
-        Place::Delivery(hash).seal([&[kind][..], &u32::to_le_bytes(jobs), &times].concat())
+        let mut record = [&[kind][..], &u32::to_le_bytes(jobs), &times].concat();
+        if let Outcome::Arrived { first, content, .. } = self.outcome {
+            record.extend_from_slice(&[first.to_le_bytes(), content.to_le_bytes()].concat());
+        }
+        Place::Delivery(hash).seal(record)
     }
 
     pub(super) fn unseal(hash: DeliveryHash, stored: &[u8]) -> Result<Self, Cause> {
         let place = Place::Delivery(hash);
-        let mut bytes = [0; 21];
         let record = place.unseal(stored)?;
+        let time = |at| Timestamp(u64_at(record, at).cast_signed());
         let (time, keep_until) = match record.len() {
             // As version 1 wrote it.
             5 => (Timestamp(0), FOR_EVER),
-            _ => {
-                bytes = place.unseal_exact(stored)?;
-                let time = |at| Timestamp(u64_at(&bytes, at).cast_signed());
-                (time(5), time(13))
+            21 => (time(5), time(13)),
+            37 if record[0] == 3 => {
+                let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
+                let outcome = Outcome::Arrived { first, jobs, content };
+                return Ok(Self { outcome, time: time(5), keep_until: time(13) });
             }
+            _ => return Err(Cause::Damaged(format!("the record {place:?} has the wrong length"))),
         };
-        bytes[..5].copy_from_slice(&record[..5]);
-        let outcome = match bytes[0] {
-            0 => Outcome::Output { jobs: u32_at(&bytes, 1) },
+        let outcome = match record[0] {
+            0 => Outcome::Output { jobs: u32_at(record, 1) },
             1 => Outcome::Error,
             2 => Outcome::Nothing,
             kind => {

@@ -262,6 +262,8 @@ impl<W: Write> Walk<'_, W> {
                     first_attempt: job.first_attempt.map(|time| time.0),
                     last_error: job.last_error,
                     from_error: job.from_error,
+                    to: job.to,
+                    standing: job.standing,
                     carried: job.carried,
                     form: job.form,
                     payload: Data::of(&job.payload),

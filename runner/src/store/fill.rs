@@ -195,6 +195,8 @@ impl Filling {
             first_attempt: line.first_attempt.map(Timestamp),
             last_error: line.last_error,
             from_error: line.from_error,
+            to: line.to,
+            standing: line.standing,
             form: line.form,
             payload: line.payload.bytes().to_vec(),
             carried: line.carried,

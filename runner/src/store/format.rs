@@ -16,7 +16,7 @@
 //! | marks | source, index | segment u32, offset u64, line u64 |
 //! | segments | source, ordinal | JSON |
 //! | sinks | sink | JSON |
-//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times |
+//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; of an arrival (kind 3) also first u64, content u64 |
 //! | expiries | keep until, commit, part u32 | the hashes of some deliveries, u128 each |
 //! | snapshots | step, number u64 | JSON |
 //! | delayed | step, due, sequence u64 | see [`super::delayed`] |
@@ -28,7 +28,7 @@
 //! a key has its highest bit turned, so that keys are in order of time.
 //!
 //! Version 2 added the tables from `expiries` on, the number of the commit to each value of the log,
-//! the columns of a section, and the times of deliveries.
+//! the columns of a section, and the times of deliveries. Version 3 added deliveries that are arrivals.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ use super::error::Cause;
 use crate::words::{Address, DeliveryHash, Mark, Timestamp};
 
 /// The format that this code writes.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Where the version stands in `meta`.
 const FORMAT_KEY: &str = "format";
@@ -302,8 +302,9 @@ pub(super) fn migrate(database: &Database) -> Result<(), Cause> {
         return Ok(());
     }
     let txn = database.begin_write()?;
-    // The only older version is 1.
-    make_tables_of_version_2(&txn)?;
+    if found < 2 {
+        make_tables_of_version_2(&txn)?;
+    }
     txn.open_table(META)?.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
     txn.commit()?;
     Ok(())

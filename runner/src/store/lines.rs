@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::delayed::JobForm;
+use super::delayed::{JobForm, Standing};
 use super::delivered::Outcome;
 use super::snapshot::SnapshotInput;
 use crate::decide::Progress;
@@ -171,6 +171,10 @@ pub(super) struct DelayedLine<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) from_error: Option<(Address, u64)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) to: Option<String>,
+    #[serde(default, skip_serializing_if = "is_delayed")]
+    pub(super) standing: Standing,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) carried: Option<String>,
     pub(super) form: JobForm,
     #[serde(borrow)]
@@ -288,4 +292,8 @@ fn take_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeliveryHash,
         Some(&*text).filter(|text| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let number = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
     number.map(DeliveryHash).ok_or_else(|| serde::de::Error::custom("this is no delivery hash"))
+}
+
+fn is_delayed(standing: &Standing) -> bool {
+    *standing == Standing::Delayed
 }

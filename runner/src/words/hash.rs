@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use twox_hash::XxHash3_128;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// 128 bits that name one delivery.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +55,25 @@ pub fn delivery_hash<'a>(
         put_input(&mut bytes, name, indices);
     }
     DeliveryHash(XxHash3_128::oneshot(&bytes))
+}
+
+/// The hash of a key that a job was given from outside, which names its arrival on the queue
+/// `pipeline/queue` as a delivery hash names a delivery: XXH3-128 with seed 0 over
+/// `"tidegate/key/1"`, then pipeline, queue, `sort` and `key`. `sort` tells kinds of keys apart.
+#[must_use]
+pub fn key_hash(pipeline: &str, queue: &str, sort: &str, key: &[u8]) -> DeliveryHash {
+    let mut bytes = b"tidegate/key/1".to_vec();
+    put_text(&mut bytes, pipeline);
+    put_text(&mut bytes, queue);
+    put_text(&mut bytes, sort);
+    bytes.extend_from_slice(key);
+    DeliveryHash(XxHash3_128::oneshot(&bytes))
+}
+
+/// A hash by which something that was brought from outside is known again: XXH3-64 with seed 0.
+#[must_use]
+pub fn content_hash(content: &[u8]) -> u64 {
+    XxHash3_64::oneshot(content)
 }
 
 fn start(pipeline: &str, step: &str) -> Vec<u8> {
@@ -103,6 +122,17 @@ mod tests {
         let mut prefix = HashPrefix::new("quakes", "classify", "quakes/events");
         insta::assert_snapshot!(prefix.hash(1), @"ab355fd9cbfef97ac8a018b260cd20f8");
         insta::assert_snapshot!(prefix.hash(u64::MAX), @"45bc6bfb0f3d3c227ae7fd4a2cdde9dc");
+    }
+
+    #[test]
+    fn keys_of_queues_and_sorts_are_told_apart() {
+        insta::assert_snapshot!(key_hash("p", "q", "id", b"7"), @"e93704599c3c3142c8b30679ff2e8818");
+        let others =
+            [("p", "q", "header", "7"), ("p", "r", "id", "7"), ("o", "q", "id", "7"), ("p", "q", "id", "8")];
+        for (pipeline, queue, sort, key) in others {
+            let other = key_hash(pipeline, queue, sort, key.as_bytes());
+            assert_ne!(other, key_hash("p", "q", "id", b"7"), "{pipeline} {queue} {sort} {key}");
+        }
     }
 
     /// As the definition says, in the simplest way.

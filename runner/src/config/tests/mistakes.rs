@@ -17,7 +17,7 @@ macro_rules! mistakes {
 
 /// A pipeline with a source `events` and a step `price` that has these lines.
 macro_rules! step {
-    ($lines:literal) => {
+    ($lines:expr) => {
         concat!(
             "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\n",
             "[step.price]\nfrom = \"events\"\n",
@@ -48,6 +48,8 @@ macro_rules! sink {
 
 /// Nothing is wrong with it.
 const GOOD: &str = step!("");
+
+mod waiting;
 
 /// Keys and types.
 mod keys {
@@ -141,17 +143,66 @@ mod inputs {
     }
 }
 
+/// A step that asks an HTTP service, with these options.
+macro_rules! http {
+    ($options:literal) => {
+        step!(concat!("run = \"builtin:http\"\nhttp = { ", $options, " }"))
+    };
+}
+
+/// A step that runs a command, with these options.
+macro_rules! exec {
+    ($options:literal) => {
+        step!(concat!("run = \"builtin:exec\"\nexec = { ", $options, " }"))
+    };
+}
+
+/// Requests and commands.
+mod outward {
+    use super::*;
+
+    mistakes! {
+        a_builtin_has_options: "a.toml" = concat!(step!("run = [\"builtin:http\"]"), "[step.b]\nfrom = \"events\"\nrun = \"builtin:exec\"\n");
+        options_have_their_builtin: "a.toml" = concat!(step!("http = { url = \"https://h\" }"), "[step.b]\nfrom = \"events\"\nrun = [\"builtin:http\", \"builtin:http\"]\nhttp = { url = \"https://h/\" }\n");
+        an_unknown_builtin_gets_the_nearest_one: "a.toml" = concat!(step!("run = \"builtin:htpt\""), "[step.b]\nfrom = \"events\"\nrun = \"builtin:smtp\"\n");
+        a_request_has_known_keys: "a.toml" = http!("urll = \"https://h\", retries = 3");
+        a_brace_is_closed: "a.toml" = http!("url = \"https://h/{id/{ctx.hsah}/{}\"");
+        a_url_has_a_scheme: "a.toml" = http!("url = \"h/{id}\"");
+        no_job_chooses_who_is_asked: "a.toml" = http!("url = \"https://{host}/x\"");
+        no_job_finishes_a_host: "a.toml" = http!("url = \"https://h{id}\"");
+        a_url_has_no_user: "a.toml" = http!("url = \"https://me:secret@h/\"");
+        a_url_has_a_host_and_a_port: "a.toml" = concat!(http!("url = \"http://:80/\""), "[step.b]\nfrom = \"events\"\nrun = \"builtin:http\"\nhttp = { url = \"http://h:x/\" }\n");
+        a_url_is_written_as_one: "a.toml" = concat!(http!("url = \"http://h/a b\""), "[step.b]\nfrom = \"events\"\nrun = \"builtin:http\"\nhttp = { url = \"http://h/#{id}\" }\n[step.c]\nfrom = \"events\"\nrun = \"builtin:http\"\nhttp = { url = \"http://h/../{id}\" }\n");
+        a_secret_in_a_url_is_not_shown: "a.toml" = http!("url = \"${SECRET}/{a..b}/{id}\", headers = { authorization = \"${SECRET}{\" }");
+        a_method_is_a_known_word: "a.toml" = http!("url = \"https://h\", method = \"post\"");
+        a_header_has_a_name: "a.toml" = http!("url = \"https://h\", headers = { \"x y\" = \"1\", Host = \"other\", X-A = \"1\", x-a = \"2\", b = 1 }");
+        a_get_has_no_body: "a.toml" = http!("url = \"https://h\", body = { id = \"{id}\" }");
+        a_body_says_something: "a.toml" = http!("url = \"https://h\", method = \"POST\", body = \"jobs\"");
+        a_body_holds_what_json_can_say: "a.toml" = http!("url = \"https://h\", method = \"POST\", body = { a = [inf, \"{\"] }");
+        a_status_has_three_digits: "a.toml" = http!("url = \"https://h\", accept = [\"2xx\", \"4x4\", \"99\", \"1xx\"]");
+        a_request_is_not_longer_than_its_attempt: "a.toml" = http!("url = \"https://h\", timeout = \"30s\", max_response = \"0B\"");
+        a_request_in_time_is_not_longer_than_its_attempt: "a.toml" = http!("url = \"https://h\", timeout = \"30s\"");
+        a_response_is_a_known_word: "a.toml" = http!("url = \"https://h\", response = \"all\"");
+        a_command_is_a_list: "a.toml" = exec!("command = \"./charge.sh {id}\"");
+        a_command_is_there: "a.toml" = exec!("command = [\"./charge.sh\", \"{id\"], cwd = \"gone\"");
+        a_command_can_be_executed: "a.toml" = exec!("command = [\"./charge.sh\"]"), "charge.sh" = "#!/bin/sh\n";
+        a_command_is_no_folder: "a.toml" = exec!("command = [\"./bin\"]"), "bin/x" = "";
+        no_job_chooses_what_is_run: "a.toml" = exec!("command = [\"{id}\"]");
+        a_command_has_words: "a.toml" = concat!(exec!("command = []"), "[step.b]\nfrom = \"events\"\nrun = \"builtin:exec\"\nexec = { command = [\"\"] }\n");
+        a_variable_has_a_name_of_its_own: "a.toml" = exec!("command = [\"true\"], env = { TIDEGATE_HASH = \"1\", \"a=b\" = \"2\", C = 3 }");
+        a_service_that_is_a_sink_has_a_url: "a.toml" = sink!("type = \"http\"\npath = \"x\"");
+        a_sink_without_jobs_of_its_own_has_no_errors: "a.toml" = concat!(step!("to = \"hook\""), "[sink.hook]\ntype = \"http\"\nurl = \"https://h\"\nerrors = \"failed\"\n");
+    }
+}
+
 /// What a later version brings.
 mod later {
     use super::*;
 
     mistakes! {
-        tables_of_a_later_version_are_not_supported_yet: "a.toml" = concat!(step!("retry = \"chain\""), "[retry.chain]\nmax = \"1h\"\n");
-        shared_tables_of_a_later_version_are_not_supported_yet: "tidegate.toml" = "[runner]\nlisten = \"127.0.0.1:8484\"\n[gate.gas]\nevery = \"5s\"\n", "a.toml" = GOOD;
-        sources_of_a_later_version_are_not_supported_yet: "a.toml" = source!("type = \"http\"\nkey = \"id\"");
-        sinks_of_a_later_version_are_not_supported_yet: "a.toml" = sink!("type = \"http\"\nurl = \"x\"");
-        queuers_and_gates_are_not_supported_yet: "a.toml" = step!("queuer = \"per-pool\"\ngate = \"gas\"");
-        builtins_are_not_supported_yet: "a.toml" = step!("run = [\"plugin:rates/convert\", \"builtin:http\"]");
+        keys_of_a_later_version_are_not_supported_yet: "a.toml" = step!("was = \"old\"");
+        shared_tables_of_a_later_version_are_not_supported_yet: "tidegate.toml" = "[reload]\ntests = true\n", "a.toml" = GOOD;
+        sources_of_a_later_version_are_not_supported_yet: "a.toml" = source!("type = \"exec\"\ncommand = [\"ls\"]");
         tests_are_not_supported_yet: "a.toml" = concat!(step!(""), "[[test]]\nname = \"a\"\n");
     }
 }
@@ -215,6 +266,27 @@ mod outside {
         folder.write("price.rhai", b"fn process(job) {\n  \"\xff\"\n}\n");
         folder.write("folder.rhai/x", b"");
         insta::assert_snapshot!(folder.shown());
+    }
+}
+
+/// Sources that are pushed.
+mod pushed {
+    use super::*;
+
+    const LISTEN: &str = "[runner]\nlisten = \"127.0.0.1:8484\"\n";
+
+    mistakes! {
+        a_port_is_open_for_a_source: "a.toml" = source!("type = \"http\"");
+        an_address_has_a_port: "a.toml" = source!("type = \"http\""), "tidegate.toml" = "[runner]\nlisten = \"localhost:8484\"\n";
+        a_source_knows_the_keys_of_its_type: "a.toml" = source!("type = \"http\"\npath = \"in.ndjson\"\ntokne = \"x\""), "tidegate.toml" = LISTEN;
+        a_key_is_a_path: "a.toml" = source!("type = \"http\"\nkey = \"order..id\""), "tidegate.toml" = LISTEN;
+        a_token_can_be_shown_in_a_header: "a.toml" = source!("type = \"http\"\ntoken = \"${SECRET} or so\""), "tidegate.toml" = LISTEN;
+        bounds_are_quantities: "a.toml" = source!("type = \"http\"\nmax_body = \"0B\"\nmax_waiting = -1\ndedupe = \"0s\""), "tidegate.toml" = LISTEN;
+        no_step_fills_a_source: "a.toml" = concat!(source!("type = \"http\""), "[step.x]\nfrom = \"events\"\nto = \"events\"\nerrors = \"events\"\n"), "tidegate.toml" = LISTEN;
+        a_source_that_nothing_reads_is_told_as_that: "a.toml" = concat!(step!(""), "[source.orders]\ntype = \"http\"\n"), "tidegate.toml" = LISTEN;
+        a_queue_of_a_source_has_settings_that_mean_something: "a.toml" = concat!(source!("type = \"http\""), "[queue.events]\nretain = \"7d\"\ndedupe = \"7d\"\nallow_cycle = true\n"), "tidegate.toml" = LISTEN;
+        who_listens_to_everybody_asks_for_a_token: "a.toml" = concat!(source!("type = \"http\""), "[source.orders]\ntype = \"http\"\ntoken = \"${SECRET}\"\n[sink.out]\nfrom = \"orders\"\ntype = \"null\"\n"), "tidegate.toml" = "[runner]\nlisten = \"0.0.0.0:8484\"\n";
+        the_nearest_name_of_a_source_is_found: "a.toml" = concat!(source!("type = \"http\""), "[step.x]\nfrom = \"evnets\"\n"), "tidegate.toml" = LISTEN;
     }
 }
 

@@ -8,7 +8,7 @@ use super::super::{
 use super::{Folder, options};
 
 /// Every key there is.
-pub(super) const EVERY_KEY: [(&str, &str); 7] = [
+pub(super) const EVERY_KEY: [(&str, &str); 8] = [
     (
         "tidegate.toml",
         r#"
@@ -19,6 +19,15 @@ shutdown_timeout = "45s"
 [log]
 level = "info,tidegate::store=debug"
 format = "json"
+
+[retry.patient]
+backoff = "fibonacci"
+initial = "2s"
+max = "10m"
+
+[gate.gas]
+run = "parse.rhai"
+every = "5s"
 "#,
     ),
     (
@@ -119,6 +128,72 @@ to = "pages"
 type = "null"
 "#,
     ),
+    (
+        "waiting.toml",
+        r#"
+[source.ticks]
+type = "schedule"
+cron = "30 2 * * mon-fri"
+time_zone = "Europe/Berlin"
+missed = "once"
+payload = { report = "daily" }
+
+[source.beats]
+type = "schedule"
+every = "5m"
+
+[retry.chain]
+backoff = "exponential"
+initial = "500ms"
+factor = 1.5
+max = "1h"
+jitter = "equal"
+max_attempts = 5
+ttl = "1d"
+then = "drop"
+on = ["timeout", "http 5xx", "script"]
+
+[queuer.per-pool]
+strategy = "one-round-parallel"
+lane = "order.pool"
+lane_missing = "default"
+delay_window = "15s"
+max_processing = 8
+max_search_ahead = 1000
+max_per_lane = 2
+rate = "100/s"
+lane_rate = "10/1m"
+age = "at"
+id = "id"
+reads = "inputs"
+writes = "outputs"
+
+[gate.open]
+run = ["parse.rhai"]
+every = "1m"
+timeout = "3s"
+config = { most = 60 }
+
+[step.submit]
+from = "ticks"
+run = "parse.rhai"
+retry = "chain"
+queuer = "per-pool"
+gate = "open"
+monitor = { run = "parse.rhai", every = "2s", batch = 50, timeout = "1m", config = { x = 1 } }
+
+[step.nightly]
+from = "beats"
+retry = "patient"
+queuer = { strategy = "rounds", pause = "5s", max_processing = 1, max_search_ahead = 0 }
+gate = "gas"
+
+[step.urgent]
+from = "beats"
+retry = { backoff = "list", delays = ["0s", "10s"], then = "halt", max_attempts = 0 }
+queuer = { strategy = "priority", priority = "urgency", aging = "1m" }
+"#,
+    ),
     ("parse.rhai", "fn process(job) { job }\n"),
     ("lib/price.rhai", "fn process(job) { job }\n"),
     ("token", "tok-123\n"),
@@ -139,6 +214,24 @@ fn every_key_arrives() {
     let folder = Folder::of(&EVERY_KEY);
     let text = format!("{:#?}", loaded(&folder));
     insta::assert_snapshot!(folder.plain(&text));
+}
+
+#[test]
+fn a_pushed_source_is_the_queue_of_its_name() {
+    let pipeline = "[source.requests]\ntype = \"http\"\nkey = \"order.id\"\ndedupe = \"7d\"\n\
+                    max_body = \"1MiB\"\nmax_waiting = 0\ntoken = \"${file:token}\"\n\
+                    [source.plain]\ntype = \"http\"\n\
+                    [queue.requests]\nretain = \"1d\"\n\
+                    [step.a]\nalts = { one = \"requests\", two = \"plain\" }\n\
+                    [sink.out]\nfrom = \"requests\"\ntype = \"null\"\n";
+    let settings = "[runner]\nlisten = \"127.0.0.1:8484\"\n";
+    let configuration =
+        loaded(&Folder::of(&[("p.toml", pipeline), ("tidegate.toml", settings), ("token", "tok-123\n")]));
+    assert_eq!(configuration.settings.listen, Some("127.0.0.1:8484".parse().unwrap()));
+    assert!(configuration.sources.is_empty());
+    insta::assert_debug_snapshot!(configuration.queues);
+    let inputs = configuration.steps.iter().flat_map(|step| &step.inputs);
+    assert!(inputs.into_iter().all(|input| matches!(input.input, Input::Queue(_))));
 }
 
 #[test]
@@ -217,7 +310,41 @@ fn only_what_cannot_be_taken_back_is_an_effect() {
         .filter(|step| step.has_effects(&configuration))
         .map(|step| step.address.to_string())
         .collect();
-    assert_eq!(with_effects, ["shop/report-other-done", "shop/report-priced"]);
+    assert_eq!(with_effects, ["shop/report-other-done", "shop/report-priced", "waiting/submit"]);
+}
+
+#[test]
+fn what_can_be_seen_outside_is_tried_again_unless_it_happens_at_most_once() {
+    let text = r#"
+[step.pure]
+from = "in"
+to = "out"
+[step.asked]
+from = "in"
+retry = { max = "1m" }
+[step.effect]
+from = "in"
+run = "builtin:exec"
+exec = { command = ["true"] }
+[step.shows]
+from = "in"
+to = "shown"
+[step.once]
+from = "in"
+to = "shown"
+delivery = "at-most-once"
+[sink.shown]
+type = "stdout"
+"#;
+    let (configuration, _) = Folder::of(&[("a.toml", text)]).load().unwrap_or_else(|it| panic!("{it}"));
+    let longest = |name: &str| {
+        let step = configuration.steps.iter().find(|step| step.address.name.as_str() == name).unwrap();
+        step.retry_policy().map(|retry| retry.max.as_secs())
+    };
+    assert_eq!(
+        ["pure", "asked", "effect", "shows", "once"].map(longest),
+        [None, Some(60), Some(3600), None, None]
+    );
 }
 
 #[test]
@@ -317,4 +444,41 @@ fn files_of_other_editors_are_read() {
     assert_eq!(format!("{:?}", loaded(&folder).queues), plain);
     folder.write(EVERY_KEY[1].0, format!("\u{feff}{text}").as_bytes());
     assert_eq!(format!("{:?}", loaded(&folder).queues), plain);
+}
+
+#[test]
+fn requests_and_commands_are_read_with_everything_that_they_say() {
+    let folder = Folder::of(&[(
+        "a.toml",
+        r#"
+        [source.events]
+        type = "file"
+        path = "in.ndjson"
+        format = "ndjson"
+        [step.charge]
+        from = "events"
+        run = ["builtin:http", "builtin:exec"]
+        http = { url = "https://[::1]:8443/charge/{order.id}?key=${SECRET}", method = "PATCH", headers = { Authorization = "Bearer ${SECRET}" }, body = { id = "{ctx.hash}", sum = "{sum}", tags = ["x", 1.5, true] }, timeout = "5s", max_response = "1MiB", accept = ["2xx", "404"], response = "full" }
+        exec = { command = ["sh", "-c", "echo {{}}", "{order.id}"], env = { KEY = "${SECRET}" }, cwd = ".", timeout = "2s" }
+        to = "hook"
+        [sink.hook]
+        type = "http"
+        url = "http://localhost"
+        [sink.other]
+        from = "events"
+        type = "http"
+        url = "http://localhost/{id}"
+        timeout = "1s"
+        errors = "failed"
+        "#,
+    )]);
+    let (configuration, warnings) = folder.load().unwrap();
+    assert_eq!(warnings.render(false), "");
+    let of_steps: Vec<_> = configuration.steps.iter().map(|step| (&step.processors, step.timeout)).collect();
+    let kinds: Vec<_> = configuration.sinks.iter().map(|sink| &sink.kind).collect();
+    let shown = folder.plain(&format!("{of_steps:#?}\n{kinds:#?}"));
+    assert!(!shown.contains("hunter2"), "{shown}");
+    insta::assert_snapshot!(shown);
+    assert!(configuration.steps.iter().all(|step| step.has_effects(&configuration)));
+    assert!(configuration.steps.iter().any(|step| step.errors.is_some()));
 }

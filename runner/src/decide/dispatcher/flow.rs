@@ -1,17 +1,40 @@
 //! The dispatcher's vocabulary: how steps hang together, what happens, what shall be done.
 
+use std::time::Duration;
+
+use crate::decide::{JobKey, Progress, Rules};
+use crate::words::Timestamp;
+
 /// One step, as the dispatcher sees it.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub gather: Gather,
     /// In the order of the step's bindings.
     pub inputs: Vec<FlowInput>,
-    /// Jobs wait that shall be run again.
-    pub returned: bool,
+    /// When the first of the jobs is due that shall be run again.
+    pub due: Option<Timestamp>,
     pub before: Before,
+    /// Jobs are picked one by one, by rules, in whatever order those say.
+    pub picking: Option<Picking>,
     /// Batches that were begun and not delivered when the last run ended, in the order in which they
     /// were begun: they are formed again just as they were, before all others.
     pub redo: Vec<Redo>,
+}
+
+/// How a step with one input picks its jobs.
+#[derive(Clone, Debug)]
+pub struct Picking {
+    pub rules: Rules,
+    /// How far past the watermark jobs are looked at; 0 = no bound.
+    pub search_ahead: u64,
+    /// Most jobs of one batch.
+    pub batch: usize,
+    /// Its batches run beside those of other steps, and take no worker from them.
+    pub aside: bool,
+    /// Nothing starts unless a gate was found open within this time.
+    pub gate: Option<Duration>,
+    /// What is accounted for of the input.
+    pub progress: Progress,
 }
 
 /// How the batches of a step are made from what its inputs give.
@@ -37,6 +60,8 @@ pub enum Feed {
     Source,
     /// The queue at this position.
     Queue(usize),
+    /// The same, where jobs may also come from outside, as long as the run goes on.
+    Pushed(usize),
 }
 
 /// What has to be durable before a batch may run.
@@ -62,7 +87,7 @@ pub struct Redo {
 
 /// The bounds that keep memory from growing with the backlog.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct Bounds {
     /// Batches given to workers at one time, over all steps.
     pub slots: usize,
     /// Batches of one step that are read and not yet committed.
@@ -87,7 +112,7 @@ pub struct Port {
 }
 
 /// Something that has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// At least one job was read.
     Read { port: Port, read: ReadId, first: u64, jobs: usize, bytes: usize },
@@ -99,13 +124,25 @@ pub enum Event {
     Broken { port: Port },
     /// A queue holds jobs up to `head` now.
     Grew { queue: usize, head: u64 },
-    /// There are jobs that the step shall run again.
-    Returned { step: usize },
+    /// There are jobs that the step shall run again, the first of them at this time.
+    Returned { step: usize, due: Timestamp },
+    /// None of the jobs that the step shall run again is due but those that were read; the next one
+    /// will be at this time.
+    NoneDue { step: usize, next: Option<Timestamp> },
+    /// Time has passed.
+    Tick,
+    /// The jobs of the batch, which come to `bytes`, are in memory.
+    Picked { step: usize, batch: BatchId, bytes: usize },
+    /// The gate of the step was looked at.
+    Gate { step: usize, open: bool },
+    /// The step shall start nothing for now, or shall go on.
+    Pause { step: usize, paused: bool },
     /// What had to be durable before the batch may run is.
     Begun { step: usize, batch: BatchId },
     /// A worker is through with a batch: with all of it, or with the first `taken` jobs where the
     /// next one halts the step. The outputs come to `bytes`.
-    Ran { step: usize, batch: BatchId, taken: usize, halts: bool, bytes: usize },
+    /// Where jobs are picked, `ends` says what became of each that was taken.
+    Ran { step: usize, batch: BatchId, taken: usize, halts: bool, bytes: usize, ends: Vec<JobEnd> },
     /// A batch is durably delivered.
     Committed { step: usize, batch: BatchId },
     /// A batch of the step cannot be delivered; the step has to stop.
@@ -117,13 +154,20 @@ pub enum Event {
 }
 
 /// Something to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read jobs from the index `from` on (for jobs that come again: those that are not here yet).
-    /// Answered by `Read`, `Ended`, `Broken`, or by `Idle` and one of them later.
+    /// Read jobs from the index `from` on. Answered by `Read`, `Ended`, `Broken`, or by `Idle` and one
+    /// of them later. Of the jobs that come again: those that are due and not here yet; answered by
+    /// `Read`, `NoneDue` or `Broken`.
     Read { port: Port, from: u64 },
     /// The batch has these jobs of a read, after those that it already has of the same input.
     Part { batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize },
+    /// The batch is made of these jobs: have them in memory. Answered by `Picked`.
+    Pick { step: usize, batch: BatchId, jobs: Vec<JobKey> },
+    /// The step is through with all jobs of its input up to this one.
+    Passed { step: usize, watermark: u64 },
+    /// See whether the gate of the step is open. Answered by `Gate`.
+    LookAtGate { step: usize },
     /// Nothing more is needed of the read.
     Forget { read: ReadId },
     /// Make durable what has to be before the batch runs. Answered by `Begun`.
@@ -139,6 +183,19 @@ pub enum Command {
     Rewind { step: usize },
     /// Nothing is left to do.
     Finish(End),
+}
+
+/// What became of a job that was picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEnd {
+    /// It is accounted for.
+    Finished,
+    /// It is tried again, not before this.
+    Delayed(Timestamp),
+    /// An outside system finishes it.
+    Pending,
+    /// It was no attempt: the job keeps its place, and the step starts nothing before this.
+    Held(Timestamp),
 }
 
 /// How a run came to its end.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::flow::{Feed, ReadId};
+use crate::words::Timestamp;
 
 #[derive(Debug)]
 pub(super) struct InputState {
@@ -11,11 +12,14 @@ pub(super) struct InputState {
     /// The index of the next job to read.
     pub(super) next: u64,
     pub(super) reading: Reading,
-    /// More came while it was being read.
-    more: bool,
+    /// Of the jobs that come again: when the first of those is due that were not read.
+    due: Option<Timestamp>,
     /// Oldest first, contiguous.
     reads: VecDeque<Remnant>,
 }
+
+/// Before every time that a clock tells.
+const ANY_TIME: Timestamp = Timestamp(i64::MIN);
 
 /// What the reader of an input is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,18 +48,20 @@ pub(super) struct Remnant {
 
 impl InputState {
     pub(super) fn new(feed: Feed, next: u64) -> Self {
-        Self { feed: Some(feed), next, reading: Reading::Ready, more: false, reads: VecDeque::new() }
+        Self { feed: Some(feed), next, reading: Reading::Ready, due: None, reads: VecDeque::new() }
     }
 
-    /// The input of the jobs that come again.
-    pub(super) fn returned(some: bool) -> Self {
-        let reading = if some { Reading::Ready } else { Reading::Waiting };
-        Self { feed: None, next: 0, reading, more: false, reads: VecDeque::new() }
+    /// The input of the jobs that come again, of which the first is due at `due`.
+    pub(super) fn returned(due: Option<Timestamp>) -> Self {
+        Self { feed: None, next: 0, reading: Reading::Ready, due, reads: VecDeque::new() }
     }
 
     pub(super) fn take_in(&mut self, remnant: Remnant) {
         self.reading = Reading::Ready;
-        self.more = false;
+        if self.feed.is_none() {
+            // There may be more than one read holds.
+            self.due = Some(ANY_TIME);
+        }
         debug_assert!(
             self.feed.is_none() || remnant.first == self.next,
             "a reader gives what it was asked for"
@@ -65,35 +71,55 @@ impl InputState {
     }
 
     pub(super) fn idle(&mut self) {
-        self.reading = if std::mem::take(&mut self.more) { Reading::Ready } else { Reading::Waiting };
+        self.reading = Reading::Waiting;
     }
 
-    /// There is more, though nothing was asked.
-    pub(super) fn wake(&mut self) {
-        match self.reading {
-            Reading::Waiting => self.reading = Reading::Ready,
-            Reading::Asked => self.more = true,
-            Reading::Ready | Reading::Ended => {}
+    /// A job that comes again is due at `due`.
+    pub(super) fn returns(&mut self, due: Timestamp) {
+        self.due = Some(self.due.map_or(due, |sooner| sooner.min(due)));
+    }
+
+    /// Nothing is due but what was read; the next one will be at `next`.
+    pub(super) fn none_due(&mut self, next: Option<Timestamp>) {
+        self.reading = Reading::Ready;
+        if let Some(next) = next {
+            self.returns(next);
         }
     }
 
+    /// Takes note that it is asked for more.
+    pub(super) fn ask(&mut self) {
+        self.reading = Reading::Asked;
+        // What comes meanwhile may be too late for the answer.
+        self.due = None;
+    }
+
+    /// When there will be something to ask for, if only time has to pass for that.
+    pub(super) fn wakes(&self) -> Option<Timestamp> {
+        self.due.filter(|_| self.reading == Reading::Ready)
+    }
+
     /// Whether there is something to ask for.
-    pub(super) fn may_read(&self, heads: &[u64]) -> bool {
+    pub(super) fn may_read(&self, heads: &[u64], now: Timestamp) -> bool {
         self.reading == Reading::Ready
             && match self.feed {
-                Some(Feed::Queue(queue)) => self.next <= heads[queue],
-                Some(Feed::Source) | None => true,
+                Some(Feed::Queue(queue) | Feed::Pushed(queue)) => self.next <= heads[queue],
+                Some(Feed::Source) => true,
+                None => self.due.is_some_and(|due| due <= now),
             }
     }
 
     /// Whether there is nothing, and will not be without something happening elsewhere.
-    pub(super) fn is_dry(&self, heads: &[u64], until_idle: bool) -> bool {
+    pub(super) fn is_dry(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         self.reads.is_empty()
             && match (self.feed, self.reading) {
-                (_, Reading::Ended) | (None, Reading::Waiting) => true,
+                (_, Reading::Ended) => true,
                 (Some(Feed::Queue(queue)), _) => self.next > heads[queue],
+                (Some(Feed::Pushed(queue)), _) => until_idle && self.next > heads[queue],
                 (Some(Feed::Source), Reading::Waiting) => until_idle,
-                (Some(Feed::Source) | None, Reading::Ready | Reading::Asked) => false,
+                (None, Reading::Ready) => self.due.is_none_or(|due| until_idle && due > now),
+                (None, Reading::Waiting) => true,
+                (None, Reading::Asked) | (Some(Feed::Source), Reading::Ready | Reading::Asked) => false,
             }
     }
 
@@ -134,6 +160,12 @@ impl InputState {
     /// Gives up what is in no batch.
     pub(super) fn clear(&mut self) -> impl Iterator<Item = Remnant> + '_ {
         self.reads.drain(..)
+    }
+
+    /// What is before `next` was read.
+    pub(super) fn skip_to(&mut self, next: u64) {
+        self.reading = Reading::Ready;
+        self.next = next;
     }
 
     /// Goes on at `next`.

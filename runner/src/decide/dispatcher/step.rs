@@ -1,365 +1,87 @@
-//! One step: its inputs, and its batches between being formed and being committed.
+//! What every step is to the dispatcher, however it takes its jobs.
 
-use std::collections::VecDeque;
+use std::fmt::Debug;
 
-use super::flow::{BatchId, Before, Command, Flow, Gather, Port, Redo, Room};
-use super::input::{InputState, Reading, Remnant};
+use super::flow::{BatchId, Bounds, Command, JobEnd, ReadId};
+use crate::decide::queuer::{Card, JobKey, State};
+use crate::words::Timestamp;
 
-/// How many reads an input may be ahead of the others that it waits for.
-const AHEAD_MAX: usize = 2;
-/// How many batches may be begun and not yet run: what is begun has to be seen through.
-const BEGUN_MAX: usize = 2;
+/// One step as a state machine of its own.
+pub(super) trait Machine: Debug + Send {
+    fn handle(&mut self, event: StepEvent, now: Timestamp, commands: &mut Vec<Command>);
 
-#[derive(Debug)]
-pub(super) struct StepState {
-    position: usize,
-    gather: Gather,
-    before: Before,
-    /// The last one is that of the jobs that come again.
-    pub(super) inputs: Vec<InputState>,
-    redo: VecDeque<Redo>,
-    /// Oldest first.
-    batches: VecDeque<BatchState>,
-    /// Bytes of everything that is read and not committed, inputs and outputs.
-    held: usize,
-    /// Takes no more jobs in this run: one of them, or its delivery, stands in the way.
-    pub(super) halted: bool,
-    /// One of its readers cannot go on.
-    pub(super) broken: bool,
-    pub(super) rewinding: Rewinding,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rewinding {
-    No,
-    /// Takes nothing more until everything is delivered.
-    Wanted,
-    Asked,
-}
-
-#[derive(Debug)]
-struct BatchState {
-    id: BatchId,
-    jobs: usize,
-    bytes: usize,
-    phase: Phase,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Formed,
-    Beginning,
-    /// What had to be durable is.
-    Begun,
-    Running,
-    /// All its jobs, or the first `taken` of them where the next one halts the step.
-    Finished {
-        taken: usize,
-        halts: bool,
-    },
-    Committing {
-        halts: bool,
-    },
-}
-
-impl StepState {
-    pub(super) fn new(position: usize, flow: Flow) -> Self {
-        let mut inputs: Vec<InputState> =
-            flow.inputs.iter().map(|input| InputState::new(input.feed, input.next)).collect();
-        inputs.push(InputState::returned(flow.returned));
-        Self {
-            position,
-            gather: flow.gather,
-            before: flow.before,
-            inputs,
-            redo: flow.redo.into(),
-            batches: VecDeque::new(),
-            held: 0,
-            halted: false,
-            broken: false,
-            rewinding: Rewinding::No,
-        }
-    }
-
-    pub(super) fn take_in(&mut self, input: usize, remnant: Remnant, commands: &mut Vec<Command>) {
-        self.inputs[input].take_in(remnant);
-        self.held += remnant.bytes;
-        if self.halted {
-            self.forget_reads(commands);
-        }
-    }
-
-    /// Asks for more where there is room.
-    pub(super) fn read(&mut self, room: &Room, heads: &[u64], commands: &mut Vec<Command>) {
-        if self.halted || self.about_to_halt() || self.rewinding != Rewinding::No {
-            return;
-        }
-        let ahead: usize = self.inputs.iter().map(InputState::ahead).sum();
-        let has_room = self.batches.len() + ahead < room.batches && self.held < room.bytes;
-        for input in 0..self.inputs.len() {
-            let wanted = self.wanted_for_redo(input);
-            let state = &mut self.inputs[input];
-            let starving = self.batches.is_empty() && state.ahead() == 0;
-            let may = (has_room || starving) && state.ahead() < AHEAD_MAX || state.jobs() < wanted;
-            if may && state.may_read(heads) {
-                state.reading = Reading::Asked;
-                let port = Port { step: self.position, input };
-                commands.push(Command::Read { port, from: state.next });
-            }
-        }
-    }
-
-    /// How many jobs of an input the batch has that is to be formed again.
-    fn wanted_for_redo(&self, input: usize) -> usize {
-        let redo = self.redo.front().filter(|redo| redo.inputs.iter().any(|&(one, _)| one == input));
-        redo.map_or(0, |redo| redo.jobs)
-    }
-
-    /// Makes batches of what is there.
-    pub(super) fn form(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
-        if self.halted || self.rewinding != Rewinding::No {
-            return;
-        }
-        while let Some(redo) = self.redo.front() {
-            // The source lost them, or progress was put elsewhere: they are no more what they were.
-            let gone = |&(input, first): &(usize, u64)| {
-                let state = &self.inputs[input];
-                state.reading == Reading::Ended && state.jobs() < redo.jobs
-                    || state.first().is_some_and(|there| there != first)
-            };
-            let there = |&(input, _): &(usize, u64)| self.inputs[input].jobs() >= redo.jobs;
-            let (gone, there) = (redo.inputs.iter().any(gone), redo.inputs.iter().all(there));
-            if !gone && !there {
-                return;
-            }
-            if let Some(Redo { number, inputs, jobs }) = self.redo.pop_front().filter(|_| !gone) {
-                let inputs: Vec<usize> = inputs.into_iter().map(|(input, _)| input).collect();
-                self.batch(BatchId(number), &inputs, jobs, Phase::Begun, commands);
-            }
-        }
-        let returned = self.inputs.len() - 1;
-        let alone = match self.gather {
-            Gather::Any => 0..returned + 1,
-            Gather::Each => returned..returned + 1,
-        };
-        for input in alone {
-            while self.inputs[input].ahead() > 0 {
-                let jobs = self.inputs[input].in_one_piece();
-                self.batch(number(next), &[input], jobs, Phase::Formed, commands);
-            }
-        }
-        if self.gather == Gather::Each {
-            let inputs: Vec<usize> = (0..returned).collect();
-            loop {
-                let jobs = inputs.iter().map(|&input| self.inputs[input].in_one_piece()).min().unwrap_or(0);
-                if jobs == 0 {
-                    break;
-                }
-                self.batch(number(next), &inputs, jobs, Phase::Formed, commands);
-            }
-        }
-    }
-
-    fn batch(
-        &mut self,
-        id: BatchId,
-        inputs: &[usize],
-        jobs: usize,
-        phase: Phase,
-        commands: &mut Vec<Command>,
-    ) {
-        let mut bytes = 0;
-        for &input in inputs {
-            let mut left = jobs;
-            while left > 0 {
-                let Some((taken, used_up)) = self.inputs[input].take(left) else { break };
-                let Remnant { read, skip, jobs, .. } = taken;
-                let port = Port { step: self.position, input };
-                commands.push(Command::Part { batch: id, port, read, skip, jobs });
-                if used_up {
-                    commands.push(Command::Forget { read });
-                }
-                left -= jobs;
-                bytes += taken.bytes;
-            }
-        }
-        self.batches.push_back(BatchState { id, jobs, bytes, phase });
-    }
-
-    /// Has batches begun that need it, few at a time.
-    pub(super) fn begin(&mut self, commands: &mut Vec<Command>) {
-        if self.before == Before::Nothing || self.halted || self.about_to_halt() {
-            return;
-        }
-        let begun = |batch: &BatchState| matches!(batch.phase, Phase::Beginning | Phase::Begun);
-        let mut count = self.batches.iter().filter(|batch| begun(batch)).count();
-        for batch in &mut self.batches {
-            if count >= BEGUN_MAX {
-                return;
-            }
-            if batch.phase == Phase::Formed {
-                batch.phase = Phase::Beginning;
-                count += 1;
-                let (step, before) = (self.position, self.before);
-                commands.push(Command::Begin { step, batch: batch.id, before });
-            }
-        }
-    }
-
-    pub(super) fn begun(&mut self, id: BatchId) {
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
-            debug_assert_eq!(batch.phase, Phase::Beginning);
-            batch.phase = Phase::Begun;
-        }
-    }
+    /// Does what can be done now, but for giving work to workers.
+    fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>);
 
     /// Gives batches to workers as long as there are free ones.
-    pub(super) fn run(&mut self, free_slots: &mut usize, commands: &mut Vec<Command>) {
-        if self.halted || self.about_to_halt() {
-            return;
-        }
-        let first = if self.before == Before::Nothing { Phase::Formed } else { Phase::Begun };
-        for batch in &mut self.batches {
-            if *free_slots == 0 {
-                return;
-            }
-            if batch.phase == first || batch.phase == Phase::Begun {
-                batch.phase = Phase::Running;
-                *free_slots -= 1;
-                commands.push(Command::Run { step: self.position, batch: batch.id });
-            }
-        }
+    fn run(&mut self, free_slots: &mut usize, commands: &mut Vec<Command>);
+
+    /// Whether its batches take no worker from other steps.
+    fn is_aside(&self) -> bool {
+        false
     }
 
-    pub(super) fn ran(&mut self, id: BatchId, taken: usize, halts: bool, bytes: usize) {
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
-            debug_assert!(
-                taken <= batch.jobs && (halts || taken == batch.jobs),
-                "a step takes what it is given"
-            );
-            batch.phase = Phase::Finished { taken, halts };
-            batch.bytes += bytes;
-            self.held += bytes;
-        }
-        if self.halted {
-            // Nothing of a halted step is committed; its batches only had to come home.
-            self.batches.retain(|batch| batch.phase == Phase::Running);
-        }
-    }
+    /// A job that it may pick was seen.
+    fn saw(&mut self, _card: &Card<'_>, _state: State) {}
 
-    pub(super) fn commit_in_order(&mut self, commands: &mut Vec<Command>) {
-        if self.halted {
-            return;
-        }
-        for batch in &mut self.batches {
-            match batch.phase {
-                Phase::Committing { halts: false } => {}
-                Phase::Finished { taken, halts } => {
-                    batch.phase = Phase::Committing { halts };
-                    commands.push(Command::Commit { step: self.position, batch: batch.id, taken });
-                    if halts {
-                        return;
-                    }
-                }
-                _ => return,
-            }
-        }
-    }
+    /// An output of it, made already, is due at `due`.
+    fn saw_late(&mut self, _key: JobKey, _due: Timestamp) {}
 
-    pub(super) fn committed(&mut self, id: BatchId, commands: &mut Vec<Command>) {
-        let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
-        debug_assert_eq!(at, 0, "batches are committed in order");
-        let Some(batch) = self.batches.remove(at) else { return };
-        self.held -= batch.bytes;
-        if batch.phase == (Phase::Committing { halts: true }) {
-            self.halt(commands);
-        }
-    }
+    /// Takes the step out before anything begins.
+    fn exclude(&mut self);
 
-    /// Stops taking jobs. Batches that run are waited for, the others are given up.
-    pub(super) fn halt(&mut self, commands: &mut Vec<Command>) {
-        self.halted = true;
-        for batch in &self.batches {
-            if batch.phase != Phase::Running {
-                commands.push(Command::Drop { batch: batch.id });
-            }
-        }
-        self.batches.retain(|batch| batch.phase == Phase::Running);
-        self.held = self.batches.iter().map(|batch| batch.bytes).sum();
-        for input in &mut self.inputs {
-            commands.extend(input.clear().map(|remnant| Command::Forget { read: remnant.read }));
-        }
-    }
+    /// Whether it takes no more jobs in this run because one of them halted it.
+    fn is_halted(&self) -> bool;
 
-    /// Gives up what nobody has begun; it will be read again in the next run. Batches begin in order,
-    /// so behind one that was not begun none was.
-    pub(super) fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
-        while let Some(batch) = self.batches.pop_back_if(|batch| batch.phase == Phase::Formed) {
-            self.held -= batch.bytes;
-            commands.push(Command::Drop { batch: batch.id });
-        }
-        self.forget_reads(commands);
-    }
+    /// Whether it cannot come to its end.
+    fn is_stuck(&self) -> bool;
 
-    fn forget_reads(&mut self, commands: &mut Vec<Command>) {
-        for input in &mut self.inputs {
-            for remnant in input.clear() {
-                self.held = self.held.saturating_sub(remnant.bytes);
-                commands.push(Command::Forget { read: remnant.read });
-            }
-        }
-    }
-
-    /// Asks for progress to be put back as soon as nothing is on its way.
-    pub(super) fn rewind(&mut self, commands: &mut Vec<Command>) {
-        let quiet = || self.inputs.iter().all(|input| input.reading != Reading::Asked);
-        if self.rewinding != Rewinding::Wanted || !self.batches.is_empty() || !quiet() {
-            return;
-        }
-        self.forget_reads(commands);
-        self.rewinding = Rewinding::Asked;
-        commands.push(Command::Rewind { step: self.position });
-    }
-
-    /// Goes on at these indices. Nothing is on record any more of what was to be formed again.
-    pub(super) fn rewound(&mut self, next: &[u64]) {
-        self.rewinding = Rewinding::No;
-        self.redo.clear();
-        for (input, &next) in self.inputs.iter_mut().zip(next) {
-            input.rewind(next);
-        }
-    }
+    /// It goes on at these indices of its inputs.
+    fn rewound(&mut self, next: &[u64]);
 
     /// Whether something of it is still on its way.
-    pub(super) fn is_busy(&self, stopping: bool) -> bool {
-        let working = |batch: &BatchState| !self.halted || batch.phase == Phase::Running;
-        let reading = || self.inputs.iter().any(|input| input.reading == Reading::Asked);
-        self.batches.iter().any(working)
-            || self.rewinding == Rewinding::Asked
-            || !self.halted && !stopping && (reading() || self.rewinding == Rewinding::Wanted)
-    }
+    fn is_busy(&self, stopping: bool) -> bool;
 
     /// Whether it has nothing to do until something happens elsewhere.
-    pub(super) fn is_exhausted(&self, heads: &[u64], until_idle: bool) -> bool {
-        let dry = |input: &InputState| input.is_dry(heads, until_idle);
-        let Some((returned, inputs)) = self.inputs.split_last() else { return true };
-        let fresh = match self.gather {
-            Gather::Any => inputs.iter().all(dry),
-            Gather::Each => inputs.iter().any(dry),
-        };
-        self.halted || fresh && dry(returned)
-    }
+    fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool;
 
-    /// A job has halted the step, and what stands before it is still on its way.
-    fn about_to_halt(&self) -> bool {
-        self.batches.iter().any(|batch| {
-            matches!(batch.phase, Phase::Finished { halts: true, .. } | Phase::Committing { halts: true })
-        })
-    }
+    /// When it has something to do, if only time has to pass for that.
+    fn wakes(&self, now: Timestamp) -> Option<Timestamp>;
 }
 
-fn number(next: &mut u64) -> BatchId {
-    let id = BatchId(*next);
-    *next += 1;
-    id
+/// What a step sees of the rest.
+#[derive(Debug)]
+pub(super) struct Around<'a> {
+    pub(super) bounds: &'a Bounds,
+    /// The last index of each queue.
+    pub(super) heads: &'a [u64],
+    pub(super) next_batch: &'a mut u64,
+    pub(super) mode: Mode,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Open,
+    /// Starts nothing for now.
+    Paused,
+    /// Starts nothing more in this run.
+    Stopping,
+}
+
+/// Something that has happened to one step: see [`super::Event`].
+#[derive(Clone, Debug)]
+pub(super) enum StepEvent {
+    Read { input: usize, read: ReadId, first: u64, jobs: usize, bytes: usize },
+    Idle { input: usize },
+    Ended { input: usize },
+    Broken { input: usize },
+    Returned { due: Timestamp },
+    NoneDue { next: Option<Timestamp> },
+    Picked { batch: BatchId, bytes: usize },
+    Begun { batch: BatchId },
+    Ran { batch: BatchId, taken: usize, halts: bool, bytes: usize, ends: Vec<JobEnd> },
+    Committed { batch: BatchId },
+    Gate { open: bool },
+    Failed,
+    Rewind,
 }

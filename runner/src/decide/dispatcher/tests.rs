@@ -6,12 +6,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ROOM: Room = Room { slots: 2, batches: 4, bytes: 1000 };
+const BOUNDS: Bounds = Bounds { slots: 2, batches: 4, bytes: 1000 };
 
 /// Plays events and keeps the commands as words: `read 0@1`, `run 0#0`, `commit 0@1+3`, `drop #2`; how
 /// a batch is made up is told where it has several parts: `#1 = a1+2 b1+2`.
 struct Play {
     dispatcher: Dispatcher,
+    now: Timestamp,
     commands: Vec<Command>,
     /// By read: the index of its first job.
     reads: Vec<u64>,
@@ -21,21 +22,22 @@ struct Play {
 
 impl Play {
     fn new(flows: &[Flow], heads: &[u64]) -> Self {
-        Self::with(flows, heads, ROOM, false)
+        Self::with(flows, heads, BOUNDS, false)
     }
 
-    fn with(flows: &[Flow], heads: &[u64], room: Room, until_idle: bool) -> Self {
+    fn with(flows: &[Flow], heads: &[u64], room: Bounds, until_idle: bool) -> Self {
         let dispatcher = Dispatcher::new(flows.to_vec(), heads.to_vec(), room, until_idle);
-        Self { dispatcher, commands: Vec::new(), reads: Vec::new(), batches: BTreeMap::new() }
+        let now = Timestamp(0);
+        Self { dispatcher, now, commands: Vec::new(), reads: Vec::new(), batches: BTreeMap::new() }
     }
 
     fn start(&mut self) -> String {
-        self.dispatcher.start(&mut self.commands);
+        self.dispatcher.start(self.now, &mut self.commands);
         self.words()
     }
 
     fn on(&mut self, event: Event) -> String {
-        self.dispatcher.handle(event, &mut self.commands);
+        self.dispatcher.handle(event, self.now, &mut self.commands);
         self.words()
     }
 
@@ -50,11 +52,11 @@ impl Play {
     }
 
     fn ran(&mut self, step: usize, batch: u64, taken: usize) -> String {
-        self.on(Event::Ran { step, batch: BatchId(batch), taken, halts: false, bytes: 10 })
+        self.on(Event::Ran { step, batch: BatchId(batch), taken, halts: false, bytes: 10, ends: Vec::new() })
     }
 
     fn halts(&mut self, step: usize, batch: u64, taken: usize) -> String {
-        self.on(Event::Ran { step, batch: BatchId(batch), taken, halts: true, bytes: 10 })
+        self.on(Event::Ran { step, batch: BatchId(batch), taken, halts: true, bytes: 10, ends: Vec::new() })
     }
 
     fn committed(&mut self, step: usize, batch: u64) -> String {
@@ -68,7 +70,7 @@ impl Play {
     fn words(&mut self) -> String {
         let commands: Vec<Command> = self.commands.drain(..).collect();
         for command in &commands {
-            if let Command::Part { batch, port, read, skip, jobs } = *command {
+            if let &Command::Part { batch, port, read, skip, jobs } = command {
                 let first = self.reads[usize::try_from(read.0).unwrap()] + skip as u64;
                 self.batches.entry(batch).or_default().push((port.input, first, jobs));
             }
@@ -97,6 +99,12 @@ impl Play {
                 }
                 Command::Drop { batch } => format!("drop #{}", batch.0),
                 Command::Rewind { step } => format!("rewind {step}"),
+                Command::Pick { step, batch, jobs } => {
+                    let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
+                    format!("pick {step}#{} {}", batch.0, keys.join("+"))
+                }
+                Command::LookAtGate { step } => format!("look {step}"),
+                Command::Passed { .. } => return None,
                 Command::Finish(end) => format!("{end:?}"),
             })
         });
@@ -106,7 +114,7 @@ impl Play {
 
 fn flow(gather: Gather, feeds: &[Feed]) -> Flow {
     let inputs = feeds.iter().map(|&feed| FlowInput { feed, next: 1 }).collect();
-    Flow { gather, inputs, returned: false, before: Before::Nothing, redo: Vec::new() }
+    Flow { gather, inputs, due: None, picking: None, before: Before::Nothing, redo: Vec::new() }
 }
 
 fn source() -> Flow {
@@ -140,6 +148,19 @@ fn nothing_to_do_is_done_at_once() {
 }
 
 #[test]
+fn a_queue_that_is_filled_from_outside_is_waited_for() {
+    let pushed = [flow(Gather::Any, &[Feed::Pushed(0)])];
+    let mut play = Play::new(&pushed, &[0]);
+    assert_eq!(play.start(), "");
+    assert_eq!(play.on(Event::Grew { queue: 0, head: 2 }), "read 0@1");
+    assert_eq!(play.read(0, 1, 2), "run 0#0");
+    play.ran(0, 0, 2);
+    assert_eq!(play.committed(0, 0), "");
+    assert_eq!(play.on(Event::Stop), "Stopped");
+    assert_eq!(Play::with(&pushed, &[0], BOUNDS, true).start(), "Drained");
+}
+
+#[test]
 fn batches_run_in_any_order_and_are_committed_in_theirs() {
     let mut play = Play::new(&[source()], &[]);
     play.start();
@@ -151,7 +172,7 @@ fn batches_run_in_any_order_and_are_committed_in_theirs() {
 
 #[test]
 fn no_more_is_read_than_there_is_room_for() {
-    let mut play = Play::with(&[source()], &[], Room { slots: 1, batches: 2, bytes: 1000 }, false);
+    let mut play = Play::with(&[source()], &[], Bounds { slots: 1, batches: 2, bytes: 1000 }, false);
     play.start();
     assert_eq!(play.read(0, 1, 1), "read 0@2, run 0#0");
     assert_eq!(play.read(0, 2, 1), "");
@@ -161,18 +182,19 @@ fn no_more_is_read_than_there_is_room_for() {
 
 #[test]
 fn outputs_count_against_the_room_until_they_are_committed() {
-    let mut play = Play::with(&[source()], &[], Room { slots: 4, batches: 9, bytes: 100 }, false);
+    let mut play = Play::with(&[source()], &[], Bounds { slots: 4, batches: 9, bytes: 100 }, false);
     play.start();
     play.read(0, 1, 1);
     play.read(0, 2, 1);
-    play.on(Event::Ran { step: 0, batch: BatchId(0), taken: 1, halts: false, bytes: 500 });
+    play.on(Event::Ran { step: 0, batch: BatchId(0), taken: 1, halts: false, bytes: 500, ends: Vec::new() });
     assert_eq!(play.read(0, 3, 1), "run 0#2");
     assert_eq!(play.committed(0, 0), "read 0@4");
 }
 
 #[test]
 fn a_queue_is_read_when_it_grows_and_downstream_goes_first() {
-    let mut play = Play::with(&[source(), queue()], &[0], Room { slots: 1, batches: 4, bytes: 1000 }, false);
+    let mut play =
+        Play::with(&[source(), queue()], &[0], Bounds { slots: 1, batches: 4, bytes: 1000 }, false);
     assert_eq!(play.start(), "read 0@1");
     assert_eq!(play.read(0, 1, 2), "read 0@3, run 0#0");
     assert_eq!(play.read(0, 3, 2), "read 0@5");
@@ -254,7 +276,7 @@ fn what_a_broken_source_has_given_is_worked_off() {
 
 #[test]
 fn stopping_finishes_what_runs_and_starts_nothing() {
-    let mut play = Play::with(&[source()], &[], Room { slots: 1, batches: 4, bytes: 1000 }, false);
+    let mut play = Play::with(&[source()], &[], Bounds { slots: 1, batches: 4, bytes: 1000 }, false);
     play.start();
     play.read(0, 1, 1);
     play.read(0, 2, 1);
@@ -270,7 +292,7 @@ fn a_followed_source_ends_only_when_asked_to_end_idle() {
     play.start();
     assert_eq!(play.on(Event::Idle { port: PORT }), "");
     assert_eq!(play.read(0, 1, 1), "read 0@2, run 0#0");
-    let mut play = Play::with(&[source()], &[], ROOM, true);
+    let mut play = Play::with(&[source()], &[], BOUNDS, true);
     play.start();
     assert_eq!(play.on(Event::Idle { port: PORT }), "Drained");
 }
@@ -301,7 +323,7 @@ fn a_join_that_waits_for_one_input_does_not_read_the_other_without_bound() {
 
 #[test]
 fn a_starving_input_is_read_though_the_others_have_filled_the_room() {
-    let room = Room { slots: 2, batches: 2, bytes: 15 };
+    let room = Bounds { slots: 2, batches: 2, bytes: 15 };
     let mut play = Play::with(&[source(), join()], &[9, 0], room, false);
     play.start();
     play.read_from(1, 0, 1, 2);
@@ -367,19 +389,69 @@ fn a_batch_whose_jobs_are_gone_is_not_formed_again() {
     assert_eq!(play.on(Event::Ended { port: PORT }), "begin 0#1");
 }
 
+const RETURNED: Event = Event::Returned { step: 0, due: Timestamp(0) };
+
+fn none_due(next: Option<i64>) -> Event {
+    Event::NoneDue { step: 0, next: next.map(Timestamp) }
+}
+
 #[test]
 fn jobs_that_come_again_are_a_batch_of_their_own() {
-    let mut play = Play::new(&[Flow { returned: true, ..join() }], &[0, 0]);
+    let mut play = Play::new(&[Flow { due: Some(Timestamp(0)), ..join() }], &[0, 0]);
     assert_eq!(play.start(), "read 0.2@0");
+    // There may be more than one read holds.
     assert_eq!(play.read_from(0, 2, 7, 2), "#0 = c7+2, read 0.2@9, run 0#0");
     // More come while it is looked for them.
-    play.on(Event::Returned { step: 0 });
-    assert_eq!(play.on(Event::Idle { port: Port { step: 0, input: 2 } }), "read 0.2@9");
-    assert_eq!(play.on(Event::Idle { port: Port { step: 0, input: 2 } }), "");
+    play.on(RETURNED);
+    assert_eq!(play.on(none_due(None)), "read 0.2@9");
+    assert_eq!(play.on(none_due(None)), "");
     assert_eq!(play.ran(0, 0, 2), "commit 0@7+2");
-    assert_eq!(play.on(Event::Returned { step: 0 }), "read 0.2@9");
-    play.on(Event::Idle { port: Port { step: 0, input: 2 } });
+    assert_eq!(play.on(RETURNED), "read 0.2@9");
+    play.on(none_due(None));
     assert_eq!(play.committed(0, 0), "Drained");
+}
+
+#[test]
+fn what_is_due_later_is_waited_for() {
+    let mut play = Play::new(&[Flow { due: Some(Timestamp(50)), ..queue() }], &[0]);
+    assert_eq!(play.start(), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+    // An earlier one is written.
+    assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(20) }), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(20)));
+    play.now = Timestamp(20);
+    assert_eq!(play.on(Event::Tick), "read 0.1@0");
+    assert_eq!(play.dispatcher.wakes(play.now), None);
+    assert_eq!(play.read_from(0, 1, 1, 1), "#0 = b1+1, read 0.1@2, run 0#0");
+    assert_eq!(play.on(none_due(Some(50))), "");
+    assert_eq!(play.ran(0, 0, 1), "commit 0@1+1");
+    assert_eq!(play.committed(0, 0), "");
+    // The clock is set back: the others wait that much longer.
+    play.now = Timestamp(-1000);
+    assert_eq!((play.on(Event::Tick), play.dispatcher.wakes(play.now)), (String::new(), Some(Timestamp(50))));
+    play.now = Timestamp(9000);
+    assert_eq!(play.on(Event::Tick), "read 0.1@2");
+    assert_eq!(play.on(none_due(None)), "Drained");
+}
+
+#[test]
+fn what_is_due_later_is_not_waited_for_until_idle() {
+    let flow = Flow { due: Some(Timestamp(50)), ..queue() };
+    let mut play = Play::with(&[flow], &[0], BOUNDS, true);
+    assert_eq!(play.start(), "Drained");
+}
+
+#[test]
+fn a_step_that_stops_is_not_woken() {
+    let flow = Flow { due: Some(Timestamp(50)), ..queue() };
+    let mut play = Play::new(&[flow.clone()], &[0]);
+    play.start();
+    assert_eq!(play.on(Event::Failed { step: 0 }), "Halted");
+    assert_eq!(play.dispatcher.wakes(play.now), None);
+    let mut play = Play::new(&[flow], &[0]);
+    play.start();
+    assert_eq!(play.on(Event::Stop), "Stopped");
+    assert_eq!(play.dispatcher.wakes(play.now), None);
 }
 
 #[test]
@@ -391,7 +463,7 @@ fn progress_is_put_back_when_nothing_is_on_its_way() {
     assert_eq!(play.read(0, 6, 4), "");
     assert_eq!(play.ran(0, 0, 5), "commit 0@1+5");
     assert_eq!(play.committed(0, 0), "rewind 0");
-    play.dispatcher.rewound(0, &[3], &mut play.commands);
+    play.dispatcher.rewound(0, &[3], play.now, &mut play.commands);
     assert_eq!(play.words(), "read 0@3");
 }
 
@@ -402,7 +474,7 @@ fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
     assert_eq!(play.start(), "read 0@1");
     play.on(Event::Rewind { step: 0 });
     assert_eq!(play.read(0, 1, 2), "rewind 0");
-    play.dispatcher.rewound(0, &[1], &mut play.commands);
+    play.dispatcher.rewound(0, &[1], play.now, &mut play.commands);
     assert_eq!(play.words(), "read 0@1");
     // Its snapshot went with the progress, so that it needs another one.
     assert_eq!(play.read(0, 1, 5), "begin 0#5");
@@ -417,9 +489,9 @@ proptest! {
         choices in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
         halt_at in prop::option::of(1_u64..30),
     ) {
-        let mut dispatcher = Dispatcher::new(vec![source()], vec![], Room { slots: 3, batches: 5, bytes: 100 }, false);
+        let mut dispatcher = Dispatcher::new(vec![source()], vec![], Bounds { slots: 3, batches: 5, bytes: 100 }, false);
         let mut commands = Vec::new();
-        dispatcher.start(&mut commands);
+        dispatcher.start(Timestamp(0), &mut commands);
         let (mut possible, mut committed, mut finished): (Vec<Event>, Vec<u64>, Option<End>) = Default::default();
         let (mut reads, mut spans) = (Vec::new(), BTreeMap::new());
         let (mut sizes, mut choices) = (sizes.into_iter(), choices.into_iter());
@@ -443,7 +515,7 @@ proptest! {
                         let (first, jobs) = spans[&batch];
                         let halt = halt_at.filter(|at| (first..first + jobs as u64).contains(at));
                         let taken = halt.map_or(jobs, |at| usize::try_from(at - first).unwrap());
-                        possible.push(Event::Ran { step: 0, batch, taken, halts: halt.is_some(), bytes: 9 });
+                        possible.push(Event::Ran { step: 0, batch, taken, halts: halt.is_some(), bytes: 9, ends: Vec::new() });
                     }
                     Command::Commit { batch, taken, .. } => {
                         let (first, _) = spans[&batch];
@@ -451,6 +523,7 @@ proptest! {
                         possible.push(Event::Committed { step: 0, batch });
                     }
                     Command::Begin { .. } | Command::Rewind { .. } => unreachable!(),
+                    Command::Pick { .. } | Command::LookAtGate { .. } | Command::Passed { .. } => unreachable!(),
                     Command::Drop { .. } | Command::Forget { .. } => {}
                     Command::Finish(end) => finished = Some(end),
                 }
@@ -464,7 +537,7 @@ proptest! {
                 at = possible.iter().position(|event| matches!(event, Event::Committed { .. })).unwrap();
             }
             let event = possible.remove(at);
-            dispatcher.handle(event, &mut commands);
+            dispatcher.handle(event, Timestamp(0), &mut commands);
         }
         let last = halt_at.map_or(total, |at| total.min(at - 1));
         prop_assert_eq!(committed, (1..=last).collect::<Vec<_>>());

@@ -23,7 +23,7 @@ fn portion(input: usize, payload: &str) -> Portion {
 /// The fault of the one job.
 fn fault(configuration: &Configuration, portions: Vec<Portion>) -> Option<String> {
     let mut gatherer = Gatherer::new(configuration, &configuration.steps[0]);
-    let work = Work { jobs: 1, portions };
+    let work = Work { jobs: 1, portions, sequential: false };
     let mut walk = Walk::new(&work);
     gatherer.next(&mut walk, false).unwrap().fault.map(Cow::into_owned)
 }
@@ -49,13 +49,14 @@ fn what_was_no_json_is_none_when_it_comes_again() {
     let configuration = configuration("join = { a = \"a\", b = \"b\" }");
     let job = DelayedJob {
         inputs: vec![("a".into(), 1), ("b".into(), 1)],
-        attempt: 2,
+        attempt: 1,
         first_attempt: None,
         last_error: None,
         from_error: None,
         form: JobForm::Text,
         payload: b"{\"a\":1,\"b\":2,\"b\":{}}".to_vec(),
         carried: None,
+        ..DelayedJob::default()
     };
     let key = DelayedKey { step: configuration.steps[0].address.clone(), due: Timestamp(0), sequence: 1 };
     let batch = Arc::new(Batch::json(1, [&*job.payload].into_iter().collect()));

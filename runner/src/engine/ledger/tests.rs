@@ -46,6 +46,7 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         id: BatchId(first),
         jobs: jobs(first, taken as u64),
         outputs: if step == 0 { vec![Made::for_queue(payloads, &origins, None)] } else { Vec::new() },
+        delayed: Vec::new(),
         errors: None,
         outcomes: Vec::new(),
         settles: Vec::new(),
@@ -141,7 +142,14 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
     let mut ledger = ledger("");
     let begin = |id, first| {
         let before = Before::Snapshot;
-        Entry::Begin(Begin { step: 1, id: BatchId(id), before, jobs: jobs(first, 2), places: Vec::new() })
+        Entry::Begin(Begin {
+            step: 1,
+            id: BatchId(id),
+            before,
+            jobs: jobs(first, 2),
+            rows: Vec::new(),
+            places: Vec::new(),
+        })
     };
     let group = [begin(4, 1), begin(5, 3)];
     let page = ledger.enter(&group, &Vec::new(), NOW);
@@ -161,8 +169,14 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
 #[test]
 fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
     let mut ledger = ledger("");
-    let begin =
-        Begin { step: 1, id: BatchId(3), before: Before::Progress, jobs: jobs(3, 2), places: Vec::new() };
+    let begin = Begin {
+        step: 1,
+        id: BatchId(3),
+        before: Before::Progress,
+        jobs: jobs(3, 2),
+        rows: Vec::new(),
+        places: Vec::new(),
+    };
     let group = [Entry::Begin(begin)];
     let page = ledger.enter(&group, &Vec::new(), NOW);
     let progress = &page.changes.progress[0].2;
@@ -228,7 +242,14 @@ fn what_was_begun_can_be_found_again_in_its_source() {
         let mut ledger = ledger("");
         let mark = Mark { index: 1, segment: 0, offset: 0, line: 1 };
         let places = vec![(0, Some(mark), vec![segment(0, None)])];
-        let group = [Entry::Begin(Begin { step: 0, id: BatchId(1), before, jobs: jobs(1, 2), places })];
+        let group = [Entry::Begin(Begin {
+            step: 0,
+            id: BatchId(1),
+            before,
+            jobs: jobs(1, 2),
+            rows: Vec::new(),
+            places,
+        })];
         let page = ledger.enter(&group, &Vec::new(), NOW);
         assert_eq!((page.changes.marks.len(), page.changes.segments.len()), (1, 1));
         ledger.settle(&group, page);

@@ -59,7 +59,7 @@ pub(super) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
                 let printed = lines(&world.effects.lines(&sink.address));
                 check_printed(&sink.address, &printed, &feeds, world.tally.crashes);
             }
-            SinkKind::Null => {}
+            SinkKind::Http(_) | SinkKind::Null => {}
         }
     }
     check_retention(world, store, ended);

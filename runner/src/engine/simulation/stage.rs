@@ -17,6 +17,7 @@ use crate::engine::floor::{Action, Floor, Plan, Task};
 use crate::engine::held::Fetched;
 use crate::engine::ledger::Ledger;
 use crate::engine::message::Message;
+use crate::engine::push::Inbox;
 use crate::engine::readers::{StoreAsk, read_store};
 use crate::engine::request::Request;
 use crate::engine::sinks::Sinks;
@@ -36,6 +37,8 @@ const MOVES_MAX: u64 = 200_000;
 enum Move {
     /// The floor takes in the next message.
     Hear,
+    /// It is told that time has passed.
+    Tick,
     ReadSource(usize),
     ReadStore,
     /// A worker begins with the next batch.
@@ -143,7 +146,7 @@ impl<'w> Stage<'w> {
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
         let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let floor = Floor::new(Plan {
+        let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
             flows,
             heads: heads.clone(),
@@ -152,6 +155,9 @@ impl<'w> Stage<'w> {
             batch,
             until_idle: false,
         });
+        if let Err(error) = start::recall(&mut floor, &configuration, &store, world.clock.now()) {
+            return Err((world, error));
+        }
         let (messages, told) = crossbeam_channel::unbounded();
         let configured = Arc::clone(&configuration);
         let committer = Committer {
@@ -162,6 +168,7 @@ impl<'w> Stage<'w> {
             ledger: Ledger { configuration: configured, progress, snapshots, heads, marks, segments },
             sinks: Sinks::new(Arc::clone(&configuration), sinks),
             broken_steps: BTreeSet::new(),
+            inbox: Arc::new(Inbox::new(configuration.queues.len())),
             tails,
             stats: Arc::new(Stats::new(configuration.steps.len())),
             // What took a process down is a matter of real processes.
@@ -198,7 +205,7 @@ impl<'w> Stage<'w> {
         let opened = self.committer.open();
         self.committed(opened)?;
         let mut actions = Vec::new();
-        self.floor.start(&mut actions);
+        self.floor.start(self.world.clock.now(), &mut actions);
         self.carry_out(actions);
         let mut requests = perils.requests;
         for number in 0..MOVES_MAX {
@@ -221,6 +228,7 @@ impl<'w> Stage<'w> {
                 self.world.clock.advance(i64::try_from(millis).unwrap());
             }
             let moves = self.moves();
+            let moves = if moves.is_empty() { self.sleep() } else { moves };
             assert!(!moves.is_empty(), "nothing can happen any more, and the run is not over");
             let next = *self.world.dice.pick(&moves);
             self.make(next)?;
@@ -237,6 +245,9 @@ impl<'w> Stage<'w> {
         if !self.inbox.is_empty() {
             moves.extend([Move::Hear, Move::Hear]);
         }
+        if self.floor.wakes(self.world.clock.now()).is_some_and(|wakes| wakes <= self.world.clock.now()) {
+            moves.push(Move::Tick);
+        }
         moves.extend((0..self.source_asks.len()).map(Move::ReadSource));
         if !self.store_asks.is_empty() {
             moves.push(Move::ReadStore);
@@ -251,15 +262,30 @@ impl<'w> Stage<'w> {
         moves
     }
 
+    /// Nothing happens until something is due.
+    fn sleep(&mut self) -> Vec<Move> {
+        let Some(wakes) = self.floor.wakes(self.world.clock.now()) else { return Vec::new() };
+        self.world.clock.advance((wakes.0 - self.world.clock.now().0).max(0));
+        vec![Move::Tick]
+    }
+
     fn make(&mut self, next: Move) -> Result<(), Crash> {
         match next {
             Move::Hear => {
                 let Some(message) = self.inbox.pop_front() else { return Ok(()) };
                 let mut actions = Vec::new();
-                self.floor.take_in(message, &mut actions).map_err(|error| self.world.expected(&error))?;
+                let now = self.world.clock.now();
+                self.floor
+                    .take_in(message, now, &mut actions)
+                    .map_err(|error| self.world.expected(&error))?;
                 for halt in &self.floor.halts {
                     self.world.effects.forget(&halt.step);
                 }
+                self.carry_out(actions);
+            }
+            Move::Tick => {
+                let mut actions = Vec::new();
+                self.floor.tick(self.world.clock.now(), &mut actions);
                 self.carry_out(actions);
             }
             Move::ReadSource(at) => {
@@ -288,6 +314,7 @@ impl<'w> Stage<'w> {
                 Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next),
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(task),
+                Action::LookAtGate(_) => unreachable!("no step has a gate"),
                 Action::Commit(order) => {
                     if let Order::Enter(Entry::Begin(begin)) = &order
                         && begin.before == Before::Progress
@@ -328,7 +355,7 @@ impl<'w> Stage<'w> {
     }
 
     fn start_task(&mut self) {
-        let Some(Task { step, id, work }) = self.tasks.pop_front() else { return };
+        let Some(Task { step, id, work, .. }) = self.tasks.pop_front() else { return };
         self.world.effects.attempt(&self.configuration, step, id, &work);
         let clock = Arc::clone(&self.world.clock);
         let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
@@ -358,7 +385,7 @@ impl<'w> Stage<'w> {
                 self.world.effects.forget(&self.configuration.steps[rewind.step].address);
             }
         }
-        let committed = self.committer.commit(group);
+        let committed = self.committer.commit(group, Vec::new());
         self.committed(committed)
     }
 
@@ -370,7 +397,7 @@ impl<'w> Stage<'w> {
         }
         while let Ok(message) = self.told.try_recv() {
             if let Message::Committed(durable) = &message {
-                for (step, id) in &durable.delivered {
+                for (step, id, _) in &durable.delivered {
                     self.world.effects.delivered(&self.configuration.steps[*step].address, *id);
                 }
             }

@@ -353,7 +353,7 @@ impl World {
         sinks
             .filter_map(|sink| match &sink.kind {
                 SinkKind::File(file) => Some((sink.address.clone(), file.path.clone())),
-                SinkKind::Stdout(_) | SinkKind::Null => None,
+                SinkKind::Stdout(_) | SinkKind::Http(_) | SinkKind::Null => None,
             })
             .collect()
     }

@@ -124,7 +124,12 @@ impl Topology {
         for queue in &configuration.queues {
             let sort = if queue.holds_errors { "errors" } else { "" };
             let kept = depths.map(|depths| depths.kept.get(&queue.address.to_string()).copied().unwrap_or(0));
-            nodes.push(Node { kept, ..node(Kind::Queue, &queue.address, sort) });
+            // A source that is pushed is its queue.
+            let node = match &queue.source {
+                Some(source) => node(Kind::Source, &queue.address, source.sort()),
+                None => node(Kind::Queue, &queue.address, sort),
+            };
+            nodes.push(Node { kept, ..node });
         }
         let steps = nodes.len();
         let sinks = steps + configuration.steps.len();
@@ -137,6 +142,7 @@ impl Topology {
             let sort = match sink.kind {
                 SinkKind::File(_) => "file",
                 SinkKind::Stdout(_) => "stdout",
+                SinkKind::Http(_) => "http",
                 SinkKind::Null => "null",
             };
             nodes.push(node(Kind::Sink, &sink.address, sort));

@@ -162,12 +162,12 @@ fn range(state: &QueueState) -> String {
     }
 }
 
-fn find(store: &Store, queue: &str) -> Result<Option<(Address, QueueState)>, ReadError> {
+pub(super) fn find(store: &Store, queue: &str) -> Result<Option<(Address, QueueState)>, ReadError> {
     let Some(address) = Address::parse(queue) else { return Ok(None) };
     Ok(store.queue(&address)?.map(|state| (address, state)))
 }
 
-fn missing(store: &Store, queue: &str) -> Result<Answer, ReadError> {
+pub(super) fn missing(store: &Store, queue: &str) -> Result<Answer, ReadError> {
     let names: Vec<String> = store.queues()?.iter().map(|queue| queue.address.to_string()).collect();
     let hint = match nearest(queue, names.iter().map(String::as_str)) {
         Some(near) => format!("; did you mean `{near}`?"),

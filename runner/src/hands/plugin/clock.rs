@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds since some moment, the same for both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ticks {
+pub enum Ticks {
     /// Moves every few milliseconds; reading it takes some nanoseconds.
     Coarse,
     /// Exact; reading it takes some dozens.
@@ -18,14 +18,17 @@ const COARSE_FROM: Duration = Duration::from_millis(100);
 
 impl Ticks {
     /// What is good enough to hold `timeout` against.
-    pub(super) fn fit_for(timeout: Option<Duration>) -> Self {
+    #[must_use]
+    pub fn fit_for(timeout: Option<Duration>) -> Self {
         match timeout {
             Some(timeout) if timeout < COARSE_FROM => Self::Exact,
             _ => Self::Coarse,
         }
     }
 
-    pub(super) fn now(self) -> u64 {
+    /// Nanoseconds since that moment.
+    #[must_use]
+    pub fn now(self) -> u64 {
         #[cfg(target_os = "linux")]
         let coarse = ClockId::MonotonicCoarse;
         #[cfg(not(target_os = "linux"))]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Payloads, Place};
+use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Payloads, Place};
 
 /// What a process is told first.
 #[derive(Debug, Serialize, Deserialize)]
@@ -66,24 +66,40 @@ struct Head {
     attempt: u32,
     now_ms: i64,
     hash: u128,
+    /// What the attempt had used of its time when it came here.
+    spent_nanos: u64,
 }
 
-const HEAD: usize = 8 + 4 + 8 + 16 + 8;
+const HEAD: usize = 8 + 4 + 8 + 16 + 8 + 8;
 
 impl Jobs {
     pub(super) fn len(&self) -> usize {
         self.heads.len()
     }
 
-    pub(super) fn push(&mut self, job: &Job<'_>) {
+    /// Adds a job, or a piece of one that earlier processors made; the attempt has used `spent` so far.
+    pub(super) fn push(&mut self, job: &Job<'_>, spent: Duration) {
         let Job { index, payload, attempt, now_ms, hash } = *job;
-        self.heads.push(Head { index, attempt, now_ms, hash });
+        self.heads.push(Head { index, attempt, now_ms, hash, spent_nanos: nanos(spent) });
         self.payloads.push(payload);
     }
 
     pub(super) fn get(&self, position: usize) -> Option<Job<'_>> {
-        let Head { index, attempt, now_ms, hash } = *self.heads.get(position)?;
+        let Head { index, attempt, now_ms, hash, .. } = *self.heads.get(position)?;
         Some(Job { index, payload: self.payloads.get(position)?, attempt, now_ms, hash })
+    }
+
+    /// What the attempt on the job at `position` had used of its time when it came here.
+    pub(super) fn spent(&self, position: usize) -> Duration {
+        self.heads.get(position).map_or(Duration::ZERO, |head| Duration::from_nanos(head.spent_nanos))
+    }
+
+    /// Whether both positions are pieces of one job: they share the time of its attempt.
+    pub(super) fn are_one(&self, left: usize, right: usize) -> bool {
+        match (self.heads.get(left), self.heads.get(right)) {
+            (Some(left), Some(right)) => (left.hash, left.index) == (right.hash, right.index),
+            _ => false,
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -96,11 +112,13 @@ impl Jobs {
         let mut message = Vec::with_capacity(self.payloads.byte_len() + self.len() * HEAD + 13);
         message.extend_from_slice(&[0; 8]);
         message.push(u8::from(stops));
-        for job in (from..self.len()).filter_map(|position| self.get(position)) {
+        for position in from..self.len() {
+            let Some(job) = self.get(position) else { continue };
             message.extend_from_slice(&job.index.to_le_bytes());
             message.extend_from_slice(&job.attempt.to_le_bytes());
             message.extend_from_slice(&job.now_ms.to_le_bytes());
             message.extend_from_slice(&job.hash.to_le_bytes());
+            message.extend_from_slice(&nanos(self.spent(position)).to_le_bytes());
             message.extend_from_slice(&(job.payload.len() as u64).to_le_bytes());
             message.extend_from_slice(job.payload);
         }
@@ -127,9 +145,10 @@ impl Jobs {
             let attempt = u32::from_le_bytes(bytes.array()?);
             let now_ms = i64::from_le_bytes(bytes.array()?);
             let hash = u128::from_le_bytes(bytes.array()?);
+            let spent = Duration::from_nanos(u64::from_le_bytes(bytes.array()?));
             let length = u64::from_le_bytes(bytes.array()?);
             let payload = bytes.take(length)?;
-            self.push(&Job { index, payload, attempt, now_ms, hash });
+            self.push(&Job { index, payload, attempt, now_ms, hash }, spent);
         }
         Ok(Some(stops))
     }
@@ -138,8 +157,8 @@ impl Jobs {
 /// What a process writes into the shared file.
 #[derive(Debug)]
 pub(super) enum Frame {
-    /// What the next job came to: its outputs by binding.
-    Made(Vec<Payloads>),
+    /// What the next job came to: its outputs by binding, and how long it took.
+    Made(Vec<Payloads>, Duration),
     Failed(Failure),
     Log(Level, String),
 }
@@ -147,10 +166,27 @@ pub(super) enum Frame {
 /// A failure on its way.
 #[derive(Serialize, Deserialize)]
 struct Told {
-    kind: String,
+    kind: Kind,
     message: String,
     context: Option<Box<str>>,
     place: Option<(String, u64, Option<u64>)>,
+    /// It came back after its time was over.
+    late: bool,
+}
+
+/// The kinds of failure that come out of a plugin's step; all others are `Failed`.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum Kind {
+    Payload,
+    Failed,
+    Rejected,
+    Limit,
+    Output,
+    Retry,
+    RetryIn(Duration),
+    GateClosed,
+    Pending,
+    Panicked,
 }
 
 const MADE: u8 = 1;
@@ -158,8 +194,9 @@ const FAILED: u8 = 2;
 const LOG: u8 = 3;
 
 /// Writes a frame that says what `outputs` holds.
-pub(super) fn write_made(outputs: &Outputs, to: &mut Vec<u8>) {
+pub(super) fn write_made(outputs: &Outputs, took: Duration, to: &mut Vec<u8>) {
     framed(MADE, to, |to| {
+        to.extend_from_slice(&nanos(took).to_le_bytes());
         for position in 0..outputs.bindings() {
             let Some(payloads) = outputs.get(position) else { continue };
             to.extend_from_slice(&(payloads.len() as u64).to_le_bytes());
@@ -172,9 +209,10 @@ pub(super) fn write_made(outputs: &Outputs, to: &mut Vec<u8>) {
 }
 
 pub(super) fn write_failed(failure: &Failure, to: &mut Vec<u8>) {
-    let Failure { kind, message, context, place } = failure.clone();
+    let Failure { kind, message, context, place, cause } = failure.clone();
     let place = place.map(|Place { file, line, column }| (file, line, column));
-    let told = Told { kind: kind.as_str().to_owned(), message, context, place };
+    let late = cause == Some(Cause::Timeout);
+    let told = Told { kind: Kind::of(kind), message, context, place, late };
     // Texts and numbers can always be written.
     let text = serde_json::to_vec(&told).unwrap_or_default();
     framed(FAILED, to, |to| to.extend_from_slice(&text));
@@ -207,6 +245,7 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
     let mut body = Bytes(body);
     let frame = match body.array::<1>()? {
         [MADE] => {
+            let took = Duration::from_nanos(u64::from_le_bytes(body.array()?));
             let mut outputs = Vec::new();
             while !body.0.is_empty() {
                 let mut payloads = Payloads::new();
@@ -216,13 +255,14 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
                 }
                 outputs.push(payloads);
             }
-            Frame::Made(outputs)
+            Frame::Made(outputs, took)
         }
         [FAILED] => {
-            let Told { kind, message, context, place } =
+            let Told { kind, message, context, place, late } =
                 serde_json::from_slice(body.0).map_err(io::Error::other)?;
             let place = place.map(|(file, line, column)| Place { file, line, column });
-            Frame::Failed(Failure { kind: kind_of(&kind), message, context, place })
+            let cause = late.then_some(Cause::Timeout);
+            Frame::Failed(Failure { kind: kind.into(), message, context, place, cause })
         }
         [LOG] => {
             let [level] = body.array()?;
@@ -234,16 +274,43 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
     Ok(Some((frame, whole)))
 }
 
-/// The kinds that come out of a plugin's step.
-fn kind_of(word: &str) -> FailureKind {
-    let kinds = [
-        FailureKind::Payload,
-        FailureKind::Rejected,
-        FailureKind::Limit,
-        FailureKind::Output,
-        FailureKind::Panicked,
-    ];
-    kinds.into_iter().find(|kind| kind.as_str() == word).unwrap_or(FailureKind::Failed)
+impl Kind {
+    fn of(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Payload => Self::Payload,
+            FailureKind::Rejected => Self::Rejected,
+            FailureKind::Limit => Self::Limit,
+            FailureKind::Output => Self::Output,
+            FailureKind::Retry => Self::Retry,
+            FailureKind::RetryIn(delay) => Self::RetryIn(delay),
+            FailureKind::GateClosed => Self::GateClosed,
+            FailureKind::Pending => Self::Pending,
+            FailureKind::Panicked => Self::Panicked,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<Kind> for FailureKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Payload => Self::Payload,
+            Kind::Failed => Self::Failed,
+            Kind::Rejected => Self::Rejected,
+            Kind::Limit => Self::Limit,
+            Kind::Output => Self::Output,
+            Kind::Retry => Self::Retry,
+            Kind::RetryIn(delay) => Self::RetryIn(delay),
+            Kind::GateClosed => Self::GateClosed,
+            Kind::Pending => Self::Pending,
+            Kind::Panicked => Self::Panicked,
+        }
+    }
+}
+
+/// Those that do not fit in are five hundred years and more.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 struct Bytes<'a>(&'a [u8]);
@@ -269,65 +336,4 @@ fn short() -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn jobs_arrive_as_they_were_sent(
-            jobs in proptest::collection::vec((any::<(u64, u32, i64, u128)>(), proptest::collection::vec(any::<u8>(), 0..50)), 0..20),
-            from in 0_usize..20,
-            stops: bool,
-        ) {
-            let mut sent = Jobs::default();
-            for ((index, attempt, now_ms, hash), payload) in &jobs {
-                sent.push(&Job { index: *index, payload, attempt: *attempt, now_ms: *now_ms, hash: *hash });
-            }
-            let mut wire = Vec::new();
-            sent.send(from, stops, &mut wire).unwrap();
-            let (mut received, mut wire) = (Jobs::default(), &wire[..]);
-            prop_assert_eq!(received.receive(&mut wire).unwrap(), Some(stops));
-            prop_assert_eq!(Jobs::default().receive(&mut wire).unwrap(), None);
-            for position in from..jobs.len() {
-                let (mut left, mut right) = (sent.get(position), received.get(position - from));
-                let (left, right) = (left.take().unwrap(), right.take().unwrap());
-                prop_assert_eq!(format!("{left:?}"), format!("{right:?}"));
-            }
-        }
-
-        #[test]
-        fn frames_arrive_as_they_were_written_and_none_before_it_is_whole(
-            outputs in proptest::collection::vec(proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..5), 1..4),
-            message in "\\PC{0,30}",
-            cut in 0_usize..200,
-        ) {
-            let names: Vec<String> = (0..outputs.len()).map(|number| number.to_string()).collect();
-            let mut all = Outputs::new(names.iter().map(String::as_str));
-            for (position, payloads) in outputs.iter().enumerate() {
-                for payload in payloads {
-                    all.get_mut(position).unwrap().push(payload);
-                }
-            }
-            let mut bytes = Vec::new();
-            write_made(&all, &mut bytes);
-            let first = bytes.len();
-            write_failed(&Failure::reject(&message).with_context("{}"), &mut bytes);
-            write_log(Level::Debug, &message, &mut bytes);
-            let (frame, length) = read(&bytes).unwrap().unwrap();
-            prop_assert_eq!(length, first);
-            let Frame::Made(made) = frame else { panic!("{frame:?}") };
-            prop_assert_eq!(made, all.into_payloads());
-            let (frame, length) = read(&bytes[first..]).unwrap().unwrap();
-            let Frame::Failed(failure) = frame else { panic!("{frame:?}") };
-            prop_assert_eq!(failure, Failure::reject(&message).with_context("{}"));
-            let (frame, _) = read(&bytes[first + length..]).unwrap().unwrap();
-            let Frame::Log(Level::Debug, text) = frame else { panic!("{frame:?}") };
-            prop_assert_eq!(text, message);
-            if cut < first {
-                prop_assert!(read(&bytes[..cut]).unwrap().is_none());
-            }
-        }
-    }
-}
+mod tests;

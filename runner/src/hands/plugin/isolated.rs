@@ -8,42 +8,23 @@
 //! reserved does no harm.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt as _;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use tidegate_plugin::host::Offer;
-use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Payloads, Step};
+use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Step};
 
-use super::frames::{self, Frame, Jobs, Setup};
+use super::frames::{Jobs, Setup};
 use super::image::Image;
 use super::loaded::Loaded;
+use super::server::{Answer, Seen, Server};
 use super::step::{Journal, PluginSpec, Tracing};
 use crate::words::{format_duration, format_size};
 
-/// The hidden command that makes a process serve.
-pub const COMMAND: &str = "plugin-host";
-
-/// How often a process is looked at while it is waited for.
-const LOOK: Duration = Duration::from_millis(10);
 /// How much longer than `timeout` a process has for ending an attempt by itself.
 const GRACE: Duration = Duration::from_millis(50);
 /// How long a process may take to load a library and set up a step, beyond the step's `timeout`.
 const SETUP: Duration = Duration::from_secs(30);
-/// What a process holds by itself.
-const SETUP_BYTES: u64 = 16 << 20;
-/// How long a step may take to end.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// Memory is looked at so often, at least, while batches are answered fast.
-const WEIGH: Duration = Duration::from_millis(100);
 
 /// Runs a plugin's step in a process of its own.
 #[derive(Debug)]
@@ -59,28 +40,6 @@ pub struct Isolated {
     stops_at_failure: bool,
     /// A failure has ended the batch.
     stopped: bool,
-}
-
-type Answer = Result<Vec<Payloads>, Failure>;
-
-#[derive(Debug)]
-struct Server {
-    child: Child,
-    socket: UnixStream,
-    shared: File,
-    /// How much of the shared file has been read.
-    read: u64,
-    weighed: Instant,
-    /// Bytes that it may hold.
-    most: u64,
-}
-
-/// What a look at a process found.
-enum Seen {
-    Working,
-    Done,
-    Refused,
-    Gone,
 }
 
 impl Isolated {
@@ -122,16 +81,16 @@ impl Isolated {
         (self.answered, self.stopped, self.stops_at_failure) = (0, false, stops_at_failure);
     }
 
-    /// Adds a job to the batch.
-    pub fn queue(&mut self, job: &Job<'_>) {
-        self.jobs.push(job);
+    /// Adds to the batch a job, or a piece of one, whose attempt has used `spent` of its time before.
+    pub fn queue(&mut self, job: &Job<'_>, spent: Duration) {
+        self.jobs.push(job, spent);
     }
 
-    /// Waits for what the next job of the batch came to.
+    /// Waits for what the next job of the batch came to, and answers how long it took.
     ///
     /// # Errors
     /// What the plugin says, or what its process died of.
-    pub fn next(&mut self, outputs: &mut Outputs) -> Result<(), Failure> {
+    pub fn next(&mut self, outputs: &mut Outputs) -> Result<Duration, Failure> {
         if self.stopped || self.answered == self.jobs.len() {
             return Err(self.failure(FailureKind::Failed, "a job before this one ended the batch"));
         }
@@ -149,12 +108,29 @@ impl Isolated {
             .pop_front()
             .unwrap_or_else(|| Err(self.failure(FailureKind::Failed, "its process left the job out")));
         self.stopped = answer.is_err() && self.stops_at_failure;
-        for (position, payloads) in answer?.iter().enumerate() {
+        let (made, took) = answer?;
+        for (position, payloads) in made.iter().enumerate() {
             if let Some(place) = outputs.get_mut(position) {
                 place.append(payloads);
             }
         }
-        Ok(())
+        Ok(took)
+    }
+
+    /// As `process`, for an attempt that has only `left` of its `timeout`.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn process_within(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
+        let spent = self.setup.timeout.zip(left).map(|(timeout, left)| timeout.saturating_sub(left));
+        self.begin(false);
+        self.queue(job, spent.unwrap_or_default());
+        self.next(outputs).map(drop)
     }
 
     /// Has the process work off what is left of the batch, as far as it comes.
@@ -166,7 +142,7 @@ impl Isolated {
             self.start().map_err(|failure| (failure.kind, failure.message))?;
             self.send();
         }
-        match self.wait(self.setup.timeout) {
+        match self.wait(Self::time_left) {
             Ok(Seen::Gone) => Err((FailureKind::Crashed, self.post_mortem())),
             Ok(_) => Ok(()),
             Err(ended) => {
@@ -179,14 +155,28 @@ impl Isolated {
     /// Whether there is a process and it could be reached.
     fn send(&mut self) -> bool {
         let Some(server) = &mut self.server else { return false };
-        let sent = server
-            .empty()
-            .and_then(|()| self.jobs.send(self.answered, self.stops_at_failure, &mut server.socket));
-        sent.is_ok()
+        server.send(&self.jobs, self.answered, self.stops_at_failure).is_ok()
+    }
+
+    /// What the job that runs now has left of its `timeout`, of which pieces of it before this one and
+    /// processors before this step's have used some.
+    fn time_left(&self) -> Option<Duration> {
+        let (timeout, running) = (self.setup.timeout?, self.answered + self.answers.len());
+        let earlier: Duration = (self.answered..running)
+            .zip(&self.answers)
+            .filter(|(position, _)| self.jobs.are_one(*position, running))
+            .filter_map(|(_, answer)| Some(answer.as_ref().ok()?.1))
+            .sum();
+        Some(timeout.saturating_sub(self.jobs.spent(running) + earlier))
+    }
+
+    fn time_for_setup(&self) -> Option<Duration> {
+        self.setup.timeout.map(|timeout| timeout.saturating_add(SETUP))
     }
 
     /// Waits until the process is done, is gone, or has to be ended; takes in all answers on the way.
-    fn wait(&mut self, timeout: Option<Duration>) -> Result<Seen, (FailureKind, String)> {
+    /// `left` says how long what runs now may still take, from when it began.
+    fn wait(&mut self, left: fn(&Self) -> Option<Duration>) -> Result<Seen, (FailureKind, String)> {
         let mut since = Instant::now();
         loop {
             let Some(server) = &mut self.server else { return Ok(Seen::Gone) };
@@ -207,16 +197,14 @@ impl Isolated {
                 }
                 (Ok(_), seen) => return Ok(seen),
             }
-            if let Some(timeout) = timeout
-                && since.elapsed() > timeout + GRACE
-            {
-                let timeout = format_duration(timeout);
+            if left(self).is_some_and(|left| since.elapsed() > left.saturating_add(GRACE)) {
+                let timeout = format_duration(self.setup.timeout.unwrap_or_default());
                 return Err((
                     FailureKind::Limit,
                     format!("it ran for longer than `timeout` of {timeout}; its process was killed"),
                 ));
             }
-            if let Some(weight) = server.overweight() {
+            if let Some(weight) = self.server.as_mut().and_then(Server::overweight) {
                 return Err((FailureKind::Limit, self.too_heavy(weight)));
             }
         }
@@ -231,7 +219,7 @@ impl Isolated {
 
     /// A process that grows slowly, over many short jobs, is replaced without harm to any of them.
     fn weigh_between_batches(&mut self) {
-        let Some(server) = self.server.as_mut().filter(|server| server.weighed.elapsed() >= WEIGH) else {
+        let Some(server) = self.server.as_mut().filter(|server| server.is_unwatched()) else {
             return;
         };
         if let Some(weight) = server.overweight() {
@@ -245,11 +233,10 @@ impl Isolated {
         let started = Server::start(&self.setup, &self.image);
         let started = started.map_err(|error| format!("a process for it cannot be started: {error}"));
         self.server = Some(started.map_err(|why| self.failure(FailureKind::Failed, &why))?);
-        let limit = self.setup.timeout.map(|timeout| timeout.saturating_add(SETUP));
-        let (kind, why) = match self.wait(limit) {
+        let (kind, why) = match self.wait(Self::time_for_setup) {
             Ok(Seen::Done) => {
                 if let Some(server) = &mut self.server {
-                    server.most = server.weigh().unwrap_or(0).saturating_add(self.setup.memory);
+                    server.set_up(self.setup.memory);
                 }
                 return Ok(());
             }
@@ -269,11 +256,7 @@ impl Isolated {
 
     /// What the process died of.
     fn post_mortem(&mut self) -> String {
-        let Some(mut server) = self.server.take() else { return "its process is gone".to_owned() };
-        match server.child.wait() {
-            Ok(status) => format!("its process {}", ending(status)),
-            Err(error) => format!("its process is gone: {error}"),
-        }
+        self.server.take().map_or_else(|| "its process is gone".to_owned(), Server::post_mortem)
     }
 
     fn failure(&self, kind: FailureKind, why: &str) -> Failure {
@@ -283,136 +266,14 @@ impl Isolated {
 
 impl Step for Isolated {
     fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        self.begin(false);
-        self.queue(job);
-        self.next(outputs)
-    }
-}
-
-impl Server {
-    fn start(setup: &Setup, image: &Image) -> io::Result<Self> {
-        let (socket, other) = UnixStream::pair()?;
-        let shared = File::from(memfd_create("tidegate-plugin", MemfdFlags::CLOEXEC)?);
-        // The same executable, even if another one has taken its place on disk.
-        let mut child = Command::new("/proc/self/exe")
-            .arg(COMMAND)
-            .stdin(Stdio::from(OwnedFd::from(other)))
-            .stdout(Stdio::from(shared.try_clone()?))
-            // A Ctrl-C in the terminal is for the runner, which lets jobs finish.
-            .process_group(0)
-            .spawn()?;
-        let mut to = &socket;
-        let begun = socket
-            .set_read_timeout(Some(LOOK))
-            .and_then(|()| frames::send_setup(&mut to, setup, image.bytes()));
-        // A process that is gone already is told by what it died of.
-        if let Err(error) = begun
-            && error.kind() != io::ErrorKind::BrokenPipe
-        {
-            let _ = child.kill(); // it is of no use, and may be gone
-            let _ = child.wait();
-            return Err(error);
-        }
-        // While it is set up it also holds the library, some times over.
-        let most = setup.memory.saturating_add(SETUP_BYTES).saturating_add(4 * image.bytes().len() as u64);
-        Ok(Self { child, socket, shared, read: 0, weighed: Instant::now(), most })
-    }
-
-    /// Makes room for the answers of a batch.
-    fn empty(&mut self) -> io::Result<()> {
-        self.read = 0;
-        self.shared.set_len(0)
-    }
-
-    /// Waits a moment for the process to say something.
-    fn look(&mut self) -> Seen {
-        let mut said = [0];
-        match self.socket.read(&mut said) {
-            Ok(0) => Seen::Gone,
-            Ok(_) if said[0] == frames::DONE => Seen::Done,
-            Ok(_) => Seen::Refused,
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => {
-                    Seen::Working
-                }
-                _ => Seen::Gone,
-            },
-        }
-    }
-
-    /// Takes in what stands in the shared file, and answers whether a job was among it.
-    fn take(&mut self, answers: &mut VecDeque<Answer>, lines: &mut Vec<(Level, String)>) -> io::Result<bool> {
-        let length = self.shared.metadata()?.len().saturating_sub(self.read);
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-        self.shared.read_exact_at(&mut bytes, self.read)?;
-        let (mut at, mut moved) = (0, false);
-        while let Some((frame, length)) = frames::read(&bytes[at..])? {
-            at += length;
-            match frame {
-                Frame::Made(outputs) => answers.push_back(Ok(outputs)),
-                Frame::Failed(failure) => answers.push_back(Err(failure)),
-                Frame::Log(level, message) => {
-                    lines.push((level, message));
-                    continue;
-                }
-            }
-            moved = true;
-        }
-        self.read += at as u64;
-        Ok(moved)
-    }
-
-    /// How many bytes the process holds, if they are too many.
-    fn overweight(&mut self) -> Option<u64> {
-        self.weighed = Instant::now();
-        self.weigh().filter(|weight| *weight > self.most)
-    }
-
-    fn weigh(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-        Some(kib * 1024)
+        self.process_within(job, outputs, self.setup.timeout)
     }
 }
 
 impl Drop for Isolated {
-    /// Lets the step end in peace, but does not wait for long.
     fn drop(&mut self) {
-        let Some(server) = &mut self.server else { return };
-        let _ = server.socket.shutdown(Shutdown::Both); // it is gone where this fails
-        let begun = Instant::now();
-        while matches!(server.child.try_wait(), Ok(None)) && begun.elapsed() < FAREWELL {
-            std::thread::sleep(Duration::from_millis(1));
+        if let Some(server) = self.server.take() {
+            server.dismiss();
         }
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill(); // it may be gone already
-        let _ = self.child.wait();
-    }
-}
-
-fn ending(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("was ended by {}", signal_name(signal)),
-        (None, Some(code)) => format!("ended with exit code {code}"),
-        (None, None) => "ended".to_owned(),
-    }
-}
-
-fn signal_name(signal: i32) -> String {
-    let name = match signal {
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        15 => "SIGTERM",
-        _ => return format!("signal {signal}"),
-    };
-    format!("signal {signal} ({name})")
 }

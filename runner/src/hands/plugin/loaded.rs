@@ -142,7 +142,23 @@ impl LoadError {
                 Some("if you trust this file, put its sha256 there; otherwise bring the right one back".into())
             }
             Self::Image(ImageError::Short { .. }) => Some("build or copy it again".into()),
+            Self::Library(LibraryError::Open { reason, .. }) if reason.contains("failed to map") => Some(
+                "nothing may be run from the temporary folder: set TMPDIR to one that is not mounted `noexec`"
+                    .into(),
+            ),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_folder_that_nothing_may_run_from_is_told() {
+        let reason = "it: failed to map segment from shared object".to_owned();
+        let error = LoadError::from(LibraryError::Open { path: "libgeo.so".into(), reason });
+        assert!(error.help().is_some_and(|help| help.contains("TMPDIR")), "{error}");
     }
 }

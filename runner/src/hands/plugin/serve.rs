@@ -9,10 +9,12 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
-use tidegate_plugin::{Failure, Level, Outputs, Step as _};
+use tidegate_plugin::{Failure, Level, Outputs};
 
+use super::clock::Ticks;
 use super::frames::{self, Jobs, Setup};
 use super::image::Image;
 use super::loaded::Loaded;
@@ -51,14 +53,25 @@ pub fn serve() -> io::Result<()> {
     socket.write_all(&[frames::DONE])?;
     let mut outputs = Outputs::new(setup.bindings.iter().map(String::as_str));
     let mut jobs = Jobs::default();
+    let ticks = Ticks::fit_for(setup.timeout);
     while let Some(stops) = jobs.receive(&mut socket)? {
         Shared::with(&shared, Shared::begin)?;
-        for job in (0..jobs.len()).filter_map(|position| jobs.get(position)) {
+        let mut earlier = Duration::ZERO;
+        for position in 0..jobs.len() {
+            let Some(job) = jobs.get(position) else { continue };
+            if position == 0 || !jobs.are_one(position - 1, position) {
+                earlier = Duration::ZERO;
+            }
             outputs.clear();
-            let processed = runner.process(&job, &mut outputs);
+            let spent = jobs.spent(position) + earlier;
+            let left = setup.timeout.map(|timeout| timeout.saturating_sub(spent));
+            let begun = ticks.now();
+            let processed = runner.process_within(&job, &mut outputs, left);
+            let took = Duration::from_nanos(ticks.now().saturating_sub(begun));
+            earlier += took;
             Shared::with(&shared, |shared| {
                 match &processed {
-                    Ok(()) => frames::write_made(&outputs, &mut shared.frames),
+                    Ok(()) => frames::write_made(&outputs, took, &mut shared.frames),
                     Err(failure) => frames::write_failed(failure, &mut shared.frames),
                 }
                 shared.flush()

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_plugin::host::{Ended, Host, Instance, Offer, Spec};
-use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Level, Outputs, Payloads, Step};
+use tidegate_plugin::{Cause, Checkpoint, Failure, FailureKind, Job, Level, Outputs, Payloads, Step};
 
 use super::clock::Ticks;
 use crate::hands::script::json;
@@ -103,9 +103,7 @@ impl PluginRunner {
             config: spec.config.to_string(),
             bindings: spec.bindings.iter().map(|&binding| binding.to_owned()).collect(),
             timeout: spec.timeout,
-            timeout_nanos: spec
-                .timeout
-                .map_or(u64::MAX, |timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
+            timeout_nanos: nanos(spec.timeout),
             memory: spec.memory,
             before: Checkpoint::default(),
         };
@@ -126,28 +124,19 @@ impl PluginRunner {
         created.map_err(|failure| self.explained(failure, " while it was set up"))
     }
 
-    /// Says which plugin it was, and what this version cannot do for it.
+    /// Says which plugin it was. What it asks for (another attempt, a closed gate) stays as it is.
     #[cold]
     fn explained(&self, mut failure: Failure, what: &str) -> Failure {
         if failure.context.as_ref().is_some_and(|context| json::check(context.as_bytes()).is_err()) {
             failure.context =
                 failure.context.map(|context| serde_json::Value::from(&*context).to_string().into());
         }
-        let wish = match failure.kind {
-            FailureKind::Retry => "asks for another attempt",
-            FailureKind::RetryIn(_) => "asks for another attempt later",
-            FailureKind::GateClosed => "holds the step back",
-            FailureKind::Pending => "leaves the job pending",
-            _ => "",
-        };
         let (named, message) = (&self.named, &failure.message);
-        failure.message = if !wish.is_empty() {
-            failure.kind = FailureKind::Failed;
-            format!("plugin `{named}` {wish}, which this version of Tidegate cannot carry out: {message}")
-        } else if failure.kind == FailureKind::Panicked {
-            format!("plugin `{named}` panicked{what}: {message}")
-        } else {
-            format!("plugin `{named}`{what}: {message}")
+        failure.message = match failure.kind {
+            // It is the handle of a job, which means something to others.
+            FailureKind::Pending => return failure,
+            FailureKind::Panicked => format!("plugin `{named}` panicked{what}: {message}"),
+            _ => format!("plugin `{named}`{what}: {message}"),
         };
         failure
     }
@@ -206,12 +195,28 @@ impl PluginRunner {
         let timeout = format_duration(self.timeout.unwrap_or_default());
         let message =
             format!("it came back after the `timeout` of {timeout}, so what it gave does not count");
-        self.explained(Failure::new(FailureKind::Limit, message), "")
+        self.explained(Failure::new(FailureKind::Limit, message), "").because(Cause::Timeout)
     }
 }
 
-impl Step for PluginRunner {
-    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+impl PluginRunner {
+    /// As `process`, for an attempt that has only `left` of its `timeout`.
+    ///
+    /// # Errors
+    /// As `process`.
+    pub fn process_within(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
+        match left {
+            Some(Duration::ZERO) => Err(self.late()),
+            left => self.run(job, outputs, nanos(left)),
+        }
+    }
+
+    fn run(&mut self, job: &Job<'_>, outputs: &mut Outputs, left_nanos: u64) -> Result<(), Failure> {
         if self.instance.is_none() {
             self.instance = Some(self.create()?);
         }
@@ -219,7 +224,7 @@ impl Step for PluginRunner {
         let Some(instance) = &mut self.instance else { return Ok(()) };
         outputs.mark(&mut self.before);
         let ticks = self.watch.ticks;
-        let deadline = ticks.now().saturating_add(self.timeout_nanos);
+        let deadline = ticks.now().saturating_add(left_nanos);
         self.watch.deadline.store(deadline, Ordering::Relaxed);
         let processed = instance.process(job, outputs);
         let late = ticks.now() > deadline;
@@ -234,6 +239,17 @@ impl Step for PluginRunner {
             return Err(self.late());
         }
         self.check(job, outputs)
+    }
+}
+
+/// No limit is the longest time there is.
+fn nanos(time: Option<Duration>) -> u64 {
+    time.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(u64::MAX)
+}
+
+impl Step for PluginRunner {
+    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        self.run(job, outputs, self.timeout_nanos)
     }
 }
 

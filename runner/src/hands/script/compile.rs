@@ -9,8 +9,8 @@ use rhai::module_resolvers::DummyModuleResolver;
 use rhai::packages::{Package, StandardPackage};
 use rhai::{AST, Engine, EvalAltResult, OptimizationLevel, ParseErrorType, Position, Scope};
 
+use super::control::Ended;
 use super::explain::{self, lowercase};
-use super::functions::Ended;
 use super::imports::Beside;
 use super::{context, number};
 use crate::config::{Limits, Script};

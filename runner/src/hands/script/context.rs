@@ -48,6 +48,11 @@ impl Context {
         self.current.get().index
     }
 
+    /// Milliseconds since 1970, when the attempt began.
+    pub(super) fn now(&self) -> i64 {
+        self.current.get().now_ms
+    }
+
     pub(super) fn pipeline(&self) -> &str {
         &self.fixed.pipeline
     }
@@ -63,7 +68,7 @@ pub(super) fn register(engine: &mut Engine) {
         .register_get("hash", |ctx: &mut Context| DeliveryHash(ctx.current.get().hash).to_string())
         .register_get("attempt", |ctx: &mut Context| i64::from(ctx.current.get().attempt))
         .register_get("index", |ctx: &mut Context| i64::try_from(ctx.index()).unwrap_or(i64::MAX))
-        .register_get("now", |ctx: &mut Context| ctx.current.get().now_ms)
+        .register_get("now", |ctx: &mut Context| ctx.now())
         .register_get("pipeline", |ctx: &mut Context| ctx.fixed.pipeline.clone())
         .register_get("step", |ctx: &mut Context| ctx.fixed.step.clone())
         .register_get("config", |ctx: &mut Context| ctx.fixed.config.clone())

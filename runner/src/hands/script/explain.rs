@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use rhai::{EvalAltResult, Position};
-use tidegate_plugin::{Failure, FailureKind, Place};
+use tidegate_plugin::{Cause, Failure, FailureKind, Place};
 
-use super::functions::{self, Ended};
-use super::kind;
+use super::control::Ended;
+use super::{kind, said};
 use crate::config::Limits;
 use crate::words::suggest::{listed, nearest};
 use crate::words::{format_duration, format_size};
@@ -54,12 +54,12 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         EvalAltResult::ErrorTerminated(token, _) => token.clone().try_cast::<Ended>(),
         _ => None,
     };
-    if let Some(Ended::Rejected { why, context, at, file: source }) = ended {
+    if let Some(Ended::Said { kind, why, context, at, file: source }) = ended {
         let place = place(at, source.unwrap_or(file));
-        return Failure { kind: FailureKind::Rejected, message: why, context, place };
+        return Failure { context, place, ..Failure::new(kind, why) };
     }
     let context = match innermost {
-        EvalAltResult::ErrorRuntime(thrown, _) => functions::context(thrown),
+        EvalAltResult::ErrorRuntime(thrown, _) => said::context(thrown),
         _ => None,
     };
     let (kind, mut message) = match limit(innermost, circumstances) {
@@ -76,7 +76,9 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         Some(name) => drop(write!(message, ", in function `{name}`")),
         None => {}
     }
-    Failure { kind, message, context, place: place(position, file) }
+    // That a script ended itself was dealt with above, so that here its time was over.
+    let cause = matches!(innermost, EvalAltResult::ErrorTerminated(..)).then_some(Cause::Timeout);
+    Failure { kind, message, context, place: place(position, file), cause }
 }
 
 /// `position` in `file`, where it is one.
@@ -125,7 +127,7 @@ pub(super) fn in_words(error: &EvalAltResult) -> String {
     use EvalAltResult as E;
     match error {
         E::ErrorRuntime(thrown, _) if thrown.is_unit() => "thrown without a reason".to_owned(),
-        E::ErrorRuntime(thrown, _) => match functions::text(thrown) {
+        E::ErrorRuntime(thrown, _) => match said::text(thrown) {
             empty if empty.is_empty() => "thrown without a reason".to_owned(),
             text => text,
         },

@@ -9,9 +9,10 @@ use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Place, Step}
 
 use super::compile::{self, CompileError, Compiled, Deadline};
 use super::context::Context;
+use super::control::{Emit, Emitted};
 use super::explain::{self, Circumstances};
 use super::filter::Filter;
-use super::functions::{self, Emitted};
+use super::functions;
 use super::{json, kind, locate};
 use crate::config::{Limits, Script, StepFilter};
 use crate::words::format_size;
@@ -181,11 +182,43 @@ impl ScriptStep {
         if self.emitted.borrow().is_empty() {
             return Ok(());
         }
-        for (binding, value) in self.emitted.take() {
+        for Emit { binding, job, due } in self.emitted.take() {
             let position = binding_position(&binding, outputs)?;
-            self.push(&value, position, outputs)?;
+            match due {
+                None => self.push(&job, position, outputs)?,
+                Some(due) => {
+                    // Without a name it may be the way to the next processor, and nothing waits there.
+                    if binding.is_empty() {
+                        return Err(no_output(&binding, outputs));
+                    }
+                    self.delay(&job, position, due, outputs)?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// As [`Self::push`], for outputs that wait until `due`.
+    fn delay(
+        &self,
+        value: &Dynamic,
+        position: usize,
+        due: i64,
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        if value.is_unit() {
+            return Ok(());
+        }
+        let delayed = outputs.delayed_mut();
+        let mut one = |value: &Dynamic| {
+            let before = delayed.payloads().byte_len();
+            delayed.push_with(position, due, |buffer| json::write(value, buffer)).map_err(no_json)?;
+            self.take_room(delayed.payloads().byte_len() - before)
+        };
+        match value.as_array_ref() {
+            Ok(elements) => elements.iter().try_for_each(one),
+            Err(_) => one(value),
+        }
     }
 
     /// One output, or one an element of an array, or none for `()`.
@@ -202,11 +235,13 @@ impl ScriptStep {
 
     fn push_one(&self, value: &Dynamic, payloads: &mut Payloads) -> Result<(), Failure> {
         let before = payloads.byte_len();
-        payloads.push_with(|buffer| json::write(value, buffer)).map_err(|error| {
-            Failure::new(FailureKind::Output, format!("what the script returned is no JSON: {error}"))
-        })?;
-        let bytes = (payloads.byte_len() - before) as u64;
-        let Some(left) = self.room.get().checked_sub(bytes) else {
+        payloads.push_with(|buffer| json::write(value, buffer)).map_err(no_json)?;
+        self.take_room(payloads.byte_len() - before)
+    }
+
+    /// Counts what the job hands on.
+    fn take_room(&self, bytes: usize) -> Result<(), Failure> {
+        let Some(left) = self.room.get().checked_sub(bytes as u64) else {
             let most = format_size(self.limits.memory);
             let message = format!("all outputs of the job come to more than `limits.memory` of {most}");
             return Err(Failure::new(FailureKind::Limit, message));
@@ -216,12 +251,21 @@ impl ScriptStep {
     }
 }
 
-impl Step for ScriptStep {
-    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+impl ScriptStep {
+    /// As `process`, for an attempt that has only `left` of its `timeout`.
+    ///
+    /// # Errors
+    /// As `process`.
+    pub fn process_within(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
         let mut value = json::read(job.payload)
             .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))?;
         self.context.set(job);
-        self.deadline.set(self.timeout.map(|timeout| Instant::now() + timeout));
+        self.deadline.set(left.map(|left| Instant::now() + left));
         if let Some(filter) = &mut self.filter {
             match filter.passes(value) {
                 Ok(Some(passed)) => value = passed,
@@ -239,6 +283,12 @@ impl Step for ScriptStep {
         self.room.set(self.limits.memory);
         self.run_from(0, value, job, outputs)?;
         self.hand_on_emitted(outputs)
+    }
+}
+
+impl Step for ScriptStep {
+    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        self.process_within(job, outputs, self.timeout)
     }
 }
 
@@ -286,14 +336,21 @@ fn pass_on(payload: &[u8], outputs: &mut Outputs) {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
+fn no_json(error: json::WriteError) -> Failure {
+    Failure::new(FailureKind::Output, format!("what the script returned is no JSON: {error}"))
+}
+
 fn binding_position(binding: &str, outputs: &Outputs) -> Result<usize, Failure> {
-    outputs.position(binding).ok_or_else(|| {
-        let names: Vec<&str> = outputs.names().filter(|name| !name.is_empty()).collect();
-        let hint = match nearest(binding, names.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if names.is_empty() => "the step has one output without a name".to_owned(),
-            None => format!("it has {}", listed(names, "and")),
-        };
-        Failure::new(FailureKind::Output, format!("the step has no output `{binding}`; {hint}"))
-    })
+    outputs.position(binding).ok_or_else(|| no_output(binding, outputs))
+}
+
+fn no_output(binding: &str, outputs: &Outputs) -> Failure {
+    let names: Vec<&str> = outputs.names().filter(|name| !name.is_empty()).collect();
+    let hint = match nearest(binding, names.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if names.is_empty() => "the step has one output without a name".to_owned(),
+        None => format!("it has {}", listed(names, "and")),
+    };
+    Failure::new(FailureKind::Output, format!("the step has no output `{binding}`; {hint}"))
 }

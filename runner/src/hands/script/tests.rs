@@ -2,6 +2,7 @@
 
 mod comparing;
 mod context;
+mod control;
 mod failing;
 mod filtering;
 mod imports;
@@ -13,11 +14,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tidegate_plugin::{Checkpoint, Failure, Job, Outputs, Step as _};
+use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
 use super::{CompileError, ScriptStep, ScriptStepSpec};
 use crate::config::{Limits, Script, StepFilter};
-use crate::words::HashPrefix;
+use crate::words::{HashPrefix, format_duration};
 
 /// A step in the making, with the defaults of a configuration that sets nothing.
 struct Draft {
@@ -145,10 +146,14 @@ fn job(index: u64, payload: &str) -> Job<'_> {
 }
 
 fn told(failure: &Failure) -> String {
-    let Failure { kind, message, context, place } = failure;
+    let Failure { kind, message, context, place, .. } = failure;
     let place = place.as_ref().map_or_else(String::new, |place| format!("\n  at {place}"));
     let context = context.as_ref().map_or_else(String::new, |context| format!("\n  with {context}"));
-    format!("{}: {message}{place}{context}", kind.as_str())
+    let delay = match kind {
+        FailureKind::RetryIn(delay) => format!(" in {}", format_duration(*delay)),
+        _ => String::new(),
+    };
+    format!("{}{delay}: {message}{place}{context}", kind.as_str())
 }
 
 /// A payload a line, after the name of its binding; `nothing` where there is none.
@@ -160,6 +165,12 @@ fn listed(outputs: &Outputs) -> String {
             let arrow = if name.is_empty() { "->" } else { &*format!("-> {name}:") };
             let _ = writeln!(text, "{arrow} {payload}"); // writing to a String cannot fail
         }
+    }
+    for (position, due, payload) in outputs.delayed().iter() {
+        let name = outputs.names().nth(position).unwrap();
+        let (payload, due) =
+            (String::from_utf8_lossy(payload), jiff::Timestamp::from_millisecond(due).unwrap());
+        let _ = writeln!(text, "-> {name} at {due}: {payload}"); // writing to a String cannot fail
     }
     if text.is_empty() { "nothing\n".to_owned() } else { text }
 }

@@ -96,7 +96,8 @@ fn assert_details_are_right(store: &Store) {
     if let Ok(Some(found)) = store.generation() {
         assert_eq!(found, generation(found.number));
     }
-    let _ = (store.all_snapshots(), store.generations(), store.next_due(&step), store.delayed_count(&step));
+    let _ =
+        (store.all_snapshots(), store.generations(), store.next_due(&step, None), store.delayed_count(&step));
     if let Ok(Some((batch, origins))) = store.read_details(&address("a/out"), 1, 50, 1 << 20) {
         for (index, origin) in (batch.first..).zip(origins) {
             assert_eq!(origin.unwrap().inputs, [("a/in".to_owned(), index)]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::{Delayed, DelayedJob, DelayedKey, JobForm, verify};
+use crate::store::{Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing, verify};
 
 fn job(payload: &[u8]) -> DelayedJob {
     DelayedJob {
@@ -17,6 +17,7 @@ fn job(payload: &[u8]) -> DelayedJob {
         form: JobForm::Bytes,
         payload: payload.to_vec(),
         carried: None,
+        ..DelayedJob::default()
     }
 }
 
@@ -53,8 +54,12 @@ fn they_come_in_order_of_due_time_and_then_of_arrival() {
     assert_eq!(texts(&due(5, None, 0, 0)), ["before 1970"]);
     assert_eq!(texts(&due(5, Some(&all[2].0), 99, 999)), ["five again"]);
     assert_eq!(texts(&due(4, Some(&all[2].0), 99, 999)), [""; 0]);
-    assert_eq!(store.next_due(&step).unwrap(), Some(Timestamp(-7)));
-    assert_eq!(store.next_due(&address("a/none")).unwrap(), None);
+    assert_eq!(store.next_due(&step, None).unwrap(), Some(Timestamp(-7)));
+    assert_eq!(store.next_due(&step, Some(Timestamp(-7))).unwrap(), Some(Timestamp(0)));
+    // What no time makes due is not due next.
+    assert_eq!(store.next_due(&step, Some(Timestamp(5))).unwrap(), None);
+    assert_eq!(store.next_due(&step, Some(NEVER)).unwrap(), None);
+    assert_eq!(store.next_due(&address("a/none"), None).unwrap(), None);
     assert_eq!(store.delayed_count(&step).unwrap(), 5);
 }
 
@@ -78,19 +83,31 @@ fn a_sequence_is_never_given_twice() {
 fn any_job() -> impl Strategy<Value = DelayedJob> {
     let form = prop_oneof![Just(JobForm::Json), Just(JobForm::Text), Just(JobForm::Bytes)];
     let text = || prop::option::of(".{0,20}");
+    let pending = (".{0,20}", any::<i64>());
+    let pending = pending.prop_map(|(handle, since)| Standing::Pending { handle, since: Timestamp(since) });
+    let standing = prop_oneof![Just(Standing::Delayed), Just(Standing::Started), pending];
     let origin = (
         prop::collection::vec(("[a-z/]{0,9}", any::<u64>()), 0..3),
         any::<u32>(),
         prop::option::of(any::<i64>().prop_map(Timestamp)),
         prop::option::of(any::<u64>().prop_map(|index| (address("a/failed"), index))),
     );
-    (origin, text(), text(), form, prop::collection::vec(any::<u8>(), 0..40)).prop_map(
-        |((inputs, attempt, first_attempt, from_error), last_error, carried, form, payload)| DelayedJob {
+    let kind = (text(), standing, form);
+    (origin, text(), text(), kind, prop::collection::vec(any::<u8>(), 0..40)).prop_map(
+        |(
+            (inputs, attempt, first_attempt, from_error),
+            last_error,
+            carried,
+            (to, standing, form),
+            payload,
+        )| DelayedJob {
             inputs,
             attempt,
             first_attempt,
             last_error,
             from_error,
+            to,
+            standing,
             form,
             payload,
             carried,
@@ -136,7 +153,7 @@ proptest! {
                 prop_assert!(found.iter().map(|(key, job)| (key, job)).eq(expected.iter().copied()));
                 prop_assert_eq!(store.delayed_count(step).unwrap(), expected.len() as u64);
                 let first = expected.first().map(|(key, _)| key.due);
-                prop_assert_eq!(store.next_due(step).unwrap(), first);
+                prop_assert_eq!(store.next_due(step, None).unwrap(), first);
             }
             prop_assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
         }

@@ -18,6 +18,16 @@ fn remembered(store: &Store, hashes: impl IntoIterator<Item = u128>) -> Vec<Opti
 }
 
 #[test]
+fn an_arrival_is_remembered_with_what_it_was() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let outcome = Outcome::Arrived { first: u64::MAX, jobs: u32::MAX, content: 7 };
+    commit(&mut writer, 1, vec![delivered(1, outcome, 5), delivered(2, outcome, i64::MAX)]);
+    assert_eq!(remembered(&store, [1, 2]), [Some(outcome), Some(outcome)]);
+    commit(&mut writer, 5, Vec::new());
+    assert_eq!(remembered(&store, [1, 2]), [None, Some(outcome)]);
+}
+
+#[test]
 fn each_is_forgotten_when_its_time_is_over() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let kinds = [Outcome::Output { jobs: 3 }, Outcome::Error, Outcome::Nothing];

@@ -8,8 +8,8 @@ use super::history::{COMMITS, assert_is_after, commit, run};
 use super::*;
 use crate::decide::Progress;
 use crate::store::{
-    Delayed, DelayedJob, Delivered, Generation, ImportError, JobForm, Outcome, Snapshot, SnapshotInput, Trim,
-    TrimWhen, export, import, open, verify,
+    Delayed, DelayedJob, Delivered, Generation, ImportError, JobForm, Outcome, Snapshot, SnapshotInput,
+    Standing, Trim, TrimWhen, export, import, open, verify,
 };
 use crate::words::{DeliveryHash, Origins};
 
@@ -92,7 +92,8 @@ fn thing() -> impl Strategy<Value = Thing> {
     let outcome = prop_oneof![
         any::<u32>().prop_map(|jobs| Outcome::Output { jobs }),
         Just(Outcome::Error),
-        Just(Outcome::Nothing)
+        Just(Outcome::Nothing),
+        any::<(u64, u32, u64)>().prop_map(|(first, jobs, content)| Outcome::Arrived { first, jobs, content })
     ];
     prop_oneof![
         4 => (0_usize..3, prop::option::of(0_usize..2), prop::collection::vec(job, 0..9))
@@ -163,6 +164,8 @@ impl Thing {
                     first_attempt: rich.then_some(Timestamp(-1)),
                     last_error: rich.then(|| "no\n\"use\"".into()),
                     from_error: rich.then(|| (name(0), u64::MAX)),
+                    to: rich.then(|| "late".into()),
+                    standing: [Standing::Delayed, Standing::Started][usize::from(rich)].clone(),
                     form: [JobForm::Json, JobForm::Bytes][usize::from(rich)],
                     payload,
                     carried: rich.then(|| "{}".into()),

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use super::*;
 use crate::decide::Progress;
 use crate::store::{
-    Delayed, DelayedJob, DelayedKey, Delivered, Generation, JobForm, Outcome, Snapshot, SnapshotInput, Trim,
-    TrimWhen, verify,
+    Delayed, DelayedJob, DelayedKey, Delivered, Generation, JobForm, Outcome, Snapshot, SnapshotInput,
+    Standing, Trim, TrimWhen, verify,
 };
 use crate::words::{DeliveryHash, Mark, Origins, Segment, SinkPosition};
 
@@ -111,6 +111,12 @@ pub(super) fn delayed(number: u64) -> Delayed {
         first_attempt: Some(Timestamp(-1)),
         last_error: Some("busy".into()),
         from_error: number.is_multiple_of(3).then(|| (address("a/failed"), number)),
+        to: number.is_multiple_of(4).then(|| "late".into()),
+        standing: match number % 5 {
+            0 => Standing::Pending { handle: format!("handle {number}"), since: Timestamp(-3) },
+            1 => Standing::Started,
+            _ => Standing::Delayed,
+        },
         form: JobForm::Text,
         payload: format!("delayed {number}").into_bytes(),
         carried: number.is_multiple_of(2).then(|| carried(number)),
@@ -189,7 +195,7 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     assert!(due.iter().map(|(key, _)| key.sequence).eq(waiting.iter().copied()));
     assert!(due.iter().all(|(key, job)| *job == delayed(key.sequence).job));
     assert_eq!(store.delayed_count(&step).unwrap(), waiting.len() as u64);
-    assert_eq!(store.next_due(&step).unwrap(), waiting.first().map(|&number| delayed(number).due));
+    assert_eq!(store.next_due(&step, None).unwrap(), waiting.first().map(|&number| delayed(number).due));
     assert_eq!(store.generation().unwrap(), numbers.last().map(|&number| generation(number)));
     let mut next = 1;
     while let Some((batch, origins)) = store.read_details(&address("a/out"), next, 9, 9_999).unwrap() {

@@ -105,6 +105,33 @@ fn a_store_of_version_1_goes_on_as_one_of_this_version() {
 }
 
 #[test]
+fn a_store_of_version_2_goes_on_as_one_of_this_version() {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        // It differs in nothing but the number.
+        let (_store, mut writer) = crate::store::open(folder.path()).unwrap();
+        let appends = vec![append("a/q", ["1", "2"])];
+        writer.commit(&Changes { now: Timestamp(5), appends, ..Changes::default() }).unwrap();
+    }
+    let database = Database::open(folder.path().join("store.redb")).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(META).unwrap().insert("format", &2_u32.to_le_bytes()[..]).unwrap();
+    txn.commit().unwrap();
+    drop(database);
+    for round in 0..2 {
+        let (store, mut writer) = crate::store::open(folder.path()).unwrap();
+        assert_eq!(store.transaction().unwrap(), 1 + round);
+        assert_eq!(store.queue(&address("a/q")).unwrap().unwrap().head, 2);
+        let outcome = Outcome::Arrived { first: 1, jobs: 2, content: u64::MAX };
+        let keep_until = Timestamp(i64::MAX);
+        let deliveries = vec![Delivered { hash: DeliveryHash(78), outcome, keep_until }];
+        writer.commit(&Changes { now: Timestamp(9), deliveries, ..Changes::default() }).unwrap();
+        assert_eq!(store.delivery(DeliveryHash(78)).unwrap(), Some(outcome));
+        assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+    }
+}
+
+#[test]
 fn a_migration_that_is_cut_off_is_made_again() {
     let image = bytes_of_version_1();
     for operation in 1.. {

@@ -1,0 +1,173 @@
+//! What an HTTP source takes: the runner in a process of its own, and a load generator beside it, on the
+//! same machine; and how long one job takes from being pushed to being delivered.
+
+use std::error::Error;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+use tidegate::config::{LoadOptions, QueueRef};
+use tidegate::engine::{Generation, Options, Push, Run};
+use tidegate::store;
+use tidegate::words::SystemClock;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::paths;
+
+const CONNECTIONS: u64 = 64;
+/// With many jobs in a body fewer are enough.
+const BULK_CONNECTIONS: u64 = 4;
+const BULK_JOBS: u64 = 1000;
+const LATENCY_JOBS: u64 = 2000;
+
+const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\n";
+const PIPELINE: &str = "[source.requests]\ntype = \"http\"\nmax_waiting = 0\n\
+                        [sink.out]\nfrom = \"requests\"\ntype = \"null\"\n";
+
+/// Jobs a second that become durable, and milliseconds from pushed to delivered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    pub(crate) single: f64,
+    pub(crate) bulk: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+}
+
+pub(crate) fn taken(folder: &Path, jobs: u64, rounds: u64) -> Result<Taken, Box<dyn Error>> {
+    let folder = tempfile::TempDir::new_in(folder)?;
+    let folder = folder.path();
+    fs::write(folder.join("tidegate.toml"), SETTINGS)?;
+    fs::write(folder.join("p.toml"), PIPELINE)?;
+    let (mut single, mut bulk) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        single.push(rate(folder, CONNECTIONS, 1, (jobs / 5).max(CONNECTIONS))?);
+        bulk.push(rate(folder, BULK_CONNECTIONS, BULK_JOBS, jobs.max(BULK_CONNECTIONS * BULK_JOBS))?);
+    }
+    let (p50_ms, p99_ms) = latency(folder)?;
+    let median = |mut rates: Vec<f64>| {
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    };
+    let taken = Taken { single: median(single), bulk: median(bulk), p50_ms, p99_ms };
+    eprintln!("    http: {taken:.3?}");
+    Ok(taken)
+}
+
+/// A runner that dies with its handle.
+struct Runner(Child);
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn rate(folder: &Path, connections: u64, body_jobs: u64, jobs: u64) -> Result<f64, Box<dyn Error>> {
+    paths::begin_anew(folder)?;
+    let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["run", "."])
+        .current_dir(folder)
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut runner = Runner(child);
+    let mut said = BufReader::new(runner.0.stderr.take().ok_or("standard error is a pipe")?);
+    let mut line = String::new();
+    let address = loop {
+        line.clear();
+        if said.read_line(&mut line)? == 0 {
+            return Err("the runner does not listen".into());
+        }
+        if let Some((_, address)) = line.split_once("listening address=") {
+            break address.trim().to_owned();
+        }
+    };
+    let bodies = jobs / connections / body_jobs;
+    let sent = bodies * connections * body_jobs;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let begun = Instant::now();
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..connections)
+            .map(|number| tokio::spawn(send(address.clone(), number * bodies * body_jobs, bodies, body_jobs)))
+            .collect();
+        for task in tasks {
+            task.await??;
+        }
+        Ok::<_, Box<dyn Error>>(())
+    })?;
+    #[expect(clippy::cast_precision_loss, reason = "counts of jobs are far below 2^52")]
+    let rate = sent as f64 / begun.elapsed().as_secs_f64();
+    Ok(rate)
+}
+
+/// Sends bodies one after the other, each when the one before was taken.
+async fn send(address: String, first: u64, bodies: u64, body_jobs: u64) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let kind = if body_jobs == 1 { "application/json" } else { "application/x-ndjson" };
+    let (mut request, mut answer) = (Vec::new(), Vec::new());
+    for body in 0..bodies {
+        let start = first + body * body_jobs;
+        let jobs: Vec<String> = (start..start + body_jobs).map(paths::job).collect();
+        let jobs = jobs.join("\n");
+        request.clear();
+        let head = format!(
+            "POST /sources/p/requests HTTP/1.1\r\nhost: bench\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+            jobs.len()
+        );
+        request.extend_from_slice(head.as_bytes());
+        request.extend_from_slice(jobs.as_bytes());
+        stream.write_all(&request).await?;
+        answer.clear();
+        // The answer ends with a line break behind an object.
+        while !answer.ends_with(b"}\n") {
+            if stream.read_buf(&mut answer).await? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        if !answer.starts_with(b"HTTP/1.1 202") {
+            return Err(std::io::Error::other(String::from_utf8_lossy(&answer).into_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Pushes one job, waits until it is durably delivered, and again.
+fn latency(folder: &Path) -> Result<(f64, f64), Box<dyn Error>> {
+    paths::begin_anew(folder)?;
+    let generation =
+        Generation::load(folder, &LoadOptions::default()).map_err(|diagnostics| diagnostics.render(false))?;
+    let opened = store::open(&generation.configuration.data)?;
+    let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default());
+    let (stats, handle) = (run.stats(), run.handle());
+    let runner = thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
+    let mut latencies = Vec::new();
+    for id in 1..=LATENCY_JOBS {
+        let (sender, answer) = mpsc::channel();
+        let jobs = [paths::job(id).as_bytes()].into_iter().collect();
+        let answer_with = Box::new(move |outcome: Result<_, _>| _ = sender.send(outcome.is_ok()));
+        let begun = Instant::now();
+        let push = Push { queue: QueueRef(0), jobs, whole: None, each: Vec::new(), answer: answer_with };
+        if !handle.push(push) || !answer.recv()? {
+            return Err("a job was not taken".into());
+        }
+        while stats.steps[0].counters().taken < id {
+            // Leaves the core to the runner; the wait is what is measured.
+            thread::yield_now();
+        }
+        latencies.push(begun.elapsed());
+    }
+    handle.stop();
+    runner.join().map_err(|_| "the run panicked")??;
+    // The first ones find a cold process.
+    latencies.drain(..50);
+    latencies.sort_unstable();
+    let at = |share: usize| latencies[latencies.len() * share / 100].as_secs_f64() * 1000.0;
+    Ok((at(50), at(99)))
+}

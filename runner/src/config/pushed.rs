@@ -1,0 +1,53 @@
+//! What is wrong with pushed sources in view of the rest: no way to reach them, everybody reaches
+//! them, or their queues have settings that mean nothing there.
+
+use super::diagnostic::Diagnostic;
+use super::pipeline::PipelineDeclaration;
+use super::push::PushSource;
+use super::queue::QueueDeclaration;
+use super::settings::SettingsFile;
+use super::source::{SourceDeclaration, Supply};
+
+pub(super) fn check(pipelines: &[PipelineDeclaration], settings: &SettingsFile) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    for pipeline in pipelines {
+        for source in &pipeline.sources {
+            let Supply::Push(push) = &source.supply else { continue };
+            if let Some(PushSource::Http(http)) = push {
+                diagnostics.extend(reach(source, http.token.is_some(), settings));
+            }
+            let queue = pipeline.queues.iter().find(|queue| queue.name.value == source.name.value);
+            diagnostics.extend(queue.into_iter().flat_map(means_nothing));
+        }
+    }
+    diagnostics
+}
+
+/// How far the source can be reached.
+fn reach(source: &SourceDeclaration, has_token: bool, settings: &SettingsFile) -> Option<Diagnostic> {
+    let (name, place) = (&source.name.value, &source.name.place);
+    if !settings.has_listen {
+        let message = format!("the source `{name}` cannot be reached: no port is opened");
+        let help = "open one in tidegate.toml, beside the pipelines: `[runner] listen = \"127.0.0.1:8484\"`";
+        return Some(Diagnostic::error_at(place, message).help(help));
+    }
+    let listen = settings.settings.listen?;
+    if listen.ip().is_loopback() || has_token {
+        return None;
+    }
+    let message = format!("the source `{name}` takes jobs from everybody who can reach {listen}");
+    let help = "ask for a token: `token = \"${file:…}\"`, or listen on `127.0.0.1` only";
+    Some(Diagnostic::warning_at(place, message).help(help))
+}
+
+/// What the settings of its queue say about jobs that steps put there.
+fn means_nothing(queue: &QueueDeclaration) -> impl Iterator<Item = Diagnostic> {
+    queue.of_steps.iter().map(|(key, place)| {
+        let message = format!("`{key}` says nothing about the queue of a source, which no step fills");
+        let help = match *key {
+            "dedupe" => "how long the source remembers keys stands in `[source.NAME]`".to_owned(),
+            _ => format!("leave `{key}` out"),
+        };
+        Diagnostic::error_at(place, message).help(help)
+    })
+}

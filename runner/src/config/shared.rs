@@ -1,0 +1,104 @@
+//! What is wrong with how steps use policies, queuers and gates: names that stand for nothing, names
+//! that nobody uses, and what does not go together.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::diagnostic::{Diagnostic, Place};
+use super::model::{Promise, Take};
+use super::pipeline::PipelineDeclaration;
+use super::shelf::{Chosen, Shelf};
+use super::shelves::Shelves;
+use super::step::StepDeclaration;
+use crate::words::suggest::listed;
+
+/// Everything that cannot be.
+pub(super) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    for pipeline in pipelines {
+        let own = &pipeline.shelves;
+        for step in &pipeline.steps {
+            let (retry, queuer, gate) = (step.retry.as_ref(), step.queuer.as_ref(), step.gate.as_ref());
+            diagnostics.extend(retry.and_then(|it| it.lost("retry", &own.retries, &shared.retries)));
+            diagnostics.extend(queuer.and_then(|it| it.lost("queuer", &own.queuers, &shared.queuers)));
+            diagnostics.extend(gate.and_then(|it| it.lost("gate", &own.gates, &shared.gates)));
+            diagnostics.extend(never_retried(pipeline, step));
+            diagnostics.extend(looks_into_several(own, shared, step));
+        }
+    }
+    diagnostics
+}
+
+/// A doubt for everything that no step uses.
+pub(super) fn unused(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
+    let users = Users { pipelines, shared };
+    let mut diagnostics = users.unused("retry", |shelves| &shelves.retries, |step| step.retry.as_ref());
+    diagnostics.extend(users.unused("queuer", |shelves| &shelves.queuers, |step| step.queuer.as_ref()));
+    diagnostics.extend(users.unused("gate", |shelves| &shelves.gates, |step| step.gate.as_ref()));
+    diagnostics
+}
+
+struct Users<'a> {
+    pipelines: &'a [PipelineDeclaration],
+    shared: &'a Shelves,
+}
+
+impl<'a> Users<'a> {
+    fn unused<T: 'a>(
+        &self,
+        kind: &str,
+        shelf: impl Fn(&'a Shelves) -> &'a Shelf<T>,
+        chosen: impl Fn(&'a StepDeclaration) -> Option<&'a Chosen<T>>,
+    ) -> Vec<Diagnostic> {
+        let mut used: BTreeSet<(&Path, usize)> = BTreeSet::new();
+        for pipeline in self.pipelines {
+            for chosen in pipeline.steps.iter().filter_map(&chosen) {
+                let entry = chosen.entry(shelf(&pipeline.shelves), shelf(self.shared));
+                used.extend(entry.map(|entry| spot(&entry.name.place)));
+            }
+        }
+        let shelves = self.pipelines.iter().map(|pipeline| &pipeline.shelves).chain([self.shared]);
+        let idle = shelves.flat_map(|shelves| shelf(shelves).entries());
+        let idle = idle.filter(|entry| !used.contains(&spot(&entry.name.place)));
+        idle.map(|entry| {
+            let name = &entry.name.value;
+            let message = format!("no step uses the {kind} `{name}`");
+            let help = format!("write `{kind} = \"{name}\"` in a step");
+            Diagnostic::warning_at(&entry.name.place, message).help(help)
+        })
+        .collect()
+    }
+}
+
+fn spot(place: &Place) -> (&Path, usize) {
+    (&place.file, place.span.start)
+}
+
+fn never_retried(pipeline: &PipelineDeclaration, step: &StepDeclaration) -> Option<Diagnostic> {
+    let retry = step.retry.as_ref()?;
+    if step.delivery.unwrap_or(pipeline.delivery) != Promise::AtMostOnce {
+        return None;
+    }
+    let message = "a step that delivers at most once never tries a job again";
+    Some(Diagnostic::error_at(&retry.place, message).help("leave `retry` out, or use another `delivery`"))
+}
+
+/// A joined job, or one of several alternatives, has no one place to look.
+fn looks_into_several(own: &Shelves, shared: &Shelves, step: &StepDeclaration) -> Option<Diagnostic> {
+    let way = match step.take {
+        Take::From => return None,
+        Take::Join => "join",
+        Take::Alts => "alts",
+    };
+    let chosen = step.queuer.as_ref()?;
+    let keys = chosen.value(&own.queuers, &shared.queuers)?.keys_into_jobs();
+    if keys.is_empty() {
+        return None;
+    }
+    let message = format!("a queuer that looks into jobs needs `from`, and this step has `{way}`");
+    let help = format!(
+        "this one looks into them for {}; let a step hand on the jobs to a queue, and queue them there",
+        listed(keys, "and")
+    );
+    Some(Diagnostic::error_at(&chosen.place, message).help(help))
+}

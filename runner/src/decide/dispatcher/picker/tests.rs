@@ -1,0 +1,284 @@
+//! Histories of a step that picks its jobs.
+
+use std::time::Duration;
+
+use super::super::{Bounds, Dispatcher, Event, FlowInput, Gather, JobEnd};
+use super::*;
+use crate::decide::queuer::{Rules, Strategy};
+
+/// Plays events and keeps the commands as words: `pick #0 1+2`, `begin #0`, `run #0`, `commit #0+2`.
+struct Play {
+    dispatcher: Dispatcher,
+    now: Timestamp,
+}
+
+fn picking() -> Picking {
+    let rules = Rules {
+        strategy: Strategy::Fifo,
+        max_processing: std::num::NonZeroU32::new(2),
+        max_per_lane: None,
+        rate: None,
+        lane_rate: None,
+    };
+    Picking { rules, search_ahead: 0, batch: 1, aside: true, gate: None, progress: Progress::default() }
+}
+
+impl Play {
+    fn new(before: Before, picking: Picking) -> Self {
+        Self::of(Feed::Queue(0), before, picking)
+    }
+
+    fn of(feed: Feed, before: Before, picking: Picking) -> Self {
+        let next = picking.progress.watermark() + 1;
+        let flow = Flow {
+            gather: Gather::Any,
+            inputs: vec![FlowInput { feed, next }],
+            due: None,
+            before,
+            picking: Some(picking),
+            redo: Vec::new(),
+        };
+        let bounds = Bounds { slots: 2, batches: 4, bytes: 100 };
+        Self { dispatcher: Dispatcher::new(vec![flow], vec![9], bounds, false), now: Timestamp(0) }
+    }
+
+    fn on(&mut self, event: Event) -> String {
+        let mut commands = Vec::new();
+        self.dispatcher.handle(event, self.now, &mut commands);
+        words(commands)
+    }
+
+    fn start(&mut self) -> String {
+        let mut commands = Vec::new();
+        self.dispatcher.start(self.now, &mut commands);
+        words(commands)
+    }
+
+    /// Jobs from `first` on were read.
+    fn read(&mut self, first: u64, jobs: u64) -> String {
+        for index in first..first + jobs {
+            let card = Card::new(JobKey::fresh(index), i64::try_from(index).unwrap());
+            self.dispatcher.saw(0, &card, State::Waiting);
+        }
+        let (port, read) = (Port { step: 0, input: 0 }, ReadId(first));
+        self.on(Event::Read { port, read, first, jobs: usize::try_from(jobs).unwrap(), bytes: 60 })
+    }
+
+    fn picked(&mut self, batch: u64) -> String {
+        self.on(Event::Picked { step: 0, batch: BatchId(batch), bytes: 5 })
+    }
+
+    fn ran(&mut self, batch: u64, ends: &[JobEnd]) -> String {
+        let (batch, ends) = (BatchId(batch), ends.to_vec());
+        self.on(Event::Ran { step: 0, batch, taken: ends.len(), halts: false, bytes: 5, ends })
+    }
+
+    fn halts(&mut self, batch: u64) -> String {
+        let batch = BatchId(batch);
+        self.on(Event::Ran { step: 0, batch, taken: 0, halts: true, bytes: 0, ends: Vec::new() })
+    }
+
+    fn committed(&mut self, batch: u64) -> String {
+        self.on(Event::Committed { step: 0, batch: BatchId(batch) })
+    }
+
+    /// The job of the batch is delivered.
+    fn done(&mut self, batch: u64) -> String {
+        let ran = self.ran(batch, &[JobEnd::Finished]);
+        assert_eq!(ran, format!("commit #{batch}+1"));
+        self.committed(batch)
+    }
+}
+
+fn words(commands: Vec<Command>) -> String {
+    let words = commands.into_iter().map(|command| match command {
+        Command::Read { from, .. } => format!("read {from}"),
+        Command::Pick { batch, jobs, .. } => {
+            let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
+            format!("pick #{} {}", batch.0, keys.join("+"))
+        }
+        Command::Forget { read } => format!("forget {}", read.0),
+        Command::Begin { batch, .. } => format!("begin #{}", batch.0),
+        Command::Run { batch, .. } => format!("run #{}", batch.0),
+        Command::Commit { batch, taken, .. } => format!("commit #{}+{taken}", batch.0),
+        Command::Drop { batch } => format!("drop #{}", batch.0),
+        Command::Passed { watermark, .. } => format!("passed {watermark}"),
+        Command::LookAtGate { .. } => "look".to_owned(),
+        Command::Finish(end) => format!("{end:?}"),
+        Command::Part { .. } | Command::Rewind { .. } => unreachable!("it takes nothing as it comes"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn jobs_run_beside_each_other_and_the_watermark_passes_what_is_contiguous() {
+    let mut play = Play::new(Before::Nothing, picking());
+    assert_eq!(play.start(), "read 1");
+    assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2");
+    assert_eq!(play.picked(0), "run #0");
+    assert_eq!(play.picked(1), "run #1");
+    // The second is through first: the third starts, and the watermark waits.
+    assert_eq!(play.done(1), "pick #2 3");
+    assert_eq!(play.picked(2), "run #2");
+    assert_eq!(play.done(0), "passed 2, pick #3 4");
+}
+
+#[test]
+fn nothing_starts_further_past_the_watermark_than_search_ahead_says() {
+    let mut play = Play::new(Before::Nothing, Picking { search_ahead: 3, ..picking() });
+    assert_eq!(play.start(), "read 1");
+    assert_eq!(play.read(1, 3), "forget 1, pick #0 1, pick #1 2");
+    play.picked(1);
+    assert_eq!(play.done(1), "pick #2 3");
+    play.picked(0);
+    assert_eq!(play.done(0), "passed 2, read 4");
+}
+
+#[test]
+fn what_acts_outside_is_begun_first() {
+    let mut play = Play::new(Before::Snapshot, picking());
+    play.start();
+    play.read(1, 1);
+    assert_eq!(play.picked(0), "begin #0");
+    assert_eq!(play.on(Event::Begun { step: 0, batch: BatchId(0) }), "run #0");
+    assert_eq!(play.done(0), "passed 1");
+}
+
+#[test]
+fn a_failed_job_steps_aside_and_comes_back_when_it_is_due() {
+    let mut play = Play::new(Before::Nothing, picking());
+    play.start();
+    assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2");
+    play.picked(0);
+    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(50))]), "commit #0+1");
+    // It is accounted for: it stands in the store by itself.
+    assert_eq!(play.committed(0), "passed 1, pick #2 3");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+    play.now = Timestamp(50);
+    play.picked(1);
+    assert_eq!(play.done(1), "passed 2, pick #3 1");
+}
+
+#[test]
+fn a_job_that_finds_its_gate_closed_stays_first_and_stops_the_others() {
+    let mut play = Play::new(Before::Nothing, picking());
+    play.start();
+    play.read(1, 9);
+    play.picked(0);
+    assert_eq!(play.ran(0, &[JobEnd::Held(Timestamp(5000))]), "commit #0+1");
+    assert_eq!(play.committed(0), "");
+    play.picked(1);
+    assert_eq!(play.done(1), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(5000)));
+    play.now = Timestamp(5000);
+    assert_eq!(play.on(Event::Tick), "pick #2 1, pick #3 3");
+}
+
+#[test]
+fn a_gate_is_looked_at_before_anything_starts_and_every_so_often() {
+    let gate = Some(Duration::from_secs(5));
+    let mut play = Play::new(Before::Nothing, Picking { gate, ..picking() });
+    assert_eq!(play.start(), "read 1");
+    assert_eq!(play.read(1, 9), "forget 1, look");
+    // It does not end while the gate is looked at, and asks once.
+    assert_eq!(play.on(Event::Tick), "");
+    assert_eq!(play.on(Event::Gate { step: 0, open: false }), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(5000)));
+    play.now = Timestamp(4999);
+    assert_eq!(play.on(Event::Tick), "");
+    play.now = Timestamp(5000);
+    assert_eq!(play.on(Event::Tick), "look");
+    assert_eq!(play.on(Event::Gate { step: 0, open: true }), "pick #0 1, pick #1 2");
+    play.picked(0);
+    assert_eq!(play.done(0), "passed 1, pick #2 3");
+    // What was seen counts no more.
+    play.now = Timestamp(10_000);
+    play.picked(1);
+    assert_eq!(play.done(1), "passed 2, look");
+}
+
+#[test]
+fn a_job_that_halts_the_step_lets_what_runs_come_home() {
+    let mut play = Play::new(Before::Nothing, picking());
+    play.start();
+    play.read(1, 9);
+    play.picked(0);
+    play.picked(1);
+    assert_eq!(play.halts(0), "commit #0+0");
+    assert_eq!(play.committed(0), "");
+    // What finishes meanwhile still counts.
+    assert_eq!(play.ran(1, &[JobEnd::Finished]), "commit #1+1");
+    assert_eq!(play.committed(1), "Halted");
+}
+
+#[test]
+fn a_step_that_cannot_deliver_waits_for_what_runs_and_gives_it_up() {
+    let mut play = Play::new(Before::Nothing, picking());
+    play.start();
+    play.read(1, 9);
+    play.picked(0);
+    assert_eq!(play.on(Event::Failed { step: 0 }), "drop #1");
+    assert_eq!(play.ran(0, &[JobEnd::Finished]), "drop #0, Halted");
+}
+
+#[test]
+fn a_stop_gives_up_what_nobody_has_begun() {
+    let mut play = Play::new(Before::Nothing, picking());
+    play.start();
+    play.read(1, 9);
+    play.picked(0);
+    assert_eq!(play.on(Event::Stop), "drop #1");
+    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
+    assert_eq!(play.committed(0), "passed 1, Stopped");
+}
+
+#[test]
+fn what_is_accounted_for_above_the_watermark_is_not_picked() {
+    let mut progress = Progress::default();
+    progress.finish(1, 1);
+    progress.finish(3, 8);
+    let mut play = Play::new(Before::Nothing, Picking { progress, ..picking() });
+    assert_eq!(play.start(), "read 2");
+    assert_eq!(play.read(2, 8), "forget 2, pick #0 2, pick #1 9");
+    play.picked(0);
+    play.picked(1);
+    assert_eq!(play.done(0), "passed 8");
+    assert_eq!(play.done(1), "passed 9, Drained");
+}
+
+#[test]
+fn the_reads_of_a_source_are_kept_until_their_jobs_are_through() {
+    let mut play = Play::of(Feed::Source, Before::Nothing, picking());
+    assert_eq!(play.start(), "read 1");
+    assert_eq!(play.read(1, 2), "pick #0 1, pick #1 2, read 3");
+    // That is more than shall be held.
+    assert_eq!(play.read(3, 1), "");
+    play.picked(0);
+    play.picked(1);
+    assert_eq!(play.done(1), "pick #2 3");
+    assert_eq!(play.done(0), "forget 1, passed 2, read 4");
+}
+
+#[test]
+fn an_output_that_was_made_already_is_handed_on_when_it_is_due() {
+    let gate = Some(Duration::from_secs(5));
+    let mut play = Play::new(Before::Nothing, Picking { gate, ..picking() });
+    play.start();
+    let key = JobKey::stored(3);
+    play.dispatcher.saw_late(0, key, Timestamp(70));
+    assert_eq!(play.on(Event::Tick), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(70)));
+    play.now = Timestamp(70);
+    // No gate holds it.
+    assert_eq!(play.on(Event::Tick), format!("pick #0 {}", key.0));
+}
+
+#[test]
+fn a_paused_step_starts_nothing_until_it_goes_on() {
+    let mut play = Play::new(Before::Nothing, picking());
+    play.start();
+    play.read(1, 2);
+    assert_eq!(play.on(Event::Pause { step: 0, paused: true }), "");
+    assert_eq!(play.picked(0), "");
+    assert_eq!(play.on(Event::Pause { step: 0, paused: false }), "read 3, run #0");
+}

@@ -1,0 +1,111 @@
+//! Jobs in their order: a list of those that came in order, and a heap of those that did not.
+
+use super::heap::{Heap, Ranking};
+use super::jobs::{Jobs, NONE, Stand};
+
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    first: u32,
+    last: u32,
+    len: u32,
+    /// Its place among the lines that have a job to start.
+    pub(super) at: u32,
+    strays: Option<Box<Heap<()>>>,
+}
+
+impl Line {
+    pub(super) fn new() -> Self {
+        Self { first: NONE, last: NONE, len: 0, at: NONE, strays: None }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Who goes first.
+    pub(super) fn head(&self, jobs: &Jobs) -> Option<u32> {
+        let first = Some(self.first).filter(|&first| first != NONE);
+        let stray = self.strays.as_ref().and_then(|strays| strays.first());
+        match (first, stray) {
+            (Some(first), Some(stray)) if jobs.before(stray, first) => Some(stray),
+            (first, stray) => first.or(stray),
+        }
+    }
+
+    pub(super) fn push(&mut self, slot: u32, jobs: &mut Jobs) {
+        self.len += 1;
+        let stray = self.last != NONE && jobs.before(slot, self.last);
+        jobs.set_stray(slot, stray);
+        if stray {
+            self.strays.get_or_insert_default().push(slot, jobs);
+            return;
+        }
+        jobs.set_links(slot, self.last, NONE);
+        if self.last == NONE {
+            self.first = slot;
+        } else {
+            let (before, _) = jobs.links(self.last);
+            jobs.set_links(self.last, before, slot);
+        }
+        self.last = slot;
+    }
+
+    /// Takes out a job that stands in this line.
+    pub(super) fn remove(&mut self, slot: u32, jobs: &mut Jobs) {
+        self.len -= 1;
+        if jobs.is_stray(slot) {
+            let place = jobs.place(slot);
+            if let Some(strays) = &mut self.strays {
+                strays.remove(place, jobs);
+                if strays.is_empty() {
+                    self.strays = None;
+                }
+            }
+            return;
+        }
+        let (before, after) = jobs.links(slot);
+        if before == NONE {
+            self.first = after;
+        } else {
+            let (further, _) = jobs.links(before);
+            jobs.set_links(before, further, after);
+        }
+        if after == NONE {
+            self.last = before;
+        } else {
+            let (_, further) = jobs.links(after);
+            jobs.set_links(after, before, further);
+        }
+    }
+}
+
+/// Lines by the jobs at their heads.
+pub(super) struct Heads<'a> {
+    pub(super) lines: &'a mut [Line],
+    pub(super) jobs: &'a Jobs,
+}
+
+impl Ranking for Heads<'_> {
+    type Hint = (Stand, i64);
+
+    fn hint(&self, item: u32) -> Self::Hint {
+        // A line without a head is about to be taken out.
+        self.lines[item as usize].head(self.jobs).map_or((Stand::Free, 0), |head| self.jobs.hint(head))
+    }
+
+    fn before(&self, a: u32, b: u32) -> bool {
+        let head = |line: u32| self.lines[line as usize].head(self.jobs);
+        match (head(a), head(b)) {
+            (Some(a), Some(b)) => self.jobs.before(a, b),
+            (a, b) => a.is_some() && b.is_none(),
+        }
+    }
+
+    fn placed(&mut self, item: u32, at: u32) {
+        self.lines[item as usize].at = at;
+    }
+}

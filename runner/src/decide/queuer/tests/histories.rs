@@ -1,0 +1,264 @@
+//! The written rules of each strategy, as small histories.
+
+use super::play::{Play, key};
+use super::*;
+
+fn play(strategy: Strategy) -> Play {
+    Play::new(rules(strategy))
+}
+
+fn until(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1000)
+}
+
+#[test]
+fn fifo_takes_the_oldest_up_to_max_processing() {
+    let mut play = Play::new(Rules { max_processing: most(2), ..rules(Strategy::Fifo) });
+    assert_eq!(play.on("+a2 +b1 +a3 go"), "b1 a2");
+    assert_eq!(play.on("go"), "");
+    assert_eq!(play.why("a3"), Why::MaxProcessing);
+    assert_eq!(play.room.next_wake(play.now), None);
+    assert_eq!(play.on("a2✓ go"), "a3");
+    // What is pending does not run.
+    assert_eq!(play.on("+a4 b1… go"), "a4");
+}
+
+#[test]
+fn a_delayed_job_steps_aside_under_fifo_and_comes_back_at_its_age() {
+    let mut play = play(Strategy::Fifo);
+    assert_eq!(play.on("+a1 +a2 +a3 go1"), "a1");
+    assert_eq!(play.on("a1✗15 go1"), "a2");
+    assert_eq!(play.why("a1"), Why::Delayed { until: until(15) });
+    assert_eq!(play.on("15s go1"), "a1");
+}
+
+#[test]
+fn unknown_jobs_go_first_and_then_those_that_were_put_back() {
+    let mut play = play(Strategy::Fifo);
+    assert_eq!(play.on("+a1 +a2 +a3 +a4 go3"), "a1 a2 a3");
+    assert_eq!(play.on("a1↩ a2↩ a3? go"), "a3 a1 a2 a4");
+}
+
+#[test]
+fn serial_runs_one_at_a_time_and_everything_waits_for_a_delayed_or_pending_one() {
+    let mut play = play(Strategy::Serial);
+    assert_eq!(play.on("+a1 +b2 +c3 go"), "a1");
+    assert_eq!(play.on("go"), "");
+    assert_eq!(play.on("a1✗15 go"), "");
+    assert_eq!(play.why("b2"), Why::Lane { job: key("a1"), state: State::Delayed { until: until(15) } });
+    assert_eq!(play.room.next_wake(play.now), Some(until(15)));
+    assert_eq!(play.on("15s go"), "a1");
+    assert_eq!(play.on("a1… go"), "");
+    assert_eq!(play.on("a1? go"), "a1");
+    assert_eq!(play.on("a1↩ go"), "a1");
+    assert_eq!(play.on("a1✓ go"), "b2");
+    assert_eq!(play.why("c3"), Why::Lane { job: key("b2"), state: State::Running });
+}
+
+#[test]
+fn one_round_serial_takes_one_of_each_lane_and_none_of_a_lane_that_has_one_on_its_way() {
+    let mut play = play(Strategy::OneRoundSerial);
+    assert_eq!(play.on("+a1 +a2 +b3 +c4 +c5 go"), "a1 b3 c4");
+    assert_eq!(play.on("c4… b3✓ a1✗15 +b6 go"), "b6");
+    assert_eq!(play.why("a2"), Why::Lane { job: key("a1"), state: State::Delayed { until: until(15) } });
+    assert_eq!(play.why("c5"), Why::Lane { job: key("c4"), state: State::Pending });
+    assert_eq!(play.on("c4? go"), "c4");
+    assert_eq!(play.on("14s go"), "");
+    assert_eq!(play.on("1s go"), "a1");
+    assert_eq!(play.on("a1✓ c4✓ go"), "a2 c5");
+}
+
+#[test]
+fn a_round_takes_what_is_unknown_then_what_is_due_then_the_lanes() {
+    let mut play = play(Strategy::OneRoundSerial);
+    play.on("+a1 +b2 ~c3@5 ~d9@20 ?e8 ?f7 +f1 5s");
+    assert_eq!(play.preview(9), "5s: f7 e8 c3 +2, 5s: f1, 20s: d9");
+    assert_eq!(play.on("go"), "f7 e8 c3 a1 b2");
+}
+
+#[test]
+fn a_round_is_handed_out_before_the_next_begins() {
+    let mut play = play(Strategy::OneRoundSerial);
+    assert_eq!(play.on("+a1 +a2 +b3 +c4 go1"), "a1");
+    // Lane a is free again, and older than what is left; but this round has no other place for it.
+    assert_eq!(play.on("a1✓ go1"), "b3");
+    assert_eq!(play.why("a2"), Why::NextRound);
+    assert_eq!(play.on("b3✓ ?d9 go1"), "c4");
+    assert_eq!(play.on("go"), "d9 a2");
+}
+
+#[test]
+fn a_lane_that_gets_an_unknown_job_loses_its_place_in_the_round() {
+    let mut play = play(Strategy::OneRoundSerial);
+    assert_eq!(play.on("+a1 +b2 +c3 go1"), "a1");
+    assert_eq!(play.on("?b9 go"), "c3 b9");
+    assert_eq!(play.on("b9✓ go"), "b2");
+}
+
+#[test]
+fn equally_old_jobs_go_by_id() {
+    let mut room = WaitingRoom::new(rules(Strategy::OneRoundSerial));
+    let ids = [
+        (1, JobId::Text("b".into())),
+        (2, JobId::Text("ab".into())),
+        (3, JobId::Number(10)),
+        (4, JobId::Number(9)),
+        (5, JobId::None),
+    ];
+    for (key, id) in ids {
+        room.add(Card { id, ..Card::new(JobKey(key), 7) }, State::Waiting).unwrap();
+    }
+    let mut started = Vec::new();
+    for _ in 0..5 {
+        room.start(Timestamp(0), 1, &mut started);
+        room.finished(*started.last().unwrap(), Timestamp(0)).unwrap();
+    }
+    assert_eq!(started, [5, 4, 3, 2, 1].map(JobKey));
+}
+
+#[test]
+fn one_round_parallel_holds_what_is_in_conflict_with_earlier_jobs() {
+    let mut play = play(Strategy::OneRoundParallel);
+    // a2 writes what a1 reads; a3 reads what a2 would write, so that a2, which is held, holds it.
+    assert_eq!(play.on("+a1r1 +a2w1w2 +a3r2 +a4r1 +a5w3 +b6w1 go"), "a1 a5 b6");
+    assert_eq!(play.why("a2"), Why::Conflict { job: key("a1"), state: State::Running });
+    assert_eq!(play.why("a3"), Why::Conflict { job: key("a2"), state: State::Waiting });
+    assert_eq!(play.on("a5✓ b6✓ a1✗9 go"), "");
+    assert_eq!(play.on("9s go"), "a1");
+    assert_eq!(play.on("a1… go"), "");
+    assert_eq!(play.on("a1? go"), "a1");
+    assert_eq!(play.on("a1✓ go"), "a2");
+    assert_eq!(play.on("a2↩ +a0w1 go"), "a2");
+    assert_eq!(play.on("a2✓ go"), "a0 a3");
+    assert_eq!(play.on("a0× a0✓ go"), "a4");
+}
+
+#[test]
+fn reads_go_together_and_a_cancelled_job_holds_nobody() {
+    let mut play = play(Strategy::OneRoundParallel);
+    assert_eq!(play.on("+a1r1 +a2r1 +a3w1 +a4r1 go"), "a1 a2");
+    assert_eq!(play.on("a3× go"), "a4");
+}
+
+#[test]
+fn priority_goes_by_priority_and_by_age_within() {
+    let mut play = play(PRIORITY);
+    assert_eq!(play.on("+a1 +a2!5 +a3!5 +a4!9 go"), "a4 a2 a3 a1");
+}
+
+#[test]
+fn aging_lets_the_old_overtake() {
+    let mut play = play(AGING);
+    play.on("+a1!1 2s +a2!2 +a3!4");
+    // Three of priority are worth three seconds, and a1 has waited two.
+    assert_eq!(play.on("go"), "a3 a1 a2");
+}
+
+#[test]
+fn a_round_of_rounds_has_what_was_there_and_the_next_begins_after_the_pause() {
+    let mut play = Play::new(Rules { max_processing: most(1), ..rules(ROUNDS) });
+    assert_eq!(play.on("+a1 +a2 go"), "a1");
+    assert_eq!(play.on("+a0 a1✓ go"), "a2");
+    assert_eq!(play.why("a0"), Why::NextRound);
+    assert_eq!(play.on("1s a2✗99 go"), "");
+    assert_eq!(play.why("a0"), Why::Pause { until: until(6) });
+    assert_eq!(play.room.next_wake(play.now), Some(until(6)));
+    assert_eq!(play.on("4s +a3 go"), "");
+    assert_eq!(play.preview(9), "6s: a0 a3, 100s: a2");
+    assert_eq!(play.on("1s go"), "a0");
+    // The gate is closed: it stays first of its round.
+    assert_eq!(play.on("a0↩ +a4 go"), "a0");
+    assert_eq!(play.on("a0? go"), "a0");
+    assert_eq!(play.on("a0… go"), "a3");
+}
+
+#[test]
+fn withdrawals_run_one_at_a_time_per_pool_and_each_pool_on_its_own() {
+    let mut play = Play::new(Rules { max_per_lane: most(1), ..rules(ROUNDS) });
+    assert_eq!(play.on("+a1 +a2 +b3 go"), "a1 b3");
+    assert_eq!(play.why("a2"), Why::MaxPerLane);
+    assert_eq!(play.on("b3✓ +b4 go"), "");
+    assert_eq!(play.on("a1✓ go"), "a2");
+    assert_eq!(play.on("a2✓ 4s go"), "");
+    assert_eq!(play.on("1s go"), "b4");
+}
+
+#[test]
+fn a_clock_set_back_does_not_make_the_pause_longer() {
+    let mut play = play(ROUNDS);
+    play.on("60s +a1 go a1✓ +a2 go");
+    assert_eq!(play.on("-60s go"), "a2");
+}
+
+#[test]
+fn a_rate_is_kept_in_any_time_of_its_length() {
+    let mut play = Play::new(Rules { rate: rate(2, 10_000), ..rules(Strategy::Fifo) });
+    assert_eq!(play.on("+a1 +a2 +a3 +a4 go1"), "a1");
+    assert_eq!(play.on("4s go"), "a2");
+    assert_eq!(play.why("a3"), Why::Rate { until: until(10) });
+    assert_eq!(play.room.next_wake(play.now), Some(until(10)));
+    assert_eq!(play.on("6s go"), "a3");
+    assert_eq!(play.on("3s go"), "");
+    // A job that was put back has started.
+    assert_eq!(play.on("a3↩ 1s go"), "a3");
+    // Set back, the clock makes nobody wait longer than the rate says.
+    assert_eq!(play.on("-14s go"), "");
+    assert_eq!(play.on("10s go"), "a4");
+}
+
+#[test]
+fn a_lane_that_used_up_its_rate_does_not_slow_the_others() {
+    for strategy in [Strategy::Fifo, Strategy::OneRoundSerial, Strategy::OneRoundParallel] {
+        let mut play = Play::new(Rules { lane_rate: rate(1, 10_000), ..rules(strategy) });
+        assert_eq!(play.on("+a1 +a2 +b3 go"), "a1 b3");
+        assert_eq!(play.on("a1✓ b3✓ +c4 go"), "c4");
+        assert_eq!(play.why("a2"), Why::LaneRate { until: until(10) });
+        assert_eq!(play.room.next_wake(play.now), Some(until(10)));
+        assert_eq!(play.on("10s go"), "a2");
+    }
+}
+
+#[test]
+fn what_cannot_be_true_is_refused_and_has_no_effect() {
+    let mut play = play(Strategy::Fifo);
+    assert_eq!(play.on("a9✓"), "job `416611827721` is not among those of this step");
+    assert_eq!(play.on("+a1 a1✓"), "job `416611827713` cannot finish: it is waiting");
+    assert_eq!(play.on("go a1…"), "");
+    assert_eq!(play.on("a1…"), "job `416611827713` cannot be pending: it is pending");
+    assert_eq!(play.on("a1↩"), "job `416611827713` cannot be put back: it is pending");
+    assert_eq!(play.on("a1×"), "job `416611827713` cannot be cancelled: it is pending");
+    assert_eq!(play.on("a1✗5"), "");
+    assert_eq!(play.on("a1✓"), "job `416611827713` cannot finish: it is delayed");
+    assert_eq!(play.on("a1×"), "");
+    assert_eq!(play.on("a1×"), "job `416611827713` is not among those of this step");
+    assert_eq!(play.room.counts(), Counts::default());
+}
+
+#[test]
+fn a_delay_can_be_moved() {
+    let mut play = play(Strategy::Fifo);
+    play.on("~a1@60");
+    assert_eq!(play.room.reschedule(key("a1"), until(0)), Ok(()));
+    assert_eq!(play.on("go"), "a1");
+    assert!(play.room.reschedule(key("a1"), until(0)).is_err());
+}
+
+#[test]
+fn a_preview_changes_nothing_and_tells_what_then_happens() {
+    let mut play = Play::new(Rules { max_processing: most(2), ..rules(Strategy::OneRoundSerial) });
+    play.on("+a1 +a2 +a3 +b4 +c5 +d6 go");
+    assert_eq!(play.preview(2), "0s: c5 d6, 0s: a2");
+    assert_eq!(play.preview(9), "0s: c5 d6, 0s: a2, 0s: a3");
+    assert_eq!(play.on("a1✓ b4✓ go"), "c5 d6");
+}
+
+#[test]
+fn the_lanes_with_the_most_waiting_are_told_first() {
+    let mut play = play(Strategy::OneRoundSerial);
+    play.on("+a1 +b2 +b3 +c5 +c4 +c6 go");
+    let top: Vec<_> =
+        play.room.top_lanes(2).into_iter().map(|lane| (lane.lane, lane.waiting, lane.oldest)).collect();
+    assert_eq!(top, [(Box::from(&b"c"[..]), 2, 5), (Box::from(&b"b"[..]), 1, 3)]);
+    let counts = Counts { waiting: 3, running: 3, delayed: 0, pending: 0, lanes: 3 };
+    assert_eq!(play.room.counts(), counts);
+}

@@ -1,0 +1,332 @@
+//! The rules of DESIGN §4 word by word, over a plain list of jobs, without a thought about cost.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "a model says everything by itself")]
+pub(super) struct Job {
+    pub(super) key: u64,
+    pub(super) lane: u8,
+    pub(super) age: i64,
+    pub(super) id: JobId,
+    pub(super) priority: i64,
+    pub(super) since: i64,
+    pub(super) reads: Vec<u64>,
+    pub(super) writes: Vec<u64>,
+    pub(super) state: State,
+    /// It has started once.
+    pub(super) old: bool,
+    /// It was put back, or its delay is over where that gives it a place before those that wait.
+    pub(super) put_back: bool,
+    pub(super) due: bool,
+    /// The bounds of its lane held it when its round had come.
+    pub(super) parked: bool,
+    /// It has a place in this round.
+    pub(super) listed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    pub(super) rules: Rules,
+    pub(super) jobs: Vec<Job>,
+    /// The starts that count for `rate`, and those that count for `lane_rate`.
+    starts: [Vec<(Timestamp, u8)>; 2],
+    /// The lanes that have a place in this round.
+    lanes: BTreeSet<u8>,
+    open: bool,
+    ended: Option<Timestamp>,
+}
+
+impl Model {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            jobs: Vec::new(),
+            starts: [Vec::new(), Vec::new()],
+            lanes: BTreeSet::new(),
+            open: false,
+            ended: None,
+        }
+    }
+
+    pub(super) fn add(&mut self, job: Job) {
+        self.open |= job.state == State::Running;
+        self.jobs.push(job);
+        let at = self.jobs.len() - 1;
+        self.jobs[at].old = self.jobs[at].state != State::Waiting;
+        self.settle(at);
+    }
+
+    pub(super) fn find(&self, key: u64) -> Option<usize> {
+        self.jobs.iter().position(|job| job.key == key)
+    }
+
+    pub(super) fn remove(&mut self, key: u64, now: Timestamp) {
+        self.jobs.retain(|job| job.key != key);
+        self.tidy();
+        self.end(now);
+    }
+
+    pub(super) fn change(&mut self, key: u64, state: State, now: Timestamp) {
+        let at = self.find(key).unwrap();
+        self.jobs[at].state = state;
+        self.jobs[at].put_back = state == State::Waiting;
+        self.settle(at);
+        if matches!(state, State::Delayed { .. } | State::Pending) {
+            self.end(now);
+        }
+    }
+
+    pub(super) fn start(&mut self, now: Timestamp, most: usize) -> Vec<u64> {
+        self.pass(now);
+        let mut started = Vec::new();
+        while started.len() < most
+            && let Some(at) = self.next(now)
+        {
+            let job = &mut self.jobs[at];
+            job.state = State::Running;
+            (job.old, job.due, job.put_back, job.parked, job.listed) = (true, false, false, false, false);
+            started.push(job.key);
+            let lane = job.lane;
+            self.starts.iter_mut().for_each(|starts| starts.push((now, lane)));
+            self.lanes.remove(&self.jobs[at].lane);
+            self.tidy();
+        }
+        started
+    }
+
+    /// What is unknown goes first, then what was put back, then what is due, then by age and id.
+    fn order(&self, at: usize) -> impl Ord {
+        let job = &self.jobs[at];
+        let class = match job {
+            Job { state: State::Unknown, .. } => 0,
+            Job { put_back: true, .. } => 1,
+            Job { due: true, .. } => 2,
+            _ => 3,
+        };
+        let rank = match self.rules.strategy {
+            Strategy::Priority { aging: None } => -i128::from(job.priority),
+            Strategy::Priority { aging: Some(aging) } => {
+                // Ahead in priority, plus what was gained by waiting until the same day, counted in the
+                // time that one of priority is worth.
+                let gained = i128::from(1_000_000 - job.since);
+                -(i128::from(job.priority) * i128::try_from(aging.as_millis()).unwrap() + gained)
+            }
+            _ => 0,
+        };
+        (class, rank, job.age, job.id.clone(), job.key)
+    }
+
+    fn is_waiting(&self, at: usize) -> bool {
+        matches!(self.jobs[at].state, State::Waiting | State::Unknown)
+    }
+
+    /// Nothing is known of it to the outside, or all that is known is that it was never begun.
+    fn waiting(&self) -> impl Iterator<Item = usize> {
+        (0..self.jobs.len()).filter(|&at| self.is_waiting(at))
+    }
+
+    fn running(&self, lane: Option<u8>) -> usize {
+        let counts = |job: &&Job| job.state == State::Running && lane.is_none_or(|lane| job.lane == lane);
+        self.jobs.iter().filter(counts).count()
+    }
+
+    fn spent(&self, rate: Option<Rate>, lane: Option<u8>) -> bool {
+        let starts = &self.starts[usize::from(lane.is_some())];
+        let count = starts.iter().filter(|(_, of)| lane.is_none_or(|lane| *of == lane)).count();
+        rate.is_some_and(|rate| count >= rate.jobs.get() as usize)
+    }
+
+    fn allows(&self, lane: u8) -> bool {
+        let full =
+            self.rules.max_per_lane.is_some_and(|most| self.running(Some(lane)) >= most.get() as usize);
+        !full && !self.spent(self.rules.lane_rate, Some(lane))
+    }
+
+    fn pass(&mut self, now: Timestamp) {
+        for (starts, rate) in self.starts.iter_mut().zip([self.rules.rate, self.rules.lane_rate]) {
+            for (at, _) in starts.iter_mut() {
+                *at = (*at).min(now);
+            }
+            let per = rate.map_or(0, |rate| i64::try_from(rate.per.as_millis()).unwrap());
+            starts.retain(|(at, _)| at.0 + per > now.0);
+        }
+        if !self.has_list() {
+            for at in 0..self.jobs.len() {
+                if matches!(self.jobs[at].state, State::Delayed { until } if until <= now) {
+                    self.jobs[at].state = State::Waiting;
+                    self.jobs[at].due = self.rules.strategy == Strategy::Serial;
+                    self.settle(at);
+                }
+            }
+        }
+        self.tidy();
+    }
+
+    fn next(&mut self, now: Timestamp) -> Option<usize> {
+        if self.rules.max_processing.is_some_and(|most| self.running(None) >= most.get() as usize)
+            || self.spent(self.rules.rate, None)
+        {
+            return None;
+        }
+        let allowed = |model: &Self, at: usize| model.allows(model.jobs[at].lane);
+        match self.rules.strategy {
+            Strategy::Fifo | Strategy::Priority { .. } => {
+                self.waiting().filter(|&at| allowed(self, at)).min_by_key(|&at| self.order(at))
+            }
+            Strategy::Serial => {
+                let first = self.waiting().min_by_key(|&at| self.order(at));
+                let alone = (0..self.jobs.len()).all(|at| self.is_waiting(at));
+                first.filter(|&at| alone && allowed(self, at))
+            }
+            Strategy::Rounds { pause } => {
+                let pause = i64::try_from(pause.as_millis()).unwrap();
+                let paused = self.ended.is_some_and(|ended| ended <= now && now.0 < ended.0 + pause);
+                if !self.open && !paused && self.waiting().next().is_some() {
+                    self.open = true;
+                    self.jobs.iter_mut().for_each(|job| job.listed = true);
+                }
+                let mine = |&at: &usize| self.jobs[at].listed && allowed(self, at);
+                self.waiting().filter(mine).min_by_key(|&at| self.order(at)).filter(|_| self.open)
+            }
+            Strategy::OneRoundSerial | Strategy::OneRoundParallel => {
+                if let Some(at) = self.next_of_list() {
+                    return Some(at);
+                }
+                self.make_list(now);
+                self.next_of_list()
+            }
+        }
+    }
+
+    fn next_of_list(&mut self) -> Option<usize> {
+        // (1) and (2); whom the bounds of the lane hold is the next of its lane later.
+        loop {
+            let urgent = |&at: &usize| {
+                let job = &self.jobs[at];
+                job.listed && !job.parked && (job.state == State::Unknown || job.due)
+            };
+            let Some(at) = self.waiting().filter(urgent).min_by_key(|&at| self.order(at)) else { break };
+            if self.allows(self.jobs[at].lane) {
+                return Some(at);
+            }
+            (self.jobs[at].listed, self.jobs[at].parked) = (false, true);
+            self.tidy();
+        }
+        // (3)
+        if self.has_places() {
+            let heads = self.lanes.iter().filter_map(|&lane| self.head(lane));
+            heads.min_by_key(|&at| self.order(at))
+        } else {
+            self.waiting().filter(|&at| self.jobs[at].listed).min_by_key(|&at| self.order(at))
+        }
+    }
+
+    fn make_list(&mut self, now: Timestamp) {
+        for at in 0..self.jobs.len() {
+            let free = !self.is_held(at);
+            let job = &mut self.jobs[at];
+            match job.state {
+                State::Unknown => job.listed = true,
+                State::Delayed { until } if until <= now => {
+                    (job.state, job.due, job.listed) = (State::Waiting, true, true);
+                }
+                State::Waiting if !job.parked => job.listed = free,
+                _ => {}
+            }
+        }
+        if self.has_places() {
+            let lanes: BTreeSet<u8> = self.jobs.iter().map(|job| job.lane).collect();
+            self.lanes = lanes.into_iter().filter(|&lane| self.is_free(lane)).collect();
+        }
+    }
+
+    /// Whether the lane has no job running, pending, unknown or delayed, but one that waits.
+    fn is_free(&self, lane: u8) -> bool {
+        let serial = self.rules.strategy == Strategy::OneRoundSerial;
+        let mut mine = self.jobs.iter().filter(|job| job.lane == lane);
+        self.head(lane).is_some() && self.allows(lane) && (!serial || mine.all(Self::stands_in_lane))
+    }
+
+    fn head(&self, lane: u8) -> Option<usize> {
+        let parallel = self.rules.strategy == Strategy::OneRoundParallel;
+        let mine = |&at: &usize| {
+            let held = parallel && !self.jobs[at].parked && self.is_held(at);
+            self.jobs[at].lane == lane && Self::stands_in_lane(&self.jobs[at]) && !held
+        };
+        self.waiting().filter(mine).min_by_key(|&at| self.order(at))
+    }
+
+    fn stands_in_lane(job: &Job) -> bool {
+        match job.state {
+            State::Unknown => job.parked,
+            State::Waiting => !job.due || job.parked,
+            _ => false,
+        }
+    }
+
+    /// Whether an earlier unfinished job of its lane is in conflict with it.
+    pub(super) fn is_held(&self, at: usize) -> bool {
+        let mine = &self.jobs[at];
+        let order = |job: &Job| (Reverse(job.old), job.age, job.id.clone(), job.key);
+        self.jobs.iter().any(|other| {
+            let meets = |left: &[u64], right: &[u64]| left.iter().any(|key| right.contains(key));
+            let conflict = meets(&mine.writes, &other.writes)
+                || meets(&mine.writes, &other.reads)
+                || meets(&mine.reads, &other.writes);
+            other.lane == mine.lane && order(other) < order(mine) && conflict
+        })
+    }
+
+    /// Who comes while a round is under way has no place in it, unless it is one of those that started.
+    fn settle(&mut self, at: usize) {
+        let again = self.jobs[at].state == State::Unknown || self.jobs[at].put_back;
+        self.jobs[at].listed = matches!(self.rules.strategy, Strategy::Rounds { .. }) && self.open && again;
+        self.tidy();
+    }
+
+    /// A lane or job that came to be held loses its place.
+    fn tidy(&mut self) {
+        self.lanes = self.lanes.iter().copied().filter(|&lane| self.is_free(lane)).collect();
+        if self.rules.strategy == Strategy::OneRoundParallel {
+            for at in 0..self.jobs.len() {
+                let urgent = self.jobs[at].due || self.jobs[at].state == State::Unknown;
+                if self.jobs[at].listed && !urgent && self.is_held(at) {
+                    self.jobs[at].listed = false;
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, now: Timestamp) {
+        let left = |job: &Job| {
+            job.state == State::Running || job.listed && matches!(job.state, State::Waiting | State::Unknown)
+        };
+        if self.open && !self.jobs.iter().any(left) {
+            self.open = false;
+            self.ended = Some(now);
+        }
+    }
+
+    fn has_places(&self) -> bool {
+        let bounds = self.rules.max_per_lane.is_some() || self.rules.lane_rate.is_some();
+        self.has_list() && (bounds || self.rules.strategy == Strategy::OneRoundSerial)
+    }
+
+    fn has_list(&self) -> bool {
+        matches!(self.rules.strategy, Strategy::OneRoundSerial | Strategy::OneRoundParallel)
+    }
+
+    pub(super) fn waiting_by_lane(&self) -> BTreeMap<u8, (usize, i64)> {
+        let mut lanes = BTreeMap::new();
+        for at in self.waiting() {
+            let (count, oldest) = lanes.entry(self.jobs[at].lane).or_insert((0, i64::MAX));
+            *count += 1;
+            *oldest = self.jobs[at].age.min(*oldest);
+        }
+        lanes
+    }
+}

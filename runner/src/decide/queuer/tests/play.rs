@@ -1,0 +1,101 @@
+//! Plays histories written as words: `+a1` comes on lane a with age 1, `?a1` comes as unknown,
+//! `~a1@15` as delayed until second 15; `go` starts all that may, `go2` two at most; `a1✓` is finished,
+//! `a1✗15` delayed by 15 s, `a1…` pending, `a1?` forgotten, `a1↩` put back, `a1×` cancelled; `5s` passes.
+//! `+a1!3` has priority 3; `+a1r5w6` reads key 5 and writes key 6.
+
+use super::*;
+
+pub(super) struct Play {
+    pub(super) room: WaitingRoom,
+    pub(super) now: Timestamp,
+}
+
+impl Play {
+    pub(super) fn new(rules: Rules) -> Self {
+        Self { room: WaitingRoom::new(rules), now: Timestamp(0) }
+    }
+
+    /// What the last word started.
+    pub(super) fn on(&mut self, words: &str) -> String {
+        words.split(' ').map(|word| self.word(word)).last().unwrap()
+    }
+
+    pub(super) fn why(&self, job: &str) -> Why {
+        self.room.why(key(job), self.now).unwrap()
+    }
+
+    pub(super) fn preview(&self, rounds: usize) -> String {
+        let round = |round: Round| {
+            let more = if round.more > 0 { format!(" +{}", round.more) } else { String::new() };
+            format!("{}s: {}{more}", round.at.0 / 1000, names(&round.jobs))
+        };
+        self.room.preview(self.now, rounds, 3).into_iter().map(round).collect::<Vec<_>>().join(", ")
+    }
+
+    fn word(&mut self, word: &str) -> String {
+        let now = self.now;
+        if let Some(most) = word.strip_prefix("go") {
+            let mut started = Vec::new();
+            self.room.start(now, most.parse().unwrap_or(usize::MAX), &mut started);
+            return names(&started);
+        }
+        if let Some(seconds) = word.strip_suffix('s') {
+            self.now.0 += seconds.parse::<i64>().unwrap() * 1000;
+            return String::new();
+        }
+        if let Some(card) = word.strip_prefix(['+', '?', '~']) {
+            self.add(&word[..1], card);
+            return String::new();
+        }
+        let at = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap();
+        let (key, told) = (key(&word[..at]), &word[at..]);
+        let told = match told {
+            "✓" => self.room.finished(key, now),
+            "↩" => self.room.put_back(key),
+            "…" => self.room.pend(key, now),
+            "?" => self.room.forgot(key),
+            "×" => self.room.cancel(key, now),
+            _ => {
+                let seconds: i64 = told.strip_prefix('✗').unwrap().parse().unwrap();
+                self.room.delay(key, Timestamp(now.0 + seconds * 1000), now)
+            }
+        };
+        told.err().map(|refusal| refusal.to_string()).unwrap_or_default()
+    }
+
+    fn add(&mut self, kind: &str, card: &str) {
+        let (job, rest) = card.split_at(card.find(['@', '!', 'r', 'w']).unwrap_or(card.len()));
+        let numbers = |mark: char| {
+            let number = |part: &str| {
+                let digits = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
+                part[..digits].parse::<u64>().unwrap()
+            };
+            rest.split(mark).skip(1).map(number).collect::<Vec<_>>()
+        };
+        let number = |mark: char| numbers(mark).first().map_or(0, |&number| i64::try_from(number).unwrap());
+        let state = match kind {
+            "+" => State::Waiting,
+            "?" => State::Unknown,
+            _ => State::Delayed { until: Timestamp(number('@') * 1000) },
+        };
+        let card = Card {
+            lane: &job.as_bytes()[..1],
+            priority: number('!'),
+            since: self.now,
+            reads: &numbers('r'),
+            writes: &numbers('w'),
+            ..Card::new(key(job), job[1..].parse().unwrap())
+        };
+        self.room.add(card, state).unwrap();
+    }
+}
+
+/// The lane is in the highest byte, the age in the others.
+pub(super) fn key(job: &str) -> JobKey {
+    JobKey(u64::from(job.as_bytes()[0]) << 32 | job[1..].parse::<u64>().unwrap())
+}
+
+fn names(jobs: &[JobKey]) -> String {
+    let name = |job: &JobKey| format!("{}{}", char::from(job.0.to_be_bytes()[3]), job.0 & 0xffff_ffff);
+    jobs.iter().map(name).collect::<Vec<_>>().join(" ")
+}

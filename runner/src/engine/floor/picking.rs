@@ -1,0 +1,155 @@
+//! The floor's part in steps that pick their jobs.
+
+use super::{Action, Floor};
+use crate::decide::{BatchId, Event, JobEnd, JobKey, Port, ReadId, State};
+use crate::engine::gather::Walk;
+use crate::engine::held::{Fetched, Held, Work};
+use crate::engine::message::Stays;
+use crate::engine::readers::{StoreAsk, Wanted};
+use crate::engine::retrying;
+use crate::engine::shelf::Gathered;
+use crate::store::{Delayed, DelayedJob, DelayedKey, Standing};
+use crate::words::Timestamp;
+
+impl Floor {
+    /// Takes note of jobs that stand in the store one by one when the run begins.
+    pub(in crate::engine) fn recall(
+        &mut self,
+        step: usize,
+        rows: &[(DelayedKey, DelayedJob)],
+        now: Timestamp,
+    ) {
+        for (row, job) in rows {
+            self.stands(step, row, job, now);
+        }
+    }
+
+    /// Takes note of a job that stands in the store by itself, and has a place among those that wait.
+    pub(super) fn stands(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob, now: Timestamp) {
+        let Some(shelf) = &mut self.shelves[step] else { return };
+        let key = JobKey::stored(row.sequence);
+        shelf.stands(key, row);
+        if job.to.is_some() {
+            self.dispatcher.saw_late(step, key, row.due);
+            return;
+        }
+        let state = match job.standing {
+            Standing::Delayed => State::Delayed { until: row.due },
+            Standing::Started => State::Unknown,
+            Standing::Pending { .. } => State::Pending,
+        };
+        let index = job.inputs.first().map_or(0, |&(_, index)| index);
+        let since = job.first_attempt.unwrap_or(now);
+        let Self { dispatcher, .. } = self;
+        shelf.cards.write(key, (index, since), &job.payload, |card| dispatcher.saw(step, card, state));
+    }
+
+    /// Puts what was read to the jobs that wait.
+    pub(super) fn shelve(&mut self, port: Port, read: ReadId, fetched: Fetched, now: Timestamp) {
+        let Self { dispatcher, shelves, .. } = self;
+        let Some(shelf) = &mut shelves[port.step] else { return };
+        let Fetched { batch, mark, segments, .. } = fetched;
+        let mut stamps = batch.stamps.iter().peekable();
+        let mut since = now;
+        for (position, payload) in batch.payloads.iter().enumerate() {
+            while let Some(stamp) = stamps.next_if(|stamp| stamp.position <= position) {
+                since = stamp.time;
+            }
+            let index = batch.first + position as u64;
+            let key = JobKey::fresh(index);
+            shelf.cards.write(key, (index, since), payload, |card| {
+                dispatcher.saw(port.step, card, State::Waiting);
+            });
+        }
+        shelf.put(read, &batch);
+        if mark.is_some() || !segments.is_empty() {
+            shelf.places.push((port.input, mark, segments));
+        }
+    }
+
+    /// Makes a batch of jobs that were picked, or has read what is missing.
+    pub(super) fn pick(
+        &mut self,
+        step: usize,
+        id: BatchId,
+        jobs: Vec<JobKey>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Event> {
+        let shelf = self.shelves[step].as_mut()?;
+        let missing = shelf.missing(&jobs);
+        let places = std::mem::take(&mut shelf.places);
+        self.held.insert(id, Held { picked: jobs, places, ..Held::default() });
+        if missing.is_empty() {
+            return self.gathered(step, id, Gathered::default());
+        }
+        let input = self.configuration.steps[step].inputs.first()?;
+        let port = Port { step, input: 0 };
+        let what = Wanted::Picked { batch: id, queue: input.address.clone(), missing };
+        actions.push(Action::ReadStore(StoreAsk { port, reader: self.readers[step][0], what }));
+        None
+    }
+
+    /// What was missing of a batch is there.
+    pub(super) fn gathered(&mut self, step: usize, id: BatchId, gathered: Gathered) -> Option<Event> {
+        let shelf = self.shelves[step].as_mut()?;
+        let held = self.held.get_mut(&id)?;
+        let Some(work) = shelf.work(&held.picked, gathered) else {
+            self.halt(
+                step,
+                "a job that waits is not in the store any more; `tidegate store verify` tells more".into(),
+            );
+            return Some(Event::Failed { step });
+        };
+        let bytes = work.byte_len();
+        held.work = work;
+        if !shelf.aside {
+            self.comes(id, true);
+        }
+        Some(Event::Picked { step, batch: id, bytes })
+    }
+
+    /// The jobs of a batch as they stand in the store while they are attempted.
+    pub(super) fn begun_rows(&mut self, step: usize, work: &Work, now: Timestamp) -> Vec<Delayed> {
+        let Some(shelf) = &mut self.shelves[step] else { return Vec::new() };
+        let address = &self.configuration.steps[step].address;
+        let carries = shelf.gatherer.carries(work);
+        let (mut walk, mut rows) = (Walk::new(work), Vec::with_capacity(work.jobs));
+        while let Some(item) = shelf.gatherer.next(&mut walk, carries) {
+            rows.push(retrying::begun(address, &item, now));
+        }
+        rows
+    }
+
+    /// A batch may run, and its jobs stand in the store one by one.
+    pub(super) fn begun(&mut self, step: usize, id: BatchId, rows: Vec<DelayedKey>) {
+        let (Some(shelf), Some(held)) = (&mut self.shelves[step], self.held.get_mut(&id)) else { return };
+        for (&key, row) in held.picked.iter().zip(&rows) {
+            shelf.stands(key, row);
+        }
+        held.begun = rows;
+    }
+
+    /// A batch of picked jobs is delivered.
+    pub(super) fn settle_picked(&mut self, step: usize, held: &Held, stays: Vec<Stays>) {
+        let Self { dispatcher, shelves, .. } = self;
+        let Some(shelf) = &mut shelves[step] else { return };
+        let mut rows = Vec::with_capacity(stays.len());
+        for Stays { row, is_late } in stays {
+            if is_late {
+                let key = JobKey::stored(row.sequence);
+                shelf.stands(key, &row);
+                dispatcher.saw_late(step, key, row.due);
+            } else {
+                rows.push(row);
+            }
+        }
+        let mut rows = rows.iter();
+        for (&key, end) in held.picked.iter().zip(&held.ends) {
+            match (end, (*end != JobEnd::Finished).then(|| rows.next()).flatten()) {
+                (JobEnd::Finished, _) => shelf.leaves(key),
+                (_, Some(row)) => shelf.stands(key, row),
+                (_, None) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Answers, and refusals with what was wrong, both JSON.
+
+use std::fmt::{self, Display};
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Method, StatusCode};
+use serde::Serialize;
+
+use crate::words::Address;
+
+pub(super) type Response = hyper::Response<Full<Bytes>>;
+
+/// Why a request is not carried out.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    error: String,
+    /// The job that stands in the way.
+    job: Option<String>,
+    hint: Option<Hint>,
+    /// What the client still sends is not read.
+    closes: bool,
+}
+
+/// What would be carried out, for programs: a header.
+#[derive(Debug)]
+enum Hint {
+    /// The same, in a moment.
+    Later,
+    /// The same, with a token.
+    Token,
+    /// One of these methods.
+    Methods(String),
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into(), job: None, hint: None, closes: false }
+    }
+
+    pub(super) fn missing(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    pub(super) fn wrong(error: impl Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.to_string())
+    }
+
+    /// It may be another way in a moment.
+    pub(super) fn later(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { hint: Some(Hint::Later), ..Self::new(status, error) }
+    }
+
+    pub(super) fn ending() -> Self {
+        Self::later(StatusCode::SERVICE_UNAVAILABLE, "the runner is ending; nothing was taken").closing()
+    }
+
+    pub(super) fn broken(error: &str) -> Self {
+        tracing::error!(error, "a request cannot be answered");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the runner cannot answer; its log says why")
+    }
+
+    pub(super) fn method(method: &Method, methods: &[Method]) -> Self {
+        let allowed: Vec<&str> = methods.iter().map(Method::as_str).collect();
+        let allowed = allowed.join(", ");
+        let error = format!("{method} is not for this path; it takes {allowed}");
+        Self { hint: Some(Hint::Methods(allowed)), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, error) }
+    }
+
+    pub(super) fn unknown_caller(error: &str) -> Self {
+        Self { hint: Some(Hint::Token), ..Self::new(StatusCode::UNAUTHORIZED, error) }.closing()
+    }
+
+    /// Something else came before under the same key, and stands at `job`.
+    pub(super) fn conflict(error: String, job: Option<String>) -> Self {
+        Self { job, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, error) }
+    }
+
+    pub(super) fn closing(mut self) -> Self {
+        self.closes = true;
+        self
+    }
+
+    pub(super) fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Said {
+            error: String,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            job: Option<String>,
+        }
+        let Self { status, error, job, hint, closes } = self;
+        let mut response = json(status, &Said { error, job });
+        let headers = response.headers_mut();
+        match hint {
+            Some(Hint::Later) => _ = headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
+            Some(Hint::Token) => _ = headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+            Some(Hint::Methods(methods)) => {
+                headers.extend(HeaderValue::from_str(&methods).ok().map(|methods| (ALLOW, methods)));
+            }
+            None => {}
+        }
+        if closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status.as_u16(), self.error)
+    }
+}
+
+pub(super) fn json(status: StatusCode, said: &impl Serialize) -> Response {
+    // What is told has names for keys, so that it can be written.
+    let mut body = serde_json::to_vec(said).unwrap_or_default();
+    body.push(b'\n');
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// As [`json`], and where the job is looked at.
+pub(super) fn at_job(status: StatusCode, said: &impl Serialize, queue: &Address, index: u64) -> Response {
+    let mut response = json(status, said);
+    if let Ok(location) = HeaderValue::from_str(&format!("/jobs/{queue}/{index}")) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+pub(super) fn healthy() -> Response {
+    #[derive(Serialize)]
+    struct Health {
+        status: &'static str,
+    }
+    json(StatusCode::OK, &Health { status: "ok" })
+}

@@ -1,0 +1,268 @@
+//! What has become of one job: for each step that reads its queue, from progress, snapshots, delayed
+//! jobs, error records and outputs, as far as they are still kept.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Answer, jobs, rfc3339};
+use crate::config::{Configuration, InputRef, Step, Target};
+use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Store};
+use crate::words::{Address, Origin, Timestamp};
+
+/// So many jobs of a queue are looked through for what came of one, and so many delayed jobs.
+const LOOKED_THROUGH_MAX: usize = 20_000;
+/// So many at a time.
+const PAGE: usize = 1_000;
+const PAGE_BYTES: usize = 2 << 20;
+/// So many outputs are told, and their payloads up to so many bytes.
+const OUTPUTS_MAX: usize = 100;
+const OUTPUT_BYTES: usize = 1 << 20;
+
+/// One job, and what each step has made of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::face) struct JobStatus {
+    /// `pipeline/queue/index`
+    pub(in crate::face) job: String,
+    /// When it was committed, where it is still kept; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) time: Option<String>,
+    /// In the order of the configuration.
+    pub(in crate::face) steps: Vec<StepOutcome>,
+}
+
+/// What one step has made of a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::face) struct StepOutcome {
+    pub(in crate::face) step: String,
+    pub(in crate::face) status: Status,
+    /// Attempts that were made, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) attempts: Option<u32>,
+    /// Jobs that wait before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) before: Option<u64>,
+    /// When it runs again; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) until: Option<String>,
+    /// Why it failed, last or for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) reason: Option<String>,
+    /// Where its error stands: `pipeline/queue/index`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) error: Option<String>,
+    /// What was made of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::face) outputs: Vec<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::face) enum Status {
+    /// It has not been attempted, as far as the store knows.
+    Waiting,
+    /// An attempt was begun that may be seen outside.
+    Running,
+    /// It runs again at a time.
+    Delayed,
+    /// It stands on an error queue.
+    Failed,
+    /// It is accounted for. What came of it is told where it is still kept.
+    Done,
+}
+
+/// Something that was made of a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::face) struct Output {
+    /// `pipeline/queue/index`
+    pub(in crate::face) job: String,
+    /// What stands there, unless that is too long to be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) result: Option<Box<RawValue>>,
+}
+
+pub(super) fn status(
+    store: &Store,
+    configuration: &Configuration,
+    queue: &str,
+    index: u64,
+) -> Result<Answer, ReadError> {
+    let Some((address, state)) = jobs::find(store, queue)? else {
+        let declared = configuration.queues.iter().any(|declared| declared.address.to_string() == queue);
+        let none_yet = || Answer::Missing(format!("queue `{queue}` has had no job yet"));
+        return if declared { Ok(none_yet()) } else { jobs::missing(store, queue) };
+    };
+    if index == 0 || index > state.head {
+        let what = format!("queue `{queue}` has no job {index}; its last one is {}", state.head);
+        return Ok(Answer::Missing(what));
+    }
+    let time = committed_at(store, &state, index)?;
+    let mut steps = Vec::new();
+    for step in &configuration.steps {
+        for input in step.inputs.iter().filter(|input| input.address == address) {
+            let look = Look { store, configuration, step, input, index, time };
+            steps.push(look.outcome(&state)?);
+        }
+    }
+    let time = time.map(rfc3339);
+    Ok(Answer::Job(JobStatus { job: format!("{queue}/{index}"), time, steps }))
+}
+
+/// When a job was committed; `None` where it is no longer kept.
+fn committed_at(store: &Store, state: &QueueState, index: u64) -> Result<Option<Timestamp>, ReadError> {
+    if index < state.first {
+        return Ok(None);
+    }
+    match store.read(&state.address, index, 1, 0) {
+        Ok(batch) => Ok(batch.and_then(|batch| batch.stamp(0).map(|stamp| stamp.time))),
+        Err(ReadError::Gone { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// One step and one job of one of its inputs.
+struct Look<'a> {
+    store: &'a Store,
+    configuration: &'a Configuration,
+    step: &'a Step,
+    input: &'a InputRef,
+    index: u64,
+    time: Option<Timestamp>,
+}
+
+impl Look<'_> {
+    fn outcome(&self, state: &QueueState) -> Result<StepOutcome, ReadError> {
+        let (store, step) = (self.store, &self.step.address);
+        let progress = store.progress(step, &self.input.address)?.unwrap_or_default();
+        if !progress.has(self.index) {
+            let begun = store.snapshots(step)?.iter().any(|snapshot| {
+                let mut inputs = snapshot.inputs.iter();
+                inputs.any(|one| {
+                    one.address == self.input.address
+                        && (one.first..one.first + one.jobs).contains(&self.index)
+                })
+            });
+            let status = if begun { Status::Running } else { Status::Waiting };
+            let next = progress.watermark().max(state.first - 1) + 1;
+            return Ok(StepOutcome { before: Some(self.index.saturating_sub(next)), ..self.of(status) });
+        }
+        if let Some((key, job)) = self.delayed()? {
+            return Ok(StepOutcome {
+                // It is put back at once, or for good.
+                until: Some(rfc3339(key.due)).filter(|_| key.due > Timestamp(0)),
+                attempts: Some(job.attempt),
+                reason: job.last_error,
+                ..self.of(Status::Delayed)
+            });
+        }
+        if let Some(outcome) = self.error()? {
+            return Ok(outcome);
+        }
+        Ok(StepOutcome { outputs: self.outputs()?, ..self.of(Status::Done) })
+    }
+
+    fn of(&self, status: Status) -> StepOutcome {
+        StepOutcome {
+            step: self.step.address.to_string(),
+            status,
+            attempts: None,
+            before: None,
+            until: None,
+            reason: None,
+            error: None,
+            outputs: Vec::new(),
+        }
+    }
+
+    fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
+        let name = self.input.hash_name();
+        let (step, for_ever) = (&self.step.address, Timestamp(i64::MAX));
+        let mut after: Option<DelayedKey> = None;
+        for _ in 0..LOOKED_THROUGH_MAX / PAGE {
+            let found = self.store.due(step, for_ever, after.as_ref(), PAGE, 1 << 20)?;
+            let Some((last, _)) = found.last() else { break };
+            after = Some(last.clone());
+            let is_it = |job: &DelayedJob| {
+                job.inputs.iter().any(|(input, index)| *input == name && *index == self.index)
+            };
+            if let Some(found) = found.into_iter().find(|(_, job)| is_it(job)) {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn error(&self) -> Result<Option<StepOutcome>, ReadError> {
+        #[derive(Deserialize)]
+        struct Failed {
+            attempt: u32,
+            message: String,
+        }
+        let Some(queue) = self.step.errors else { return Ok(None) };
+        let queue = &self.configuration.queues[queue.0].address;
+        let mut errors = self.made_on(queue, usize::MAX)?;
+        // One that was retried may stand there more than once: the last one counts.
+        let Some((index, record)) = errors.pop() else { return Ok(None) };
+        if self.store.handled(queue)?.unwrap_or_default().has(index) {
+            return Ok(None);
+        }
+        let record: Option<Failed> = serde_json::from_slice(&record).ok();
+        let (attempts, reason) = record.map(|record| (record.attempt, record.message)).unzip();
+        let error = Some(format!("{queue}/{index}"));
+        Ok(Some(StepOutcome { attempts, reason, error, ..self.of(Status::Failed) }))
+    }
+
+    fn outputs(&self) -> Result<Vec<Output>, ReadError> {
+        let (mut outputs, mut bytes) = (Vec::new(), 0);
+        for output in &self.step.outputs {
+            let Target::Queue(queue) = output.target else { continue };
+            let queue = &self.configuration.queues[queue.0].address;
+            for (index, payload) in self.made_on(queue, OUTPUTS_MAX - outputs.len())? {
+                bytes += payload.len();
+                let result = String::from_utf8(payload).ok().filter(|_| bytes <= OUTPUT_BYTES);
+                let result = result.and_then(|result| RawValue::from_string(result).ok());
+                outputs.push(Output { job: format!("{queue}/{index}"), result });
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// What the step has made of the job on a queue, among those that came after it, or where that is
+    /// not known, among the last.
+    fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<(u64, Vec<u8>)>, ReadError> {
+        let Some(state) = self.store.queue(queue)? else { return Ok(Vec::new()) };
+        let since = match self.time {
+            Some(time) => self.store.index_at(queue, time)?,
+            None => Some(state.head.saturating_sub(LOOKED_THROUGH_MAX as u64 - 1).max(state.first)),
+        };
+        let Some(mut from) = since else { return Ok(Vec::new()) };
+        let name = self.input.hash_name();
+        let end = from.saturating_add(LOOKED_THROUGH_MAX as u64).min(state.head + 1);
+        let is_of_it = |origin: &Option<Origin>| {
+            origin.as_ref().is_some_and(|origin| {
+                origin.step == self.step.address && origin.inputs.contains(&(name.clone(), self.index))
+            })
+        };
+        let mut found = Vec::new();
+        while from < end && found.len() < most {
+            let jobs = usize::try_from(end - from).unwrap_or(PAGE).min(PAGE);
+            let (batch, origins) = match self.store.read_details(queue, from, jobs, PAGE_BYTES) {
+                // Others were let go of just now.
+                Err(ReadError::Gone { first, .. }) if first > from => {
+                    from = first;
+                    continue;
+                }
+                page => match page? {
+                    Some(page) => page,
+                    None => break,
+                },
+            };
+            from = batch.end();
+            for position in (0..origins.len()).filter(|&position| is_of_it(&origins[position])) {
+                let payload = batch.payloads.get(position).unwrap_or_default().to_vec();
+                found.push((batch.first + position as u64, payload));
+            }
+        }
+        found.truncate(most);
+        Ok(found)
+    }
+}

@@ -1,0 +1,206 @@
+//! Requests to HTTP services: one for each job, made from it.
+//!
+//! Whether an attempt can succeed later decides what kind of failure it is: no connection, no answer in
+//! time, 429 and 5xx may be tried again, every other refusal may not. No redirect is followed. Each
+//! instance has its own connections, and nothing is shared between instances.
+
+mod answer;
+
+mod retry_after;
+
+use std::time::Duration;
+
+use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
+use ureq::Agent;
+use ureq::http::{HeaderName, HeaderValue, Request, Uri};
+use ureq::tls::{RootCerts, TlsConfig};
+
+use self::answer::Answer;
+use super::fill::{Encoding, Filling, key};
+use super::give::give;
+use super::scrub::Scrub;
+use crate::config::{Body, HttpRequest, Response};
+use crate::words::format_duration;
+
+const KEY: &str = "idempotency-key";
+const AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
+/// An idle connection is not trusted for longer: services close theirs without a word.
+const IDLE_MAX: Duration = Duration::from_secs(15);
+/// Read at a time; there is a buffer of it for each connection.
+const BUFFER: usize = 16 << 10;
+
+/// What a request is made from; borrowed from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpSpec<'a> {
+    pub pipeline: &'a str,
+    pub step: &'a str,
+    pub request: &'a HttpRequest,
+    /// Of the whole attempt, where the request has none of its own.
+    pub timeout: Option<Duration>,
+    /// Bytes that an answer may come to, where the request does not say.
+    pub memory: u64,
+}
+
+/// Makes requests. Lives on one thread.
+#[derive(Debug)]
+pub struct HttpStep {
+    request: HttpRequest,
+    pipeline: String,
+    step: String,
+    timeout: Option<Duration>,
+    response_max: u64,
+    agent: Agent,
+    scrub: Scrub,
+    /// The request as messages name it.
+    named: String,
+}
+
+impl HttpStep {
+    #[must_use]
+    pub fn new(spec: &HttpSpec<'_>) -> Self {
+        let request = spec.request.clone();
+        let timeout = request.timeout.or(spec.timeout);
+        let headers = request.headers.iter().flat_map(|(_, value)| value.secrets());
+        let scrub = Scrub::new(request.url.secrets().chain(headers).chain(request.body.secrets()));
+        Self {
+            agent: agent(timeout),
+            named: format!("{} {}", request.method.as_str(), request.url),
+            response_max: request.max_response.unwrap_or(spec.memory),
+            pipeline: spec.pipeline.to_owned(),
+            step: spec.step.to_owned(),
+            request,
+            timeout,
+            scrub,
+        }
+    }
+
+    /// Makes the request for `job`, which is the given piece of what the job came to, from 1; and gives
+    /// what is answered to `outputs`.
+    ///
+    /// # Errors
+    /// What went wrong, and whether another attempt can help.
+    pub fn process(&mut self, job: &Job<'_>, piece: u32, outputs: &mut Outputs) -> Result<(), Failure> {
+        let answer = self.ask(job, piece, self.response_max)?;
+        let body = answer.json().map_err(|why| self.failure(FailureKind::Output, &why))?;
+        match self.request.response {
+            Response::Body => give(&body, outputs, "the answer"),
+            Response::Full => give(&answer.full(job.payload, &body), outputs, "the answer"),
+        }
+    }
+
+    /// As [`Self::process`], for when nobody wants the answer.
+    ///
+    /// # Errors
+    /// What went wrong, and whether another attempt can help.
+    pub fn send(&mut self, job: &Job<'_>, piece: u32) -> Result<(), Failure> {
+        self.ask(job, piece, u64::MAX).map(drop)
+    }
+
+    fn ask(&self, job: &Job<'_>, piece: u32, most: u64) -> Result<Answer, Failure> {
+        let request = self.request(job, piece)?;
+        let response = self.agent.run(request).map_err(|error| self.unanswered(&error))?;
+        let accepted = self.request.accept.iter().any(|range| range.contains(&response.status().as_u16()));
+        let answer = if !accepted {
+            Answer::beginning(response)
+        } else if most == u64::MAX {
+            Answer::without_body(response)
+        } else {
+            Answer::whole(response, most)
+        };
+        let answer = answer.map_err(|error| self.unanswered(&error))?;
+        if accepted { Ok(answer) } else { Err(answer.refusal(&self.named, &self.scrub, job.now_ms)) }
+    }
+
+    fn request(&self, job: &Job<'_>, piece: u32) -> Result<Request<Vec<u8>>, Failure> {
+        let key = key(job, piece);
+        let filling = Filling { job, key: &key, pipeline: &self.pipeline, step: &self.step };
+        let url = filling.text(&self.request.url, Encoding::Url)?;
+        let path = url.split('?').next().unwrap_or_default();
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+            let message = "a part of the path of `url` came to `.` or `..`, which would change the path";
+            return Err(self.failure(FailureKind::Payload, message));
+        }
+        let uri = Uri::try_from(url).map_err(|error| {
+            // A job may have more text than a URL can hold.
+            self.failure(FailureKind::Payload, &format!("the job does not make a URL of it: {error}"))
+        })?;
+        let mut request = Request::builder().method(self.request.method.as_str()).uri(uri);
+        let mut body = Vec::new();
+        match &self.request.body {
+            Body::None => {}
+            Body::Job => body.extend_from_slice(job.payload),
+            Body::Json(shape) => filling.json(shape, &mut body)?,
+        }
+        let given = |name: &str| self.request.headers.iter().any(|(other, _)| other == name);
+        if !given(KEY) {
+            request = request.header(KEY, &key);
+        }
+        if !matches!(self.request.body, Body::None) && !given("content-type") {
+            request = request.header("content-type", "application/json");
+        }
+        for (name, template) in &self.request.headers {
+            let text = filling.text(template, Encoding::Plain)?;
+            let name_for = HeaderName::from_bytes(name.as_bytes());
+            let value = HeaderValue::from_bytes(text.as_bytes());
+            let (Ok(header), Ok(value)) = (name_for, value) else {
+                let message = format!("what the header `{name}` came to cannot stand in a header");
+                return Err(self.failure(FailureKind::Payload, &message));
+            };
+            request = request.header(header, value);
+        }
+        request.body(body).map_err(|error| self.failure(FailureKind::Payload, &error.to_string()))
+    }
+
+    /// Why there was no answer, or not all of it.
+    #[cold]
+    fn unanswered(&self, error: &ureq::Error) -> Failure {
+        use ureq::Error as E;
+        let (kind, cause, why) = match error {
+            E::Timeout(_) => {
+                let timeout = format_duration(self.timeout.unwrap_or_default());
+                let why = format!("took longer than its `timeout` of {timeout}");
+                (FailureKind::Failed, Some(Cause::Timeout), why)
+            }
+            E::BodyExceedsLimit(_) | E::LargeResponseHeader(..) => {
+                (FailureKind::Limit, None, answer::too_large(self.response_max))
+            }
+            E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "found no such host".into()),
+            E::Protocol(error) => {
+                (FailureKind::Failed, Some(Cause::Connection), format!("was answered with no HTTP: {error}"))
+            }
+            E::BadUri(_) | E::Http(_) => (FailureKind::Payload, None, "cannot be made".into()),
+            E::Io(error) => (FailureKind::Failed, Some(Cause::Connection), format!("failed: {error}")),
+            other => (FailureKind::Failed, Some(Cause::Connection), format!("failed: {other}")),
+        };
+        let mut failure = self.failure(kind, &why);
+        failure.cause = cause;
+        failure
+    }
+
+    fn failure(&self, kind: FailureKind, why: &str) -> Failure {
+        Failure::new(kind, format!("{} {}", self.named, self.scrub.clean(why)))
+    }
+}
+
+fn agent(timeout: Option<Duration>) -> Agent {
+    // The roots that the system trusts are those that its keeper looks after.
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .proxy(None)
+        .timeout_global(timeout)
+        .http_status_as_error(false)
+        .allow_non_standard_methods(true)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_idle_connections(1)
+        .max_idle_connections_per_host(1)
+        .max_idle_age(IDLE_MAX)
+        .input_buffer_size(BUFFER)
+        .output_buffer_size(BUFFER)
+        .user_agent(AGENT);
+    config.build().into()
+}
+
+#[cfg(test)]
+mod tests;

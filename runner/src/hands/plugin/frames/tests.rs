@@ -1,0 +1,88 @@
+//! What is sent arrives.
+
+use proptest::prelude::*;
+
+use super::*;
+
+proptest! {
+    #[test]
+    fn jobs_arrive_as_they_were_sent(
+        jobs in proptest::collection::vec((any::<(u64, u32, i64, u128, u64)>(), proptest::collection::vec(any::<u8>(), 0..50)), 0..20),
+        from in 0_usize..20,
+        stops: bool,
+    ) {
+        let mut sent = Jobs::default();
+        for &((index, attempt, now_ms, hash, spent), ref payload) in &jobs {
+            sent.push(&Job { index, payload, attempt, now_ms, hash }, Duration::from_nanos(spent));
+        }
+        let mut wire = Vec::new();
+        sent.send(from, stops, &mut wire).unwrap();
+        let (mut received, mut wire) = (Jobs::default(), &wire[..]);
+        prop_assert_eq!(received.receive(&mut wire).unwrap(), Some(stops));
+        prop_assert_eq!(Jobs::default().receive(&mut wire).unwrap(), None);
+        for position in from..jobs.len() {
+            let (mut left, mut right) = (sent.get(position), received.get(position - from));
+            let (left, right) = (left.take().unwrap(), right.take().unwrap());
+            prop_assert_eq!(format!("{left:?}"), format!("{right:?}"));
+            prop_assert_eq!(sent.spent(position), received.spent(position - from));
+        }
+    }
+
+    #[test]
+    fn frames_arrive_as_they_were_written_and_none_before_it_is_whole(
+        outputs in proptest::collection::vec(proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..5), 1..4),
+        message in "\\PC{0,30}",
+        took in any::<u64>().prop_map(Duration::from_nanos),
+        cut in 0_usize..200,
+    ) {
+        let names: Vec<String> = (0..outputs.len()).map(|number| number.to_string()).collect();
+        let mut all = Outputs::new(names.iter().map(String::as_str));
+        for (position, payloads) in outputs.iter().enumerate() {
+            for payload in payloads {
+                all.get_mut(position).unwrap().push(payload);
+            }
+        }
+        let mut bytes = Vec::new();
+        write_made(&all, took, &mut bytes);
+        let first = bytes.len();
+        write_failed(&Failure::reject(&message).with_context("{}"), &mut bytes);
+        write_log(Level::Debug, &message, &mut bytes);
+        let (frame, length) = read(&bytes).unwrap().unwrap();
+        prop_assert_eq!(length, first);
+        let Frame::Made(made, as_long) = frame else { panic!("{frame:?}") };
+        prop_assert_eq!((made, as_long), (all.into_payloads(), took));
+        let (frame, length) = read(&bytes[first..]).unwrap().unwrap();
+        let Frame::Failed(failure) = frame else { panic!("{frame:?}") };
+        prop_assert_eq!(failure, Failure::reject(&message).with_context("{}"));
+        let (frame, _) = read(&bytes[first + length..]).unwrap().unwrap();
+        let Frame::Log(Level::Debug, text) = frame else { panic!("{frame:?}") };
+        prop_assert_eq!(text, message);
+        if cut < first {
+            prop_assert!(read(&bytes[..cut]).unwrap().is_none());
+        }
+    }
+}
+#[test]
+fn every_ending_arrives_as_it_was_sent() {
+    let delay = Duration::from_millis(1500);
+    for kind in [
+        FailureKind::Payload,
+        FailureKind::Failed,
+        FailureKind::Rejected,
+        FailureKind::Limit,
+        FailureKind::Output,
+        FailureKind::Retry,
+        FailureKind::RetryIn(delay),
+        FailureKind::GateClosed,
+        FailureKind::Pending,
+        FailureKind::Panicked,
+    ] {
+        let place = Place { file: "lib.rs".into(), line: 7, column: None };
+        let sent = Failure::new(kind, "why").at(place);
+        let mut bytes = Vec::new();
+        write_failed(&sent, &mut bytes);
+        let (frame, _) = read(&bytes).unwrap().unwrap();
+        let Frame::Failed(arrived) = frame else { panic!("{frame:?}") };
+        assert_eq!(arrived, sent);
+    }
+}

@@ -1,0 +1,197 @@
+//! The functions by which a script decides what becomes of its job: what ends the attempt, and what adds
+//! to its outputs.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext, Position};
+use tidegate_plugin::FailureKind;
+
+use super::context::Context;
+use super::kind;
+use super::said::{as_json, context, text};
+use crate::config::Limits;
+use crate::words::{format_size, parse_duration};
+
+/// The longest handle of a pending job, in bytes. It is kept with the job, and handed to monitors.
+const HANDLE_BYTES_MAX: usize = 64 << 10;
+
+/// Ends a script from within, past any `try` of the script.
+#[derive(Clone, Debug)]
+pub(super) enum Ended {
+    /// The script said so.
+    Said {
+        kind: FailureKind,
+        /// The reason; of a pending job its handle.
+        why: String,
+        /// What the author says about the circumstances, as JSON.
+        context: Option<Box<str>>,
+        /// Where the function was called; Rhai forgets it on the way out.
+        at: Position,
+        file: Option<String>,
+    },
+    TimedOut,
+}
+
+/// A job that the script hands on beside what it returns.
+#[derive(Clone, Debug)]
+pub(super) struct Emit {
+    pub(super) binding: ImmutableString,
+    pub(super) job: Dynamic,
+    /// Milliseconds since 1970; `None`: at once.
+    pub(super) due: Option<i64>,
+}
+
+/// What the job that runs now has emitted.
+pub(super) type Emitted = Rc<RefCell<Vec<Emit>>>;
+
+type Answer<T> = Result<T, Box<EvalAltResult>>;
+type Call<'a> = NativeCallContext<'a>;
+
+/// `reject`, `retry`, `retry_in`, `gate_closed` and `pending`.
+pub(super) fn register_endings(engine: &mut Engine) {
+    engine
+        .register_fn("reject", |call: Call<'_>, why: Dynamic, context: Dynamic| {
+            end(&call, FailureKind::Rejected, text(&why), as_json(&context))
+        })
+        .register_fn("retry_in", |call: Call<'_>, delay: Dynamic, why: Dynamic| {
+            let kind = FailureKind::RetryIn(duration(&call, "retry_in", &delay)?);
+            end(&call, kind, text(&why), context(&why))
+        })
+        .register_fn("retry_in", |call: Call<'_>, delay: Dynamic| {
+            let kind = FailureKind::RetryIn(duration(&call, "retry_in", &delay)?);
+            end(&call, kind, NO_REASON.to_owned(), None)
+        })
+        .register_fn("pending", |call: Call<'_>, handle: Dynamic| {
+            end(&call, FailureKind::Pending, self::handle(&call, &handle)?, None)
+        });
+    for (name, kind) in [
+        ("reject", FailureKind::Rejected),
+        ("retry", FailureKind::Retry),
+        ("gate_closed", FailureKind::GateClosed),
+    ] {
+        engine
+            .register_fn(name, move |call: Call<'_>, why: Dynamic| {
+                end(&call, kind, text(&why), context(&why))
+            })
+            .register_fn(name, move |call: Call<'_>| end(&call, kind, NO_REASON.to_owned(), None));
+    }
+}
+
+const NO_REASON: &str = "without a reason";
+
+/// `emit`, `emit_in` and `emit_at`.
+pub(super) fn register_outputs(engine: &mut Engine, context: &Context, emitted: &Emitted, limits: &Limits) {
+    // Each takes some memory before it is written, however small it is.
+    let most = usize::try_from(limits.memory / 64).unwrap_or(usize::MAX).max(1);
+    let emit = {
+        let emitted = Rc::clone(emitted);
+        move |call: &Call<'_>, binding: ImmutableString, job: Dynamic, due: Option<i64>| -> Answer<()> {
+            let mut emitted = emitted.borrow_mut();
+            if emitted.len() >= most {
+                let what = "Number of emitted jobs".to_owned();
+                return Err(EvalAltResult::ErrorDataTooLarge(what, call.call_position()).into());
+            }
+            emitted.push(Emit { binding, job, due });
+            Ok(())
+        }
+    };
+    let (emit_in, emit_at, context) = (emit.clone(), emit.clone(), context.clone());
+    engine
+        .register_fn("emit", move |call: Call<'_>, binding: ImmutableString, job: Dynamic| {
+            emit(&call, binding, job, None)
+        })
+        .register_fn(
+            "emit_in",
+            move |call: Call<'_>, binding: ImmutableString, job: Dynamic, delay: Dynamic| {
+                let delay = duration(&call, "emit_in", &delay)?;
+                let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+                emit_in(&call, binding, job, Some(context.now().saturating_add(delay)))
+            },
+        )
+        .register_fn(
+            "emit_at",
+            move |call: Call<'_>, binding: ImmutableString, job: Dynamic, time: Dynamic| {
+                let due = self::time(&call, &time)?;
+                emit_at(&call, binding, job, Some(due))
+            },
+        );
+}
+
+fn end(call: &Call<'_>, kind: FailureKind, why: String, context: Option<Box<str>>) -> Answer<Dynamic> {
+    let (at, file) = (call.call_position(), call.call_source().map(str::to_owned));
+    let ended = Dynamic::from(Ended::Said { kind, why, context, at, file });
+    Err(EvalAltResult::ErrorTerminated(ended, at).into())
+}
+
+/// A text like `15s`, or milliseconds.
+fn duration(call: &Call<'_>, function: &str, value: &Dynamic) -> Answer<Duration> {
+    if let Ok(millis) = value.as_int() {
+        let positive = u64::try_from(millis).map(Duration::from_millis);
+        return positive
+            .map_err(|_| mistake(call, format!("`{function}` goes forward, and {millis} ms goes back")));
+    }
+    match value.as_immutable_string_ref() {
+        Ok(text) => parse_duration(&text).map_err(|why| mistake(call, format!("in `{function}`, {why}"))),
+        Err(_) => {
+            let given = kind::of(value);
+            let wanted = "a delay like \"15s\", or milliseconds as an integer";
+            Err(mistake(call, format!("`{function}` takes {wanted}, not {given}")))
+        }
+    }
+}
+
+/// A text like `2024-03-31T01:00:00Z`, or milliseconds since 1970.
+fn time(call: &Call<'_>, value: &Dynamic) -> Answer<i64> {
+    const WANTED: &str = "a time like \"2024-03-31T01:00:00Z\", or milliseconds since 1970 as an integer";
+    if let Ok(millis) = value.as_int() {
+        if millis < 0 {
+            return Err(mistake(call, format!("`emit_at` takes {WANTED}; {millis} is before that")));
+        }
+        return Ok(millis);
+    }
+    let Ok(text) = value.as_immutable_string_ref() else {
+        return Err(mistake(call, format!("`emit_at` takes {WANTED}, not {}", kind::of(value))));
+    };
+    match text.parse::<jiff::Timestamp>() {
+        Ok(time) => Ok(time.as_millisecond()),
+        Err(_) => Err(mistake(call, format!("`emit_at` takes {WANTED}; `{}` is none", shortened(&text)))),
+    }
+}
+
+/// A text as it is, anything else as JSON.
+fn handle(call: &Call<'_>, value: &Dynamic) -> Answer<String> {
+    if value.is_unit() {
+        let message = "`pending` takes the handle by which the monitor asks for the job, not `()`";
+        return Err(mistake(call, message.to_owned()));
+    }
+    let handle = match value.as_immutable_string_ref() {
+        Ok(text) => text.to_string(),
+        Err(_) => as_json(value)
+            .ok_or_else(|| {
+                mistake(call, format!("{} cannot be the handle of a pending job", kind::of(value)))
+            })?
+            .into_string(),
+    };
+    if handle.len() > HANDLE_BYTES_MAX {
+        let (length, most) = (format_size(handle.len() as u64), format_size(HANDLE_BYTES_MAX as u64));
+        let message = format!("the handle of the pending job has {length}, and {most} is the most");
+        return Err(mistake(call, message));
+    }
+    Ok(handle)
+}
+
+/// An error of the script, at the place of the call.
+fn mistake(call: &Call<'_>, message: String) -> Box<EvalAltResult> {
+    EvalAltResult::ErrorRuntime(message.into(), call.call_position()).into()
+}
+
+/// As much of a text as a message can show.
+fn shortened(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 40;
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

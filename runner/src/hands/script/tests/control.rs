@@ -1,0 +1,96 @@
+//! Scripts that decide what becomes of their job.
+
+use super::{Draft, body, shown};
+
+#[test]
+fn an_attempt_is_ended_past_any_try() {
+    let bodies = [
+        "retry(\"busy\")",
+        "retry()",
+        "retry(#{ message: \"busy\", queue: 7 })",
+        "try { retry(\"busy\") } catch { return job; }",
+        "retry_in(\"1m30s\", \"busy\")",
+        "retry_in(1500, \"busy\")",
+        "retry_in(\"15s\")",
+        "retry_in(0, \"at once\")",
+        "gate_closed(`gas is ${job.price}`)",
+        "gate_closed()",
+        "try { pending(\"tx-7\") } catch { return job; }",
+        "pending(#{ tx: 7, chain: \"main\" })",
+        "pending(job.price)",
+    ];
+    insta::assert_snapshot!(shown("{\"price\":93}", &bodies));
+}
+
+#[test]
+fn what_a_function_cannot_do_is_told() {
+    let bodies = [
+        "retry_in(\"15\", \"busy\")",
+        "retry_in(\"-1s\", \"busy\")",
+        "retry_in(-1, \"busy\")",
+        "retry_in(1.5, \"busy\")",
+        "retry_in((), \"busy\")",
+        "retry_in()",
+        "pending(())",
+        "pending()",
+        "pending(|x| x)",
+        "let long = \"x\"; long.pad(70000, 'x'); pending(long)",
+    ];
+    insta::assert_snapshot!(shown("1", &bodies));
+}
+
+#[test]
+fn outputs_can_wait() {
+    let fork = |text: &str| body(text).to(&["audit", "later"]).run("{\"id\":1}");
+    let bodies = [
+        "emit_in(\"later\", job, \"15s\"); ()",
+        "emit_in(\"later\", job, 250); #{ audit: job }",
+        "emit_in(\"later\", [1, 2], \"7d\"); ()",
+        "emit_in(\"later\", (), \"15s\"); ()",
+        "emit_at(\"later\", job, \"2030-01-01T00:00:00Z\"); ()",
+        "emit_at(\"later\", job, \"2030-01-01T00:00:00+02:00\"); ()",
+        "emit_at(\"later\", job, ctx.now + 1000); ()",
+        "emit_in(\"later\", job, \"15s\"); throw \"afterwards\"",
+        "emit_in(\"latre\", job, \"15s\"); ()",
+        "emit_in(\"later\", |x| x, \"15s\"); ()",
+        "emit_in(\"later\", job, \"soon\"); ()",
+        "emit_in(\"later\", job, -5); ()",
+        "emit_in(\"later\", job, #{}); ()",
+        "emit_in(\"later\", job, 9223372036854775807); emit_at(\"later\", job, -1); ()",
+        "emit_at(\"later\", job, \"tomorrow\"); ()",
+        "emit_at(\"later\", job, \"2030-01-01T00:00:00\"); ()",
+        "emit_at(\"later\", job, true); ()",
+        "emit_in(job, \"15s\"); ()",
+    ];
+    let shown: Vec<String> = bodies.iter().map(|text| format!("{text}\n    {}", fork(text))).collect();
+    insta::assert_snapshot!(shown.join("\n"));
+    for call in ["emit_in(\"later\", 1, 5)", "emit_in(\"\", 1, 5)"] {
+        let made = body(&format!("{call}; ()")).run("1");
+        assert!(made.contains("the step has one output without a name"), "{made}");
+    }
+}
+
+#[test]
+fn what_a_failed_attempt_would_have_delayed_is_gone() {
+    let text = "emit_in(\"later\", job, 0); if job == 1 { retry(\"one\") } ()";
+    let made = body(text).to(&["audit", "later"]).run_all(&["1", "2"]);
+    assert_eq!(made, "-> later at 2018-01-31T01:49:59.65Z: 2\nretry: one\n  at process.rhai:1:70");
+}
+
+#[test]
+fn any_script_of_a_chain_can_delay() {
+    let draft = Draft::new()
+        .then("first.rhai", "fn process(job) { emit_in(\"later\", job, \"1s\"); job + 1 }")
+        .then("second.rhai", "fn process(job) { #{ audit: job } }")
+        .to(&["audit", "later"]);
+    assert_eq!(draft.run("1"), "-> audit: 2\n-> later at 2018-01-31T01:50:00.65Z: 1");
+}
+
+#[test]
+fn outputs_that_wait_count_for_the_memory_of_the_job() {
+    let mut draft = body("for i in 0..40 { emit_in(\"later\", job, 5); } ()").to(&["audit", "later"]);
+    draft.limits.memory = 4096;
+    let job = format!("\"{}\"", "x".repeat(200));
+    let made = draft.run(&job);
+    assert!(made.contains("come to more than `limits.memory` of 4.0 KiB"), "{made}");
+}

@@ -1,0 +1,274 @@
+//! Texts with `{path.to.field}` in them, which each job fills with what it has there.
+//!
+//! `{{` and `}}` are literal braces. `{ctx.hash}` and its kin are facts of the attempt. Knows nothing of
+//! jobs: who fills a template also knows how to write a value so that it stays one.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::Secret;
+use super::suggest::{did_you_mean, listed};
+
+/// A text that is filled for each job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+/// A piece of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    Text(String),
+    /// A text from outside the configuration's files.
+    Secret(Secret),
+    /// The keys (and positions in lists) that lead to a value in the job.
+    Field(Vec<String>),
+    Fact(Fact),
+}
+
+/// What an attempt knows beside its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    Hash,
+    Attempt,
+    Index,
+    Now,
+    Pipeline,
+    Step,
+}
+
+const FACTS: [(&str, Fact); 6] = [
+    ("hash", Fact::Hash),
+    ("attempt", Fact::Attempt),
+    ("index", Fact::Index),
+    ("now", Fact::Now),
+    ("pipeline", Fact::Pipeline),
+    ("step", Fact::Step),
+];
+
+/// What is wrong with one place of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Bytes of the text.
+    pub span: Range<usize>,
+    pub message: String,
+    pub help: String,
+}
+
+impl Template {
+    /// Reads `text`. What stands at `secrets`, ranges in order, is taken as it is, braces and all.
+    ///
+    /// # Errors
+    /// Every mistake in it.
+    pub fn parse(text: &str, secrets: &[Range<usize>]) -> Result<Self, Vec<Mistake>> {
+        let mut parser = Parser::default();
+        let mut from = 0;
+        for secret in secrets {
+            parser.plain(text, from..secret.start);
+            parser.secret(&text[secret.clone()], secret);
+            from = secret.end;
+        }
+        parser.plain(text, from..text.len());
+        parser.finish(text.len())
+    }
+
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Whether it is the same for every job.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.parts.iter().all(|part| matches!(part, Part::Text(_) | Part::Secret(_)))
+    }
+
+    /// What must not be shown of it.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        self.parts.iter().filter_map(|part| if let Part::Secret(secret) = part { Some(secret) } else { None })
+    }
+}
+
+/// As a person may see it: with `…` for what is secret.
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts.iter().try_for_each(|part| match part {
+            Part::Text(text) => f.write_str(text),
+            Part::Secret(_) => f.write_str("…"),
+            Part::Field(path) => write!(f, "{{{}}}", path.join(".")),
+            Part::Fact(fact) => {
+                let word = FACTS.iter().find(|(_, other)| other == fact).map_or("", |(word, _)| *word);
+                write!(f, "{{ctx.{word}}}")
+            }
+        })
+    }
+}
+
+#[derive(Default)]
+struct Parser {
+    parts: Vec<Part>,
+    mistakes: Vec<Mistake>,
+    /// Where a brace was opened that is not closed yet, and what stands in it so far.
+    open: Option<(usize, String)>,
+}
+
+impl Parser {
+    /// Reads the part of `text` at `range`, which stands in the file.
+    fn plain(&mut self, text: &str, range: Range<usize>) {
+        let mut letters = text[range.clone()].char_indices().map(|(at, c)| (range.start + at, c)).peekable();
+        while let Some((at, letter)) = letters.next() {
+            let doubled = letters.peek().is_some_and(|(_, next)| *next == letter);
+            match (&mut self.open, letter) {
+                (None, '{' | '}') if doubled => {
+                    letters.next();
+                    self.push(letter);
+                }
+                (None, '{') => self.open = Some((at, String::new())),
+                (None, '}') => {
+                    let help = "write `}}` for a literal `}`";
+                    self.mistake(at..at + 1, "this `}` closes nothing".into(), help.into());
+                }
+                (None, letter) => self.push(letter),
+                (Some((start, inner)), '}') => {
+                    let (start, inner) = (*start, std::mem::take(inner));
+                    self.open = None;
+                    self.field(&inner, start..at + 1);
+                }
+                (Some((_, inner)), letter) => inner.push(letter),
+            }
+        }
+    }
+
+    fn secret(&mut self, text: &str, range: &Range<usize>) {
+        if let Some((start, _)) = self.open.take() {
+            let help = "a value from outside cannot be the name of a field; or write `{{` for a literal `{`";
+            self.mistake(
+                start..range.end,
+                "this `{` is not closed before the next value".into(),
+                help.into(),
+            );
+        }
+        if !text.is_empty() {
+            self.parts.push(Part::Secret(Secret::new(text)));
+        }
+    }
+
+    fn finish(mut self, end: usize) -> Result<Template, Vec<Mistake>> {
+        if let Some((start, _)) = self.open.take() {
+            let help = "close it with `}`, or write `{{` for a literal `{`";
+            self.mistake(start..end, "this `{` is never closed".into(), help.into());
+        }
+        if self.mistakes.is_empty() { Ok(Template { parts: self.parts }) } else { Err(self.mistakes) }
+    }
+
+    fn push(&mut self, letter: char) {
+        if let Some(Part::Text(text)) = self.parts.last_mut() {
+            text.push(letter);
+        } else {
+            self.parts.push(Part::Text(letter.into()));
+        }
+    }
+
+    fn field(&mut self, inner: &str, span: Range<usize>) {
+        if !inner.split('.').all(is_key) {
+            let help = "write `{field}`, or `{path.to.field}`, or `{{` for a literal `{`";
+            self.mistake(span, format!("`{{{inner}}}` names no field"), help.into());
+            return;
+        }
+        let path: Vec<String> = inner.split('.').map(str::to_owned).collect();
+        let part = match &path[..] {
+            [ctx, word] if ctx == "ctx" => match FACTS.iter().find(|(fact, _)| fact == word) {
+                Some((_, fact)) => Part::Fact(*fact),
+                None => return self.no_fact(word, span),
+            },
+            [ctx, ..] if ctx == "ctx" => return self.no_fact(&path[1..].join("."), span),
+            _ => Part::Field(path),
+        };
+        self.parts.push(part);
+    }
+
+    fn no_fact(&mut self, word: &str, span: Range<usize>) {
+        let facts = FACTS.iter().map(|(fact, _)| *fact);
+        let help = did_you_mean(word, facts.clone());
+        let help = help.unwrap_or_else(|| format!("`ctx` has {}", listed(facts, "and")));
+        self.mistake(span, format!("there is no `{word}` in `ctx`"), help);
+    }
+
+    fn mistake(&mut self, span: Range<usize>, message: String, help: String) {
+        self.mistakes.push(Mistake { span, message, help });
+    }
+}
+
+/// What is written by accident (JSON, shell, prose in braces) is told apart from the name of a field.
+fn is_key(key: &str) -> bool {
+    !key.is_empty()
+        && key.trim() == key
+        && !key.contains(|c: char| c.is_control() || "{}[]()\"'`,:;|<>\\".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(path: &[&str]) -> Part {
+        Part::Field(path.iter().map(|&key| key.to_owned()).collect())
+    }
+
+    #[test]
+    fn fields_and_facts_stand_between_texts() {
+        let template = Template::parse("a/{order.id}/{items.0}?h={ctx.hash}", &[]).unwrap();
+        let text = |text: &str| Part::Text(text.into());
+        let expected = [
+            text("a/"),
+            field(&["order", "id"]),
+            text("/"),
+            field(&["items", "0"]),
+            text("?h="),
+            Part::Fact(Fact::Hash),
+        ];
+        assert_eq!(template.parts(), expected);
+        assert_eq!(template.to_string(), "a/{order.id}/{items.0}?h={ctx.hash}");
+    }
+
+    #[test]
+    fn doubled_braces_are_literal() {
+        let template = Template::parse("{{\"a\": {a}}}", &[]).unwrap();
+        assert_eq!(template.parts(), [Part::Text("{\"a\": ".into()), field(&["a"]), Part::Text("}".into())]);
+        assert!(Template::parse("{{}}", &[]).unwrap().is_fixed());
+    }
+
+    #[test]
+    fn what_comes_from_outside_is_no_template_and_is_not_shown() {
+        let template = Template::parse("Bearer {a}b{c", &[7..10, 11..13]).unwrap();
+        assert_eq!(template.to_string(), "Bearer …b…");
+        assert_eq!(template.secrets().map(Secret::reveal).collect::<Vec<_>>(), ["{a}", "{c"]);
+        let shown = format!("{template:?}");
+        assert!(!shown.contains("{a}") && !shown.contains("{c"), "{shown}");
+        assert_ne!(shown, format!("{:?}", Template::parse("Bearer {x}b{c", &[7..10, 11..13]).unwrap()));
+    }
+
+    #[test]
+    fn every_mistake_has_its_own_place() {
+        let texts = ["{}", "a {b", "}", "{a..b}", "{a: 1}", "{ctx.hsah} {ctx} {ctx.a.b}", "x{y {z} }"];
+        let told = texts.map(|text| {
+            let mistakes = Template::parse(text, &[]).unwrap_err();
+            let told = mistakes.iter().map(|it| format!("{:?} {}; {}", it.span, it.message, it.help));
+            (text, told.collect::<Vec<_>>())
+        });
+        insta::assert_debug_snapshot!(told);
+        assert!(Template::parse("{a}", &[1..2]).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[a-c.{}ctx]{0,12}", cut in 0_usize..12) {
+            let at = cut.min(text.len());
+            let _ = Template::parse(&text, &[]);
+            let template = Template::parse(&text, std::slice::from_ref(&(0..at)));
+            if let Ok(template) = template {
+                let secret: String = template.secrets().map(Secret::reveal).collect();
+                proptest::prop_assert_eq!(secret, &text[..at]);
+            }
+        }
+    }
+}

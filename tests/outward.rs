@@ -1,0 +1,201 @@
+//! Steps and sinks that ask HTTP services and run commands.
+
+#[expect(dead_code, reason = "not every test needs all that a service can do")]
+mod service;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Mutex;
+use std::sync::mpsc;
+
+use self::service::{Act, Service, answer};
+use crate::project::{Project, ids, jobs};
+
+/// A step `charge` with these lines, whose failed jobs go to `p/failed`.
+fn charging(lines: &str) -> Project {
+    Project::pipeline(&format!("[step.charge]\nfrom = \"in\"\nto = \"out\"\nerrors = \"failed\"\n{lines}\n"))
+}
+
+fn id_of(path: &str) -> u64 {
+    path.rsplit('/').next().and_then(|id| id.parse().ok()).expect("it ends with a number")
+}
+
+#[test]
+fn a_script_judges_what_a_service_answered() {
+    let service = Service::start(|asked, _| {
+        let id = id_of(&asked.line);
+        Act::Say(match id {
+            3 => answer("404 Not Found", "", "no such order"),
+            _ => answer("200 OK", "", &format!("{{\"id\":{id},\"price\":{}}}", 90 + id)),
+        })
+    });
+    let project = charging(&format!(
+        "run = [\"builtin:http\", \"judge.rhai\"]\nhttp = {{ url = \"http://{}/order/{{id}}\" }}",
+        service.address
+    ))
+    .file("judge.rhai", "fn process(answer) { if answer.price > 92 { answer } else { () } }")
+    .file("in.ndjson", jobs(1..=4));
+    project.run().done();
+    assert_eq!(project.read("out.ndjson"), "{\"id\":4,\"price\":94}\n");
+    let failed = project.queue("p/failed");
+    assert_eq!(failed.len(), 1);
+    assert_eq!((&failed[0]["kind"], &failed[0]["job"]["id"]), (&"http 404".into(), &3.into()));
+    assert_eq!(failed[0]["context"], serde_json::json!({ "status": 404, "body": "no such order" }));
+    let message =
+        failed[0]["message"].as_str().expect("a text").replace(&service.address.to_string(), "HOST");
+    assert_eq!(message, "GET http://HOST/order/{id} was answered 404 Not Found: no such order");
+    // What was asked is asked once, under the hash of its delivery.
+    project.run().done();
+    let asked = service.asked();
+    assert_eq!(asked.len(), 4);
+    let hash = failed[0]["hash"].as_str().expect("a text");
+    assert!(asked.iter().any(|asked| asked.line.ends_with("/3") && asked.header("idempotency-key") == hash));
+}
+
+#[test]
+fn a_service_is_a_sink_of_a_queue_and_of_a_fork() {
+    let service = Service::start(|asked, _| {
+        let refused = asked.body.contains("\"id\":2");
+        Act::Say(answer(if refused { "422 Unprocessable Entity" } else { "202 Accepted" }, "", "noted"))
+    });
+    let project = Project::new()
+        .file(
+            "p.toml",
+            format!(
+                "[pipeline]\nerrors = \"failed\"\n\
+                 [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+                 [step.split]\nfrom = \"in\"\nrun = \"split.rhai\"\nto = {{ kept = \"kept\", told = \"hook\" }}\n\
+                 [sink.hook]\ntype = \"http\"\nurl = \"http://{0}/hook\"\n\
+                 [sink.later]\nfrom = \"kept\"\ntype = \"http\"\nmethod = \"PUT\"\nurl = \"http://{0}/later/{{id}}\"\n",
+                service.address
+            ),
+        )
+        .file("split.rhai", "fn process(job) { #{ kept: job, told: [#{ id: job.id, n: 1 }, #{ id: job.id, n: 2 }] } }")
+        .file("in.ndjson", jobs(1..=3));
+    project.run().done();
+    let asked = service.asked();
+    let mut lines: Vec<_> = asked.iter().map(|asked| format!("{} {}", asked.line, asked.body)).collect();
+    lines.sort();
+    // What is refused is refused as a whole, and is not kept either.
+    assert_eq!(
+        lines,
+        [
+            "POST /hook {\"id\":1,\"n\":1}",
+            "POST /hook {\"id\":1,\"n\":2}",
+            "POST /hook {\"id\":2,\"n\":1}",
+            "POST /hook {\"id\":3,\"n\":1}",
+            "POST /hook {\"id\":3,\"n\":2}",
+            "PUT /later/1 {\"id\":1}",
+            "PUT /later/3 {\"id\":3}",
+        ]
+    );
+    let mut keys: Vec<_> = asked.iter().map(|asked| asked.header("idempotency-key").to_owned()).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), asked.len(), "{keys:?}");
+    assert_eq!(project.queue("p/failed").len(), 1);
+    let drawn = project.tidegate(&["graph", "."]).done().stdout;
+    assert!(drawn.contains("http sink"), "{drawn}");
+    project.run().done();
+    assert_eq!(service.asked().len(), asked.len());
+}
+
+#[test]
+fn what_was_asked_when_the_runner_died_is_asked_again_under_the_same_hash() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let service = Service::start(move |_, before| {
+        let _ = tell.lock().expect("nobody panics with it").send(());
+        if before == 0 { Act::Hang(Vec::new()) } else { Act::Say(answer("200 OK", "", "{\"id\":1}")) }
+    });
+    let lines = format!(
+        "run = \"builtin:http\"\nhttp = {{ url = \"http://{}/\", method = \"POST\" }}\ntimeout = \"60s\"",
+        service.address
+    );
+    let project = charging(&lines).file("in.ndjson", jobs(1..=1));
+    let running = project.start(&["run", "."]);
+    told.recv().expect("it is asked");
+    drop(running);
+    assert_eq!(project.snapshots(), 1);
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1]);
+    let asked = service.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[0].header("idempotency-key"), asked[1].header("idempotency-key"));
+    assert_eq!(asked[0].body, asked[1].body);
+    project.assert_sound();
+}
+
+#[test]
+fn a_secret_reaches_the_service_and_nobody_else() {
+    let service = Service::start(|asked, _| {
+        Act::Say(answer("401 Unauthorized", "", &format!("{} does not do", asked.header("authorization"))))
+    });
+    let project = charging(&format!(
+        "run = \"builtin:http\"\nhttp = {{ url = \"http://{}/${{file:key}}\", headers = {{ authorization = \"Bearer ${{file:key}}\" }} }}",
+        service.address
+    ))
+    .file("key", "hunter2-hunter2\n")
+    .file("in.ndjson", jobs(1..=1));
+    let ran = project.run().done();
+    assert_eq!(service.asked()[0].line, "GET /hunter2-hunter2");
+    assert_eq!(service.asked()[0].header("authorization"), "Bearer hunter2-hunter2");
+    let failed = project.queue("p/failed");
+    let shown = project.tidegate(&["graph", ".", "--format", "json"]).done().stdout;
+    let all = format!("{}{}{failed:?}{shown}", ran.stdout, ran.stderr);
+    assert!(all.contains("Bearer … does not do") && !all.contains("hunter2"), "{all}");
+}
+
+const COMMAND: &str = r#"#!/bin/sh
+read -r job
+[ "$1" = 2 ] && { echo "no $1 here" >&2; exit 3; }
+[ "$1" = 3 ] && { echo "{\"id\":$1,\"half\":"; exit 0; }
+echo "{\"id\":$1,\"job\":$job,\"hash\":\"$TIDEGATE_HASH\",\"attempt\":$TIDEGATE_ATTEMPT}"
+echo "{\"id\":$1,\"folder\":\"$(basename "$PWD")\"}"
+"#;
+
+#[test]
+fn a_command_beside_the_file_that_names_it_runs_for_each_job() {
+    let project = charging(
+        "run = \"builtin:exec\"\nexec = { command = [\"./bin/charge.sh\", \"{id}\"], cwd = \"work\" }",
+    )
+    .file("bin/charge.sh", COMMAND)
+    .file("work/x", "")
+    .file("in.ndjson", jobs(1..=3));
+    let path = project.path().join("bin/charge.sh");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    // From another folder too.
+    let elsewhere = tempfile::TempDir::new().expect("a temporary folder can be made");
+    let folder = project.path().display().to_string();
+    let mut command = project.command(&["run", &folder]);
+    command.current_dir(elsewhere.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let ran = command.output().expect("the executable can be started");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let failed = project.queue("p/failed");
+    let told: Vec<_> = failed.iter().map(|failed| (&failed["kind"], &failed["message"])).collect();
+    insta::assert_debug_snapshot!(told);
+    let given = project.read("out.ndjson");
+    let hash = given.split("\"hash\":\"").nth(1).and_then(|rest| rest.get(..32)).expect("it has a hash");
+    assert_eq!(
+        given.replace(hash, "HASH"),
+        "{\"id\":1,\"job\":{\"id\":1},\"hash\":\"HASH\",\"attempt\":1}\n{\"id\":1,\"folder\":\"work\"}\n"
+    );
+}
+
+#[test]
+fn a_command_that_hangs_fails_its_job_and_no_other() {
+    let script = "if [ $1 = 2 ]; then sleep 1000; else echo $1; fi";
+    let project = charging(&format!(
+        "run = \"builtin:exec\"\nexec = {{ command = [\"/bin/sh\", \"-c\", \"{script}\", \"sh\", \"{{id}}\"] }}\ntimeout = \"500ms\""
+    ))
+    .file("in.ndjson", jobs(1..=3));
+    let mut command = project.command(&["run", "."]);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let ran = command.output().expect("the executable can be started");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert_eq!(project.read("out.ndjson"), "1\n3\n");
+    let failed = project.queue("p/failed");
+    assert_eq!(
+        (failed.len(), &failed[0]["kind"], &failed[0]["job"]["id"]),
+        (1, &"timeout".into(), &2.into())
+    );
+}
