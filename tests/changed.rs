@@ -155,3 +155,21 @@ fn what_was_begun_is_completed_from_the_file_where_it_stood_though_that_was_rota
     assert_eq!(ids(&print_to_the_end(&project)), (1..=JOBS + 10).collect::<Vec<_>>());
     assert_eq!(project.snapshots(), 0);
 }
+
+#[test]
+fn a_join_that_takes_an_input_more_says_where_it_begins_there() {
+    let project = printer("join = { a = \"a\", b = \"b\" }");
+    project.run().done();
+    project.append("a.ndjson", numbered([501, 502]));
+    project.append("b.ndjson", numbered([10_501]));
+    project.write("c.ndjson", numbered([20_001, 20_002]));
+    let join = "[source.c]\ntype = \"file\"\npath = \"c.ndjson\"\nformat = \"ndjson\"\n\
+                [step.print]\njoin = { a = \"a\", b = \"b\", c = \"c\" }\nrun = \"print.rhai\"\nto = \"out\"\n";
+    project.write("p.toml", [SOURCES, join].concat());
+    let outcome = project.run().done();
+    assert_eq!(ids(&outcome.stdout), [10_501]);
+    let told: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains("for the first time")).collect();
+    let [told] = told[..] else { panic!("{}", outcome.stderr) };
+    assert!(told.contains("input=p/c") && told.contains("from=1"), "{told}");
+    assert!(!project.run().done().stderr.contains("for the first time"));
+}

@@ -83,6 +83,7 @@ fn a_job_over_which_the_process_died_three_times_is_set_aside_and_no_other_is() 
     assert_eq!(ids(&project.read("out.ndjson")), expected);
     let error = only_error(&project);
     assert_eq!((&error["kind"], &error["job"]["id"]), (&"crashed".into(), &POISON.into()), "{error}");
+    assert_eq!(error["attempt"], 3);
     assert_eq!(
         error["message"],
         "the process died 3 times in a row while this job was attempted, so it is not attempted any more"

@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::process::{Child, Stdio};
 
 use crate::project::Project;
+use crate::running::terminate;
 
 /// Bytes of each job that say nothing: what is read at once is more than a pipe holds.
 pub(crate) const PADDING: usize = 1000;
@@ -30,6 +31,19 @@ pub(crate) fn print_and_kill(project: &Project, bytes: usize) -> String {
     let status = child.wait().expect("a child can be waited for");
     assert_eq!(status.code(), None, "it had ended before it was killed");
     String::from_utf8(printed).expect("output is text")
+}
+
+/// Runs until it prints, asks it to end, and does not read on before it has; answers what it has
+/// printed, and its exit code.
+pub(crate) fn print_and_stop_unread(project: &Project) -> (String, Option<i32>) {
+    let mut child = start(project);
+    let mut stdout = child.stdout.take().expect("it is a pipe");
+    let mut printed = vec![0];
+    stdout.read_exact(&mut printed).expect("it prints something");
+    terminate(child.id());
+    let status = child.wait().expect("a child can be waited for");
+    stdout.read_to_end(&mut printed).expect("the pipe can be read");
+    (String::from_utf8(printed).expect("output is text"), status.code())
 }
 
 /// What a run prints that nobody disturbs.

@@ -68,20 +68,37 @@ fn prints_all(project: &Project) {
 #[test]
 fn at_most_once_prints_nothing_twice_however_often_it_is_killed() {
     let project = printer("at-most-once", JOBS_AT_MOST_ONCE);
-    let mut last = 0;
+    let (mut last, mut printed) = (0, 0);
     for run in killed_again_and_again(&project) {
         for id in run {
             assert!(id > last, "{id} came after {last}");
-            last = id;
+            (last, printed) = (id, printed + 1);
         }
     }
     assert_eq!(last, JOBS_AT_MOST_ONCE);
-    assert_eq!(project.status("p/print", "p/in")["watermark"], JOBS_AT_MOST_ONCE);
+    // What the kills cost is counted: all that was not printed, and what was before its commit.
+    let status = project.status("p/print", "p/in");
+    assert_eq!(status["watermark"], JOBS_AT_MOST_ONCE);
+    let (taken, lost) = (status["taken"].as_u64(), status["lost"].as_u64());
+    let (taken, lost) = (taken.expect("a number"), lost.expect("a number"));
+    assert_eq!(taken + lost, JOBS_AT_MOST_ONCE);
+    assert!(printed >= taken, "{printed} of {taken} were printed");
 }
 
 #[test]
-fn only_exactly_once_records_what_it_begins() {
-    for (delivery, records) in [("exactly-once", true), ("at-least-once", false), ("at-most-once", false)] {
+fn what_at_most_once_has_lost_is_told_when_it_runs_again() {
+    let project = printer("at-most-once", JOBS);
+    print_and_kill(&project, 1);
+    let outcome = project.run().done();
+    let lost = project.status("p/print", "p/in")["lost"].as_u64().expect("a number");
+    outcome.says("as at-most-once says").says(&format!("jobs={lost}"));
+    assert!(project.tidegate(&["status"]).done().stdout.contains("lost"));
+    assert!(!project.run().done().stderr.contains("as at-most-once says"));
+}
+
+#[test]
+fn at_least_once_alone_keeps_no_record_of_what_it_begins() {
+    for (delivery, records) in [("exactly-once", true), ("at-least-once", false), ("at-most-once", true)] {
         let project = printer(delivery, JOBS);
         // What is begun first is more than a pipe holds, so that it cannot have ended.
         print_and_kill(&project, 1);

@@ -39,6 +39,14 @@ fn what_is_older_than_it_should_be_goes_with_the_next_jobs() {
 }
 
 #[test]
+fn what_is_older_than_it_should_be_goes_when_a_run_starts_though_nothing_comes() {
+    let project = project("retain = \"1ms\"").file("in.ndjson", jobs(1..=5000));
+    project.run().done();
+    project.run().done();
+    assert_eq!(kept(&project), (5001, 0));
+}
+
+#[test]
 fn the_slowest_reader_holds_what_is_consumed() {
     let project = project("retain = \"consumed\"").file("in.ndjson", jobs(1..=5000));
     project.append("p.toml", "[step.stuck]\nfrom = \"between\"\nrun = \"stuck.rhai\"\n");

@@ -69,9 +69,7 @@ impl Running {
 
     /// Asks it to end.
     pub(crate) fn terminate(&self) {
-        let pid = self.pid().to_string();
-        let status = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid]).status();
-        assert!(status.expect("a shell can be started").success());
+        terminate(self.pid());
     }
 
     /// Ends it at once; false where it had ended by itself.
@@ -112,6 +110,12 @@ impl Running {
     fn said(&self, name: &str) -> String {
         fs::read_to_string(self.said.path().join(name)).unwrap_or_default()
     }
+}
+
+/// Asks a process to end.
+pub(crate) fn terminate(pid: u32) {
+    let status = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid.to_string()]).status();
+    assert!(status.expect("a shell can be started").success());
 }
 
 impl Drop for Running {

@@ -1,5 +1,6 @@
 //! Runs that end before their end: by a signal, or because a step had to stop.
 
+use crate::printing::{numbered, print_and_stop_unread, print_to_the_end, whole_lines};
 use crate::project::{Project, ids, jobs};
 
 const STEP: &str = "[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"between\"\n\
@@ -102,4 +103,26 @@ fn asking_a_run_to_end_does_not_hide_that_a_step_had_stopped() {
     running.wait_until_it_says("the step stops");
     running.wait_until("the other pipeline's job", || project.len("q.ndjson") > 0);
     running.stop().failed(1).says("p/work stopped at job 1");
+}
+
+#[test]
+fn a_run_ends_in_time_though_nobody_reads_what_it_prints() {
+    let project = Project::new()
+        .file("tidegate.toml", "[runner]\nshutdown_timeout = \"50ms\"\n")
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"stdout\"\n",
+        )
+        // More than a pipe holds.
+        .file("in.ndjson", numbered(1..=500));
+    let (printed, code) = print_and_stop_unread(&project);
+    assert_eq!(code, Some(0));
+    let before = ids(whole_lines(&printed));
+    assert!(before.len() < 500, "it had printed everything");
+    // What was not committed is printed again, and nothing is left out.
+    let after = ids(&print_to_the_end(&project));
+    assert!(after[0] <= before.len() as u64 + 1, "{after:?} after {before:?}");
+    assert_eq!(after, (after[0]..=500).collect::<Vec<_>>());
+    project.assert_sound();
 }

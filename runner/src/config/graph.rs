@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::catalog::{Catalog, What};
 use super::diagnostic::{Diagnostic, Place};
+use super::model::Take;
 use super::pipeline::PipelineDeclaration;
-use super::resolve::{Wired, Wiring, short};
+use super::resolve::{End, Wired, Wiring, short};
 use crate::words::suggest::nearest;
 use crate::words::{Address, Name};
 
@@ -242,6 +243,43 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
         queue.filled.get_or_insert(&end.place);
     }
     queues
+}
+
+/// A doubt for every join with an input that is filled only by what waits for that input itself. What
+/// nothing fills is told elsewhere.
+pub(super) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
+    let queues = traffic(catalog, wiring);
+    let unfilled = queues.iter().filter(|(_, queue)| queue.filled.is_none());
+    let mut reached: BTreeSet<&Address> = unfilled.map(|(address, _)| *address).collect();
+    let comes =
+        |reached: &BTreeSet<&Address>, end: &End| end.what == What::Source || reached.contains(&end.address);
+    let mut waiting: Vec<&Wired<'_>> = wiring.steps.iter().collect();
+    loop {
+        let before = waiting.len();
+        waiting.retain(|wired| {
+            let begins = match wired.step.take {
+                Take::Join => wired.takes().all(|end| comes(&reached, end)),
+                Take::From | Take::Alts => wired.takes().any(|end| comes(&reached, end)),
+            };
+            if begins {
+                reached.extend(wired.gives().map(|end| &end.address));
+            }
+            !begins
+        });
+        if waiting.len() == before {
+            break;
+        }
+    }
+    let joins = waiting.into_iter().filter(|wired| wired.step.take == Take::Join);
+    let stuck = joins.filter_map(|wired| {
+        let input = wired.takes().find(|end| !comes(&reached, end))?;
+        let queue = wiring.quoted(&input.address, &wired.pipeline.name);
+        let step = &wired.step.name.value;
+        let message = format!("the join `{step}` never begins: what fills the queue {queue} waits for it");
+        let help = "fill the queue from elsewhere too, or put a first job on it with `tidegate queue push`";
+        Some(Diagnostic::warning_at(&input.place, message).help(help))
+    });
+    stuck.collect()
 }
 
 /// Sources that nobody reads and sinks that nobody feeds.

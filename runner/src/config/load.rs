@@ -10,7 +10,7 @@ use super::assemble::assemble;
 use super::catalog::{Catalog, without_namesakes};
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::files::{Files, position_in, read_text};
-use super::graph::{Graph, loose_ends};
+use super::graph::{Graph, loose_ends, never_begin};
 use super::interpolate::Lookup;
 use super::model::{Configuration, Settings, Step};
 use super::paths;
@@ -158,7 +158,9 @@ impl<'a> Loading<'a> {
         let wiring = Wiring::of(&pipelines, &catalog, &mut self.diagnostics);
         self.names_missing |= self.diagnostics.len() > before;
         let graph = Graph::of(&pipelines, &wiring);
-        self.diagnostics.extend(graph.cycles());
+        let cycles = graph.cycles();
+        let goes_round = !cycles.is_empty();
+        self.diagnostics.extend(cycles);
         self.diagnostics.extend(paths::check(&pipelines));
         self.diagnostics.extend(pushed::check(&pipelines, &settings));
         self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
@@ -166,6 +168,10 @@ impl<'a> Loading<'a> {
             self.diagnostics.extend(shared::unused(&pipelines, &settings.shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
             self.diagnostics.extend(loose_ends(&catalog, &wiring));
+            // What a forbidden cycle keeps from beginning needs no words of its own.
+            if !goes_round {
+                self.diagnostics.extend(never_begin(&catalog, &wiring));
+            }
         }
         assemble(root, data, settings, &pipelines, &wiring, &graph)
     }

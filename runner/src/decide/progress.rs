@@ -23,6 +23,10 @@ pub struct Counters {
     pub filtered: u64,
     /// Jobs that went to the error queue.
     pub failed: u64,
+    /// Jobs of which nobody knows what became of them: progress had passed them, as `at-most-once`
+    /// has it, and the process died before their delivery.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub lost: u64,
 }
 
 impl Progress {
@@ -36,6 +40,13 @@ impl Progress {
     #[must_use]
     pub fn finished(&self) -> &[(u64, u64)] {
         &self.finished
+    }
+
+    /// Whether all jobs from `first` to `last` are accounted for.
+    #[must_use]
+    pub fn has_all(&self, first: u64, last: u64) -> bool {
+        let first = first.max(self.watermark + 1);
+        first > last || self.finished.iter().any(|&(from, to)| from <= first && last <= to)
     }
 
     /// Whether the job at `index` is accounted for.
@@ -127,7 +138,13 @@ impl Counters {
         self.given += more.given;
         self.filtered += more.filtered;
         self.failed += more.failed;
+        self.lost += more.lost;
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]

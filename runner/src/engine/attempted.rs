@@ -16,6 +16,8 @@ pub(super) struct Watch<'a> {
     pace: Option<Pace<'a>>,
     /// Jobs that may still be suspects, and are none any more when they are delivered.
     taken: Vec<Span>,
+    /// How often the process died over the job that was set aside last.
+    crashes: Option<u32>,
 }
 
 impl<'a> Watch<'a> {
@@ -28,7 +30,7 @@ impl<'a> Watch<'a> {
         crash_limit: Option<u32>,
     ) -> Self {
         let pace = crash_limit.map(|limit| slot.begin(&spans(step, gatherer, work), limit));
-        Self { step, pace, taken: Vec::new() }
+        Self { step, pace, taken: Vec::new(), crashes: None }
     }
 
     /// Attempts a job with `run`, unless it is set aside.
@@ -40,8 +42,16 @@ impl<'a> Watch<'a> {
         let Some(Pace::OneByOne(careful)) = &mut self.pace else { return run() };
         match careful.attempt(&job(self.step, item)) {
             Verdict::Run(_attempt) => run(),
-            Verdict::SetAside { crashes } => Err(crashed(crashes)),
+            Verdict::SetAside { crashes } => {
+                self.crashes = Some(crashes);
+                Err(crashed(crashes))
+            }
         }
+    }
+
+    /// Where the job was set aside just now: how many attempts took the process down.
+    pub(super) fn crashes(&mut self) -> Option<u32> {
+        self.crashes.take()
     }
 
     /// A job is accounted for by the delivery of this batch.

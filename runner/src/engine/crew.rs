@@ -28,6 +28,8 @@ use crate::hands::source::Source;
 use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
 
+/// What is being committed when the time for shutting down is over gets so much more.
+const LAST_COMMIT: Duration = Duration::from_secs(1);
 /// So often it is looked at the clock while something waits for a time, since that may be set.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -64,6 +66,8 @@ pub(super) struct Crew {
     /// Closed by a stop: room on a full disk is not waited for any more.
     stop_committer: Option<Sender<()>>,
     committer: JoinHandle<Option<Writer>>,
+    /// Closed when the committer is through.
+    committed: Receiver<()>,
     workers: Vec<JoinHandle<()>>,
     /// For batches that may take long.
     aside: Aside,
@@ -129,7 +133,8 @@ impl Crew {
             messages: messages.0.clone(),
             stop,
         };
-        let committer = start_committer(committer, for_committer, messages.0.clone())?;
+        let (ends, committed) = crossbeam_channel::bounded(0);
+        let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
         let shop = workers::Shop {
             configuration: Arc::clone(&configuration),
             plugins,
@@ -159,6 +164,7 @@ impl Crew {
             readers: BTreeMap::new(),
             stop_committer: Some(stop_committer),
             committer,
+            committed,
             workers,
             aside,
             deadline: None,
@@ -265,6 +271,7 @@ impl Crew {
             readers,
             stop_committer,
             committer,
+            committed,
             workers,
             aside,
             messages,
@@ -280,6 +287,11 @@ impl Crew {
             source.end();
         }
         queues.end();
+        let abandoned = matches!(outcome, Ok(None));
+        // A sink may write to somebody who does not read. What is not committed then runs again.
+        if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
+            return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned });
+        }
         let writer = committer.join().map_err(|_| EngineError::Died);
         // Those that a committer left behind which has failed.
         drop(inbox.take(usize::MAX));
@@ -297,7 +309,7 @@ impl Crew {
             });
             return Err(reason.unwrap_or(EngineError::Died));
         }
-        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned: end.is_none() })
+        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned })
     }
 }
 
@@ -305,13 +317,17 @@ fn start_committer(
     committer: Committer,
     orders: Receiver<Order>,
     messages: Sender<Message>,
+    ends: Sender<()>,
 ) -> std::io::Result<JoinHandle<Option<Writer>>> {
-    thread::Builder::new().name("committer".into()).spawn(move || match committer.run(&orders) {
-        Ok(writer) => Some(writer),
-        Err(error) => {
-            // A run that is over finds it when it closes.
-            let _ = messages.send(Message::CommitterFailed(error));
-            None
+    thread::Builder::new().name("committer".into()).spawn(move || {
+        let _ends = ends;
+        match committer.run(&orders) {
+            Ok(writer) => Some(writer),
+            Err(error) => {
+                // A run that is over finds it when it closes.
+                let _ = messages.send(Message::CommitterFailed(error));
+                None
+            }
         }
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::delivery::{Begin, Delivery, Entry, Jobs, Made, Places, Span};
 use super::sinks::Positions;
-use crate::config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
+use crate::config::{Configuration, Input, Promise, QueueRef, Retain, SourceRef, Target};
 use crate::decide::{Before, Progress};
 use crate::store::{Append, Changes, Delivered, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 use crate::words::{Mark, Segment, Timestamp};
@@ -78,7 +78,12 @@ impl Ledger {
                 let now = page.changes.now;
                 page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
             }
-            Before::Progress => self.account(begin.step, &begin.jobs, page),
+            Before::Progress => {
+                // The record does not bring the jobs back: it tells what a crash has cost.
+                let now = page.changes.now;
+                page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
+                self.account(begin.step, &begin.jobs, page);
+            }
         }
     }
 
@@ -90,8 +95,9 @@ impl Ledger {
         for span in &jobs.spans {
             let input = &step.inputs[span.input];
             let name = input.hash_name();
-            match inputs.last_mut().filter(|last| last.name == name) {
-                // Spans of one input follow each other.
+            let follows =
+                |last: &&mut SnapshotInput| last.name == name && last.first + last.jobs == span.first;
+            match inputs.last_mut().filter(follows) {
                 Some(last) => last.jobs += span.jobs,
                 None => inputs.push(SnapshotInput {
                     name,
@@ -101,7 +107,8 @@ impl Ledger {
                 }),
             }
         }
-        let jobs = inputs.first()?.jobs;
+        let first = inputs.first()?.name.clone();
+        let jobs = inputs.iter().filter(|input| input.name == first).map(|input| input.jobs).sum();
         Some(Snapshot { step: step.address.clone(), number, inputs, jobs, time })
     }
 
@@ -129,9 +136,16 @@ impl Ledger {
     /// Batches are delivered in order: the snapshots of those before have nothing to say any more.
     fn settle_snapshots(&self, step: usize, up_to: u64, page: &mut Page) {
         let address = &self.configuration.steps[step].address;
-        let settled = self.snapshots[step].range(..=up_to);
+        let settled = self.snapshots[step].range(self.first_settled(step, up_to)..=up_to);
         let keys = settled.map(|&number| SnapshotKey { step: address.clone(), number });
         page.changes.settled.extend(keys);
+    }
+
+    /// The number of the first snapshot that has nothing to say any more when this one has not. Those of
+    /// `at-most-once` each tell of jobs that do not come again.
+    fn first_settled(&self, step: usize, number: u64) -> u64 {
+        let alone = self.configuration.steps[step].delivery == Promise::AtMostOnce && number < u64::MAX;
+        if alone { number } else { 0 }
     }
 
     fn account(&self, step: usize, jobs: &Jobs, page: &mut Page) {
@@ -159,7 +173,7 @@ impl Ledger {
             let delivery = match entry {
                 Entry::Begin(begin) => {
                     self.settle_places(begin.step, &begin.places);
-                    if begin.before == Before::Snapshot
+                    if begin.before != Before::Nothing
                         && begin.jobs.returned.is_empty()
                         && begin.rows.is_empty()
                     {
@@ -173,8 +187,8 @@ impl Ledger {
                 }
                 Entry::Delivery(delivery) => delivery,
             };
-            let left = self.snapshots[delivery.step].split_off(&(delivery.id.0 + 1));
-            self.snapshots[delivery.step] = left;
+            let (from, to) = (self.first_settled(delivery.step, delivery.id.0), delivery.id.0);
+            self.snapshots[delivery.step].retain(|number| !(from..=to).contains(number));
             self.settle_places(delivery.step, &delivery.places);
         }
     }
@@ -263,30 +277,10 @@ impl Ledger {
     }
 
     pub(super) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
-        let settings = &self.configuration.queues[queue.0];
-        let readers = self.configuration.readers(Input::Queue(queue));
         let watermark = |reader: (usize, usize)| {
             progress.get(&reader).unwrap_or(&self.progress[reader.0][reader.1]).watermark()
         };
-        let accounted = readers.map(watermark).min();
-        let when = match settings.retain {
-            Retain::Consumed => TrimWhen::Always,
-            Retain::For(duration) => TrimWhen::OlderThan(earlier(now, duration)),
-            Retain::Forever => TrimWhen::Never,
-        };
-        if when == TrimWhen::Never && settings.max_size.is_none() {
-            return None;
-        }
-        let up_to = match accounted {
-            Some(accounted) => accounted,
-            // Where nobody reads it, somebody still may, but for what has a date or a size.
-            None if when == TrimWhen::Always && settings.max_size.is_none() => return None,
-            None => u64::MAX,
-        };
-        let (queue, max_bytes) = (settings.address.clone(), settings.max_size);
-        // Without readers there is nothing to be through with.
-        let when = if accounted.is_none() && when == TrimWhen::Always { TrimWhen::Never } else { when };
-        (up_to > 0).then_some(Trim { queue, up_to, when, max_bytes })
+        trim(&self.configuration, queue, watermark, now)
     }
 
     fn source_of(&self, step: usize, input: usize) -> Option<usize> {
@@ -316,6 +310,48 @@ impl Page {
     fn progress(&mut self, ledger: &Ledger, step: usize, input: usize) -> &mut Progress {
         self.progress.entry((step, input)).or_insert_with(|| ledger.progress[step][input].clone())
     }
+}
+
+/// What may go of the queues that keep their jobs for a time: for that nothing has to happen on them.
+/// `progress` is by step and input.
+pub(super) fn trims_by_age(
+    configuration: &Configuration,
+    progress: &[Vec<Progress>],
+    now: Timestamp,
+) -> Vec<Trim> {
+    let queues = configuration.queues.iter().enumerate();
+    let timed = queues.filter(|(_, queue)| matches!(queue.retain, Retain::For(_)));
+    let watermark = |(step, input): (usize, usize)| progress[step][input].watermark();
+    timed.filter_map(|(queue, _)| trim(configuration, QueueRef(queue), watermark, now)).collect()
+}
+
+/// What may go of a queue; `watermark` is that of a step and its input.
+fn trim(
+    configuration: &Configuration,
+    queue: QueueRef,
+    watermark: impl Fn((usize, usize)) -> u64,
+    now: Timestamp,
+) -> Option<Trim> {
+    let settings = &configuration.queues[queue.0];
+    let accounted = configuration.readers(Input::Queue(queue)).map(watermark).min();
+    let when = match settings.retain {
+        Retain::Consumed => TrimWhen::Always,
+        Retain::For(duration) => TrimWhen::OlderThan(earlier(now, duration)),
+        Retain::Forever => TrimWhen::Never,
+    };
+    if when == TrimWhen::Never && settings.max_size.is_none() {
+        return None;
+    }
+    let up_to = match accounted {
+        Some(accounted) => accounted,
+        // Where nobody reads it, somebody still may, but for what has a date or a size.
+        None if when == TrimWhen::Always && settings.max_size.is_none() => return None,
+        None => u64::MAX,
+    };
+    let (queue, max_bytes) = (settings.address.clone(), settings.max_size);
+    // Without readers there is nothing to be through with.
+    let when = if accounted.is_none() && when == TrimWhen::Always { TrimWhen::Never } else { when };
+    (up_to > 0).then_some(Trim { queue, up_to, when, max_bytes })
 }
 
 fn millis(duration: Duration) -> i64 {

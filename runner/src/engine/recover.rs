@@ -11,6 +11,8 @@ pub(super) enum Verdict {
     Again(Redo),
     /// Its delivery is durable: there is nothing left to do.
     Delivered,
+    /// `at-most-once` moved progress of this input past it, and its delivery never came.
+    Forgone { input: usize },
     /// It cannot be made again as it was, and why; a sentence fragment about the step.
     Lost(String),
 }
@@ -25,7 +27,26 @@ pub(super) fn verdicts(
     snapshots: &[Snapshot],
 ) -> Vec<Verdict> {
     let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
-    snapshots.iter().map(|snapshot| verdict(step, &mut next, kept, snapshot)).collect()
+    let verdict = |snapshot| match step.delivery {
+        Promise::AtMostOnce => forgone(step, progress, snapshot),
+        Promise::ExactlyOnce | Promise::AtLeastOnce => verdict(step, &mut next, kept, snapshot),
+    };
+    snapshots.iter().map(verdict).collect()
+}
+
+/// The verdict on a snapshot of a step that attempts nothing twice.
+fn forgone(step: &Step, progress: &[Progress], snapshot: &Snapshot) -> Verdict {
+    let mut first = None;
+    for taken in &snapshot.inputs {
+        let Some(input) = step.inputs.iter().position(|input| input.address == taken.address) else {
+            return Verdict::Lost(format!("it does not read `{}` any more as it did", taken.address));
+        };
+        if !progress[input].has_all(taken.first, taken.first + taken.jobs - 1) {
+            return Verdict::Lost("it does not promise exactly-once any more".to_owned());
+        }
+        first = first.or(Some(input));
+    }
+    first.map_or(Verdict::Delivered, |input| Verdict::Forgone { input })
 }
 
 /// `next`, by input: the index of the job after those that the verdicts so far have accounted for.
@@ -123,6 +144,15 @@ mod tests {
         assert_eq!(why, "some of its jobs are not kept any more");
         let Verdict::Lost(why) = verdict([0, 8], [1, 1]) else { panic!("it was put back") };
         assert_eq!(why, "its progress was put elsewhere");
+    }
+
+    #[test]
+    fn what_at_most_once_has_begun_and_not_delivered_is_forgone_unless_progress_was_put_back() {
+        let configuration = configuration(&format!("delivery = \"at-most-once\"\n{JOIN}"));
+        let begun = [snapshot(7, &[("a", 4), ("b", 9)], 2), snapshot(8, &[("a", 6), ("b", 11)], 1)];
+        let verdicts = |a, b| verdicts(&configuration.steps[0], &[at(a), at(b)], &[1, 1], &begun);
+        assert_eq!(verdicts(6, 11), [Verdict::Forgone { input: 0 }, Verdict::Forgone { input: 0 }]);
+        assert!(matches!(verdicts(5, 10)[..], [Verdict::Forgone { .. }, Verdict::Lost(_)]));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cards::Cards;
 use super::error::{Chain, EngineError};
 use super::floor::Floor;
+use super::ledger::trims_by_age;
 use super::recover::{Verdict, verdicts};
 use crate::config::{Configuration, Input, Promise, SinkRef, SourceKind, SourceRef, Step, Take, Target};
 use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo};
@@ -63,9 +64,10 @@ pub(super) fn start(
         sources.push(opened.ok());
     }
     let mut heads = Vec::with_capacity(configuration.queues.len());
-    let mut firsts = BTreeMap::new();
+    let (mut firsts, mut kept_now) = (BTreeMap::new(), BTreeSet::new());
     for (position, queue) in configuration.queues.iter().enumerate() {
         let state = store.queue(&queue.address)?;
+        kept_now.extend(state.iter().filter(|state| state.jobs() > 0).map(|_| queue.address.clone()));
         heads.push(state.as_ref().map_or(0, |state| state.head));
         firsts.insert(position, state.map_or(1, |state| state.first));
     }
@@ -73,9 +75,11 @@ pub(super) fn start(
     let (mut snapshots, mut halts) = (Vec::new(), Vec::new());
     for (position, step) in configuration.steps.iter().enumerate() {
         let (mut done_by_input, mut inputs) = (Vec::new(), Vec::new());
-        let (mut accounted, mut kept) = (Vec::new(), Vec::new());
+        let (mut accounted, mut kept, mut known) = (Vec::new(), Vec::new(), Vec::new());
         for (input, declared) in step.inputs.iter().enumerate() {
-            let mut done = store.progress(&step.address, &declared.address)?.unwrap_or_default();
+            let stored = store.progress(&step.address, &declared.address)?;
+            known.push(stored.is_some());
+            let mut done = stored.unwrap_or_default();
             accounted.push(done.clone());
             let feed = match declared.input {
                 Input::Source(SourceRef(source)) => {
@@ -103,7 +107,14 @@ pub(super) fn start(
             inputs.push(FlowInput { feed, next: done.watermark() + 1 });
             done_by_input.push(done);
         }
-        let redo = take_up(step, (&accounted, &kept), store, &mut changes)?;
+        warn_of_new_inputs(step, &known, &inputs);
+        let (redo, lost) = take_up(step, (&accounted, &kept), store, &mut changes)?;
+        for (input, jobs) in lost {
+            accounted[input].counters.lost += jobs;
+            done_by_input[input].counters.lost += jobs;
+            let address = step.inputs[input].address.clone();
+            changes.progress.push((step.address.clone(), address, accounted[input].clone()));
+        }
         snapshots.push(redo.iter().map(|redo| redo.number).collect());
         let gather = if step.take == Take::Join { Gather::Each } else { Gather::Any };
         let picking = picking(configuration, step, done_by_input.first());
@@ -126,7 +137,10 @@ pub(super) fn start(
     }
     warn_of_orphans(configuration, store)?;
     let generation = generation(configuration, store, &mut changes)?;
-    let news = changes.generation.is_some() || !changes.settled.is_empty();
+    // Time went by while nothing ran.
+    changes.trims = trims_by_age(configuration, &progress, now);
+    changes.trims.retain(|trim| kept_now.contains(&trim.queue));
+    let news = changes.generation.is_some() || !changes.settled.is_empty() || !changes.trims.is_empty();
     Ok(Started {
         progress,
         snapshots,
@@ -188,16 +202,16 @@ fn before(step: &Step, configuration: &Configuration) -> Before {
     }
 }
 
-/// The batches that the step had begun and are to be delivered again. What cannot be is said, and
-/// forgotten.
+/// The batches that the step had begun and are to be delivered again, and by input how many jobs never
+/// will be. What cannot be is said, and forgotten.
 fn take_up(
     step: &Step,
     (progress, kept): (&[Progress], &[u64]),
     store: &Store,
     changes: &mut Changes,
-) -> Result<Vec<Redo>, EngineError> {
+) -> Result<(Vec<Redo>, BTreeMap<usize, u64>), EngineError> {
     let snapshots = store.snapshots(&step.address)?;
-    let mut again = Vec::new();
+    let (mut again, mut forgone, mut lost) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (snapshot, verdict) in snapshots.iter().zip(verdicts(step, progress, kept, &snapshots)) {
         match verdict {
             Verdict::Again(redo) => {
@@ -205,17 +219,48 @@ fn take_up(
                 continue;
             }
             Verdict::Delivered => {}
-            Verdict::Lost(why) => tracing::warn!(
-                step = %step.address,
-                jobs = snapshot.jobs,
-                "the run before was interrupted in an attempt of this step that may have been seen outside, \
-                 and the attempt cannot be completed as it was, since {why}; its progress is kept, and the jobs \
-                 that it has not accounted for are delivered as the step is now"
-            ),
+            Verdict::Forgone { input } => *forgone.entry(input).or_default() += snapshot.jobs,
+            Verdict::Lost(why) => *lost.entry(why).or_insert(0) += snapshot.jobs,
         }
         changes.settled.push(SnapshotKey { step: step.address.clone(), number: snapshot.number });
     }
-    Ok(again)
+    for (why, jobs) in lost {
+        tracing::warn!(
+            step = %step.address,
+            jobs,
+            "the run before was interrupted in attempts of this step that may have been seen outside, and they \
+             cannot be completed as they were, since {why}; its progress is kept, and the jobs that it has not \
+             accounted for are delivered as the step is now"
+        );
+    }
+    for (input, jobs) in &forgone {
+        let input = &step.inputs[*input].address;
+        tracing::warn!(
+            step = %step.address,
+            %input,
+            jobs,
+            "the run before was interrupted while these jobs were attempted; as at-most-once says they are not \
+             attempted again, and nobody knows what became of them (`tidegate replay` runs them again)"
+        );
+    }
+    Ok((again, forgone))
+}
+
+/// A join that takes something more than it did pairs what may not belong together.
+fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInput]) {
+    if step.take != Take::Join || !known.contains(&true) {
+        return;
+    }
+    for ((declared, input), _) in step.inputs.iter().zip(inputs).zip(known).filter(|(_, known)| !**known) {
+        tracing::warn!(
+            step = %step.address,
+            input = %declared.address,
+            from = input.next,
+            "the join takes this input for the first time, beside inputs that it has taken jobs of before: it \
+             begins with the oldest job there, and pairs it with those that come next on the others \
+             (`tidegate replay` puts them back)"
+        );
+    }
 }
 
 /// The number of the configuration: the last one, or the next where it has changed.

@@ -209,7 +209,7 @@ impl Worker {
         let mut checkpoint = Checkpoint::default();
         let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, self.crash_limit);
         let (mut walk, take, mut given, mut late) = (Walk::new(work), self.gatherer.take, 0, 0);
-        while let Some(item) = self.gatherer.next(&mut walk, carries) {
+        while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
                 ran.taken += 1;
@@ -223,6 +223,7 @@ impl Worker {
             let attempted = watch.attempt(&item, || attempt(&mut self.runner, &item, now, &mut made.outputs));
             let outcome = if let Err(mut failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
+                item.attempt = watch.crashes().unwrap_or(item.attempt);
                 match self.retrying.fate(&item, &mut failure, now) {
                     Fate::Again(at) => {
                         let row = retrying::delayed(&self.address, &item, &failure, at, now);

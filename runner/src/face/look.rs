@@ -15,9 +15,9 @@ pub(super) use job::JobStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::config::Configuration;
+use crate::config::{Configuration, Take};
 use crate::decide::Counters;
-use crate::store::{ExportError, Inventory, ReadError, Store, export, verify};
+use crate::store::{ExportError, Inventory, ReadError, Store, export, open_existing, verify};
 use crate::words::{Address, Timestamp};
 
 /// The most jobs that one answer brings.
@@ -109,6 +109,9 @@ pub(super) struct StepStatus {
     pub(super) delayed: u64,
     /// Jobs whose attempt was begun, can be seen outside, and is not delivered. As above.
     pub(super) begun: u64,
+    /// The step joins its inputs: what it hands on, filters and fails is counted with the first of them.
+    #[serde(default)]
+    pub(super) joins: bool,
     /// The step is in the configuration.
     pub(super) configured: bool,
     #[serde(flatten)]
@@ -126,6 +129,9 @@ pub(super) struct QueueStatus {
     pub(super) jobs: u64,
     pub(super) bytes: u64,
     pub(super) errors: bool,
+    /// Where it holds errors: how many of them nobody has dealt with.
+    #[serde(default)]
+    pub(super) open: Option<u64>,
     pub(super) readers: Vec<ReaderStatus>,
 }
 
@@ -235,6 +241,17 @@ pub(super) fn answer(
         }),
         Query::Export { file } => write_export(store, file),
     }
+}
+
+/// Inputs of joins that hold jobs after a run that has nothing left to do. None where somebody else has
+/// the store by now, since it is only said.
+pub(super) fn unpaired(configuration: &Configuration) -> Vec<StepStatus> {
+    if configuration.steps.iter().all(|step| step.take != Take::Join) {
+        return Vec::new();
+    }
+    let Ok(Some((store, _writer))) = open_existing(&configuration.data) else { return Vec::new() };
+    let Ok(Answer::Status(steps)) = steps::status(&store, configuration) else { return Vec::new() };
+    steps.into_iter().filter(|step| step.joins && step.waiting.is_some_and(|jobs| jobs > 0)).collect()
 }
 
 fn write_export(store: &Store, path: &Path) -> Result<Answer, ReadError> {

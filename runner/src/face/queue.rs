@@ -25,19 +25,22 @@ pub(super) fn list(command: &Look) -> Exit {
         .map(|queue| {
             let waiting =
                 queue.readers.iter().map(|reader| format!("{} for {}", grouped(reader.waiting), reader.step));
-            let waiting: Vec<String> = waiting.collect();
-            let waiting = match (queue.errors, waiting.is_empty()) {
-                (true, _) => "errors".to_owned(),
-                (false, true) => "nobody reads it".to_owned(),
-                (false, false) => waiting.join(", "),
-            };
+            let open = queue.open.map(|open| match open {
+                0 => "no errors".to_owned(),
+                1 => "1 error".to_owned(),
+                _ => format!("{} errors", grouped(open)),
+            });
+            let mut waiting: Vec<String> = open.into_iter().chain(waiting).collect();
+            if waiting.is_empty() {
+                waiting.push("nobody reads it".to_owned());
+            }
             vec![
                 queue.queue.clone(),
                 grouped(queue.first),
                 grouped(queue.head),
                 grouped(queue.jobs),
                 format_size(queue.bytes),
-                waiting,
+                waiting.join(", "),
             ]
         })
         .collect();

@@ -12,7 +12,7 @@ use super::cli;
 use super::exit::{self, Exit};
 use super::http::Server;
 use super::progress::Progress;
-use super::{control, find, log, summary};
+use super::{control, find, log, look, summary};
 use crate::decide::End;
 use crate::engine::{self, Chain, Generation, Handle, Options};
 use crate::store::{self, Attempts};
@@ -68,7 +68,9 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     conversations.finish();
     match outcome {
         Ok(report) => {
-            eprint!("{}", summary::summary(&configuration, &stats, &report, elapsed));
+            let drained = report.end == End::Drained;
+            let unpaired = if drained { look::unpaired(&configuration) } else { Vec::new() };
+            eprint!("{}", summary::summary(&configuration, &stats, &report, (elapsed, &unpaired)));
             // Also where somebody stopped what was left of the run.
             let stuck = report.end == End::Halted || !report.halts.is_empty();
             if stuck { Exit::Failed } else { Exit::Done }

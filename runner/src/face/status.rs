@@ -18,15 +18,22 @@ pub(super) fn status(command: &Look) -> Exit {
     // What is most often nowhere is a column only where it is something.
     let delayed = steps.iter().any(|step| step.delayed > 0);
     let begun = steps.iter().any(|step| step.begun > 0);
+    let lost = steps.iter().any(|step| step.counters.lost > 0);
     let rows: Vec<Vec<String>> = steps
         .iter()
-        .map(|step| {
+        .enumerate()
+        .map(|(at, step)| {
             let count = &step.counters;
             let mut row = vec![step.step.clone(), step.input.clone()];
             row.push(step.waiting.map_or_else(|| "-".to_owned(), grouped));
             row.extend(delayed.then(|| grouped(step.delayed)));
             row.extend(begun.then(|| grouped(step.begun)));
-            row.extend([count.taken, count.given, count.filtered, count.failed].map(grouped));
+            row.push(grouped(count.taken));
+            let counts = [count.given, count.filtered, count.failed];
+            // A join gives once for all its inputs.
+            let again = step.joins && at > 0 && steps[at - 1].step == step.step;
+            row.extend(counts.map(|count| if again { String::new() } else { grouped(count) }));
+            row.extend(lost.then(|| grouped(count.lost)));
             row.push(if step.configured { String::new() } else { "not in the configuration".to_owned() });
             row
         })
@@ -34,7 +41,9 @@ pub(super) fn status(command: &Look) -> Exit {
     let mut head = vec!["step", "reads", "waiting"];
     head.extend(delayed.then_some("delayed"));
     head.extend(begun.then_some("begun"));
-    head.extend(["in", "out", "filtered", "failed", ""]);
+    head.extend(["in", "out", "filtered", "failed"]);
+    head.extend(lost.then_some("lost"));
+    head.push("");
     let numbers: Vec<usize> = (2..head.len() - 1).collect();
     print_text(&table(&head, &numbers, &rows));
     Exit::Done

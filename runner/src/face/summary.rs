@@ -3,21 +3,24 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::look::StepStatus;
 use super::table::{grouped, jobs, rate, table};
 use crate::config::{Configuration, SinkKind, Target};
 use crate::decide::End;
 use crate::engine::{Report, Stats};
 
-/// The summary of a run that took `elapsed`.
+/// The summary of a run that took `elapsed`, after which `unpaired` inputs of joins still hold jobs.
 pub(super) fn summary(
     configuration: &Configuration,
     stats: &Stats,
     report: &Report,
-    elapsed: Duration,
+    (elapsed, unpaired): (Duration, &[StepStatus]),
 ) -> String {
     let nothing = stats.steps.iter().all(|step| step.counters().taken == 0);
     if nothing && report.end == End::Drained {
-        return "nothing to do: everything is delivered\n".to_owned();
+        let delivered =
+            if unpaired.is_empty() { "everything is delivered" } else { "nothing can be delivered" };
+        return format!("nothing to do: {delivered}\n{}", waiting(unpaired));
     }
     let mut text = String::new();
     let count = jobs_in(configuration, stats);
@@ -36,6 +39,7 @@ pub(super) fn summary(
         text.push('\n');
         text.push_str(&outputs);
     }
+    text.push_str(&waiting(unpaired));
     for halt in &report.halts {
         let _ = write!(text, "\n{} stopped at {}\n", halt.step, halt.why);
     }
@@ -43,6 +47,14 @@ pub(super) fn summary(
         text.push_str("\nwhat still ran after the shutdown timeout was given up, and runs again next time\n");
     }
     text
+}
+
+fn waiting(unpaired: &[StepStatus]) -> String {
+    let line = |status: &StepStatus| {
+        let count = jobs(status.waiting.unwrap_or_default());
+        format!("\n{count} on {} wait for what {} joins them with\n", status.input, status.step)
+    };
+    unpaired.iter().map(line).collect()
 }
 
 /// Jobs that came in from outside; from queues where no step reads a source.

@@ -230,6 +230,9 @@ mod names {
         a_step_and_a_sink_that_is_a_step_have_two_names: "a.toml" = concat!(sink!("type = \"null\""), "[step.report]\nfrom = \"events\"\n");
         a_sink_names_each_input_once: "a.toml" = "[step.a]\nfrom = \"x\"\nto = \"x\"\n[queue.x]\nallow_cycle = true\n[sink.out]\ntype = \"null\"\nfrom = [\"x\", \"x\"]\n";
         a_cycle_is_told_step_by_step: "a.toml" = "[step.x]\nfrom = \"a\"\nto = \"b\"\n\n[step.y]\nfrom = \"b\"\nto = { again = \"a\", done = \"c\" }\n[sink.c]\ntype = \"null\"\n";
+        a_join_that_waits_for_itself_is_a_doubt: "a.toml" = concat!(
+            "[source.events]\ntype = \"file\"\npath = \"e\"\nformat = \"lines\"\n[queue.again]\nallow_cycle = true\n",
+            "[step.count]\njoin = { event = \"events\", before = \"again\" }\nto = { again = \"again\", out = \"out\" }\n[sink.out]\ntype = \"null\"\n");
         a_cycle_through_errors_is_a_cycle: "a.toml" = concat!(step!("to = \"x\""), "[step.fix]\nfrom = \"x\"\nerrors = \"x\"\n");
         a_cycle_through_two_pipelines_is_told_with_both_names: "a.toml" = "[step.x]\nfrom = \"a\"\nto = \"b/b\"\n", "b.toml" = "[step.y]\nfrom = \"b\"\nto = \"a/a\"\n";
         two_sinks_have_two_paths: "a.toml" = concat!(sink!("type = \"file\"\npath = \"out.ndjson\""), "[sink.other]\nfrom = \"events\"\ntype = \"file\"\npath = \"./x/../out.ndjson\"\n");

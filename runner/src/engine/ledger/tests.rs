@@ -181,10 +181,16 @@ fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
     let page = ledger.enter(&group, &Vec::new(), NOW);
     let progress = &page.changes.progress[0].2;
     assert_eq!((progress.finished(), progress.counters.taken), (&[(3, 4)][..], 0));
+    // A crash before the delivery leaves the record of what it costs.
+    assert_eq!(
+        page.changes.snapshots.iter().map(|begun| (begun.number, begun.jobs)).collect::<Vec<_>>(),
+        [(3, 2)]
+    );
     ledger.settle(&group, page);
     let page = ledger.enter(&[delivery(1, 3, 2, &[])], &Vec::new(), NOW);
     let progress = &page.changes.progress[0].2;
     assert_eq!((progress.finished(), progress.counters.taken), (&[(3, 4)][..], 2));
+    assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [3]);
 }
 
 #[test]

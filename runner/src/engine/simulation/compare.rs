@@ -42,10 +42,13 @@ pub(super) fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen
     }
 }
 
-/// The jobs of one input stand in its order, but for those that were run again.
+/// The jobs of one input stand in its order, but for those that were run again. What was lost, as only
+/// at-most-once may, and is delivered when the step is put back, stands behind what was delivered before
+/// it and is not delivered a second time.
 pub(super) fn in_order(known: &Known, queue: &Address, expected: &[Expected], actual: &[Seen]) {
+    let late = known.passes.len() > 1 && known.configuration.dedupes(&known.step);
     let again: BTreeSet<&Vec<u64>> =
-        expected.iter().filter(|one| one.retried).map(|one| &one.seen.indices).collect();
+        expected.iter().filter(|one| one.retried || late && one.lost).map(|one| &one.seen.indices).collect();
     let takes = if known.step.take == Take::Join { 1 } else { known.step.inputs.len() };
     for input in 0..takes {
         let of = |seen: &&Seen| seen.indices[input] > 0 && !again.contains(&seen.indices);

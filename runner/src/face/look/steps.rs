@@ -1,7 +1,8 @@
 //! How far steps are, and what queues hold.
 
+use super::jobs::open_ranges;
 use super::{Answer, QueueStatus, ReaderStatus, StepStatus};
-use crate::config::{Configuration, Input};
+use crate::config::{Configuration, Input, Take};
 use crate::decide::Progress;
 use crate::store::{QueueState, ReadError, Store};
 
@@ -28,6 +29,7 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
                 waiting,
                 delayed,
                 begun,
+                joins: step.take == Take::Join,
                 configured: true,
                 counters: progress.counters,
             });
@@ -43,6 +45,7 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
             waiting,
             delayed: 0,
             begun: 0,
+            joins: false,
             configured: false,
             counters: progress.counters,
         });
@@ -62,17 +65,26 @@ pub(super) fn queues(store: &Store, configuration: &Configuration) -> Result<Ans
                 }
             });
         let settings = configuration.queues.iter().find(|settings| settings.address == queue.address);
+        let errors = settings.is_some_and(|settings| settings.holds_errors);
+        let open = if errors { Some(open(store, &queue)?) } else { None };
         queues.push(QueueStatus {
             queue: queue.address.to_string(),
             first: queue.first,
             head: queue.head,
             jobs: queue.jobs(),
             bytes: queue.bytes,
-            errors: settings.is_some_and(|settings| settings.holds_errors),
+            errors,
+            open,
             readers: readers.collect(),
         });
     }
     Ok(Answer::Queues(queues))
+}
+
+/// The errors that nobody has dealt with and that are still kept.
+fn open(store: &Store, queue: &QueueState) -> Result<u64, ReadError> {
+    let handled = store.handled(&queue.address)?.unwrap_or_default();
+    Ok(open_ranges(&handled, queue.first, queue.head).map(|(first, last)| last - first + 1).sum())
 }
 
 /// The jobs that a step has not accounted for and that are still kept.

@@ -212,13 +212,33 @@ fn missing_field(name: &str, circumstances: Circumstances<'_>) -> String {
     // Writing to a String cannot fail.
     if let Some(near) = nearest(name, fields.iter().copied()) {
         let _ = write!(text, "; did you mean `{near}`?");
-    } else if let Some(object) = job.as_object().filter(|object| circumstances.first && !object.is_empty()) {
-        let names = listed(object.keys().map(String::as_str).take(SHOWN_FIELDS_MAX), "and");
-        let more = if object.len() > SHOWN_FIELDS_MAX { " and more" } else { "" };
-        let _ = write!(text, "; the job has {names}{more}");
+    } else if circumstances.first {
+        // Rhai does not tell what the field was looked for in: paths answer for each level.
+        let mut paths = Vec::new();
+        collect_paths(&job, "", &mut paths);
+        if !paths.is_empty() {
+            let names = listed(paths.iter().map(String::as_str).take(SHOWN_FIELDS_MAX), "and");
+            let more = if paths.len() > SHOWN_FIELDS_MAX { " and more" } else { "" };
+            let _ = write!(text, "; the job has {names}{more}");
+        }
     }
     let _ = write!(text, " (where it may be absent, `.get(\"{name}\")` gives `()`)");
     text
+}
+
+/// As a script writes them after `job.`; those of objects instead of the objects, but for empty ones.
+fn collect_paths(value: &serde_json::Value, before: &str, paths: &mut Vec<String>) {
+    let Some(object) = value.as_object() else { return };
+    for (key, value) in object {
+        if paths.len() > SHOWN_FIELDS_MAX {
+            return;
+        }
+        let path = format!("{before}{key}");
+        match value.as_object() {
+            Some(inner) if !inner.is_empty() => collect_paths(value, &format!("{path}."), paths),
+            _ => paths.push(path),
+        }
+    }
 }
 
 fn collect_fields<'a>(value: &'a serde_json::Value, fields: &mut Vec<&'a str>) {
