@@ -3,7 +3,7 @@
 use super::cli::{Format, Look};
 use super::exit::Exit;
 use super::find::{ask, other_question, print_json, print_text};
-use super::look::{Answer, Query};
+use super::look::{Answer, Query, StepStatus};
 use super::table::{grouped, table};
 
 pub(super) fn status(command: &Look) -> Exit {
@@ -27,7 +27,7 @@ pub(super) fn status(command: &Look) -> Exit {
             row.extend(delayed.then(|| grouped(step.delayed)));
             row.extend(begun.then(|| grouped(step.begun)));
             row.extend([count.taken, count.given, count.filtered, count.failed].map(grouped));
-            row.push(if step.configured { String::new() } else { "not in the configuration".to_owned() });
+            row.push(remark(step));
             row
         })
         .collect();
@@ -38,4 +38,13 @@ pub(super) fn status(command: &Look) -> Exit {
     let numbers: Vec<usize> = (2..head.len() - 1).collect();
     print_text(&table(&head, &numbers, &rows));
     Exit::Done
+}
+
+fn remark(step: &StepStatus) -> String {
+    match &step.closed {
+        _ if !step.configured => "not in the configuration".to_owned(),
+        Some(closed) if closed.why.is_empty() => format!("closed since {}", closed.since),
+        Some(closed) => format!("closed since {}: {}", closed.since, closed.why),
+        None => String::new(),
+    }
 }

@@ -1,8 +1,9 @@
 //! How far steps are, and what queues hold.
 
-use super::{Answer, QueueStatus, ReaderStatus, StepStatus};
+use super::{Answer, ClosedStatus, QueueStatus, ReaderStatus, StepStatus, rfc3339};
 use crate::config::{Configuration, Input};
 use crate::decide::Progress;
+use crate::engine::Stats;
 use crate::store::{QueueState, ReadError, Store};
 
 pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
@@ -28,6 +29,7 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
                 waiting,
                 delayed,
                 begun,
+                closed: None,
                 configured: true,
                 counters: progress.counters,
             });
@@ -43,11 +45,23 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
             waiting,
             delayed: 0,
             begun: 0,
+            closed: None,
             configured: false,
             counters: progress.counters,
         });
     }
     Ok(Answer::Status(steps))
+}
+
+/// Adds what keeps steps from starting anything.
+pub(super) fn note_closed(statuses: &mut [StepStatus], configuration: &Configuration, stats: &Stats) {
+    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+        let Some(closed) = stats.closed() else { continue };
+        let name = step.address.to_string();
+        for status in statuses.iter_mut().filter(|status| status.step == name) {
+            status.closed = Some(ClosedStatus { since: rfc3339(closed.since), why: closed.why.clone() });
+        }
+    }
 }
 
 pub(super) fn queues(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
