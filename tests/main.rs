@@ -77,4 +77,6 @@ mod plugins;
 
 mod outward;
 
+mod gates;
+
 mod graph_demo;

@@ -3,6 +3,7 @@
 //! Architecture Invariant: nothing here does I/O, reads a clock, or knows a thread.
 
 mod dispatcher;
+mod monitor;
 mod progress;
 mod queuer;
 mod retry;
@@ -12,6 +13,7 @@ pub use dispatcher::{
     BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Picking,
     Port, ReadId, Redo,
 };
+pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Status};
 pub use progress::{Counters, Progress};
 pub use queuer::{
     Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, WaitingRoom, Why,

@@ -39,7 +39,11 @@ mod gather;
 
 mod allowance;
 
+mod link;
+
 mod chain;
+
+mod asker;
 
 mod attempted;
 
@@ -88,7 +92,7 @@ pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
 pub use request::{Granted, Request};
 pub use run::{Handle, Run};
-pub use stats::{Stats, StepStats};
+pub use stats::{Closed, ClosedBy, Stats, StepStats};
 
 #[cfg(test)]
 mod simulation;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tidegate::config::{Limits, Script, StepFilter};
 use tidegate::hands::plugin::{Image, Loaded, PluginRunner, PluginSpec};
-use tidegate::hands::script::{ScriptStep, ScriptStepSpec};
+use tidegate::hands::script::{Entry, ScriptStep, ScriptStepSpec};
 use tidegate_plugin::{Failure, Job, Outputs, Step};
 
 use crate::paths;
@@ -90,6 +90,7 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
         file: "bench.toml",
         wrapped: false,
         unnamed_output: true,
+        entry: Entry::Process,
     };
     ScriptStep::new(&spec).map_err(|error| error.message.into())
 }

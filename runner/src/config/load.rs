@@ -12,7 +12,7 @@ use super::diagnostic::{Diagnostic, Diagnostics};
 use super::files::{Files, position_in, read_text};
 use super::graph::{Graph, loose_ends, never_begin};
 use super::interpolate::Lookup;
-use super::model::{Configuration, Settings, Step};
+use super::model::{Configuration, Gate, Settings, Step};
 use super::paths;
 use super::pipeline::{self, PipelineDeclaration};
 use super::pushed;
@@ -50,6 +50,12 @@ impl Draft {
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         self.configuration.as_ref().map_or(&[], |configuration| &configuration.steps)
+    }
+
+    /// The gates that could be read.
+    #[must_use]
+    pub fn gates(&self) -> &[Gate] {
+        self.configuration.as_ref().map_or(&[], |configuration| &configuration.gates)
     }
 
     /// The runner's settings, with defaults for what could not be read.

@@ -12,14 +12,13 @@ use std::time::Duration;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
 use super::allowance::Allowance;
+use super::link::{Link, Owner, Scripts};
 use crate::config::{
-    Configuration, ExecCommand, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step,
-    StepFilter, Take, Target,
+    Configuration, HttpRequest, Processor, Script, SinkKind, SinkRef, Step, StepFilter, Take, Target,
 };
-use crate::hands::exec::{ExecSpec, ExecStep};
-use crate::hands::http::{HttpSpec, HttpStep};
-use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
-use crate::hands::script::{ScriptStep, ScriptStepSpec, json};
+use crate::hands::http::HttpStep;
+use crate::hands::plugin::Plugins;
+use crate::hands::script::{Entry, json};
 
 /// The processors of a step, made ready for one thread.
 #[derive(Debug)]
@@ -39,19 +38,6 @@ pub(super) struct Links {
     pieces: u32,
     /// What stood in the outputs before the job that runs.
     before: Checkpoint,
-}
-
-#[derive(Debug)]
-enum Link {
-    Script(Box<ScriptStep>),
-    /// Scripts without a script: only whether the job is wanted.
-    Filter(Box<ScriptStep>, Outputs),
-    Plugin(Box<PluginRunner>),
-    Isolated(Box<Isolated>),
-    Http(Box<HttpStep>),
-    Exec(Box<ExecStep>),
-    /// No processor at all: jobs are handed on as they are.
-    Pass,
 }
 
 #[derive(Debug)]
@@ -77,25 +63,17 @@ impl Links {
     /// What could not be made ready, as a sentence fragment.
     pub(super) fn new(configuration: &Configuration, step: &Step, plugins: &Plugins) -> Result<Self, String> {
         let file = shown(configuration, &step.file);
+        let owner = Owner::of(step, &file);
         let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
         let named = bindings.iter().any(|binding| !binding.is_empty());
         let none = StepFilter::default();
         let script = |scripts: &[Script], first: bool, last: bool| {
-            let spec = ScriptStepSpec {
-                pipeline: step.address.pipeline.as_str(),
-                step: step.address.name.as_str(),
+            owner.script(&Scripts {
                 scripts,
                 filter: if first { &step.filter } else { &none },
-                limits: &step.limits,
-                timeout: step.timeout,
-                config: &step.config,
-                file: &file,
                 wrapped: first && step.take == Take::Alts,
                 unnamed_output: !last || !named,
-            };
-            let made = ScriptStep::new(&spec).map(Box::new);
-            made.map_err(|error| {
-                format!("a script that compiled before does not any more: {}", error.message)
+                entry: Entry::Process,
             })
         };
         let groups = step
@@ -113,11 +91,10 @@ impl Links {
             let last = links.len() + 1 == count;
             let link = match group {
                 [Processor::Plugin(plugin)] => {
-                    let bindings = if last { &bindings[..] } else { &[""] };
-                    native(step, plugin, plugins, bindings)?
+                    owner.plugin(plugin, plugins, if last { &bindings[..] } else { &[""] })?
                 }
-                [Processor::Http(request)] => Link::Http(Box::new(HttpStep::new(&http(step, request)))),
-                [Processor::Exec(command)] => Link::Exec(Box::new(ExecStep::new(&exec(step, command)))),
+                [Processor::Http(request)] => Link::Http(Box::new(owner.http(request))),
+                [Processor::Exec(command)] => Link::Exec(Box::new(owner.exec(command))),
                 scripts => {
                     let scripts: Vec<Script> =
                         scripts.iter().filter_map(Processor::script).cloned().collect();
@@ -135,7 +112,7 @@ impl Links {
             .position(|link| matches!(link, Link::Isolated(_) | Link::Http(_) | Link::Exec(_)))
             .filter(|&at| matches!(links[at], Link::Isolated(_)));
         let services = requests(configuration, step)
-            .map(|(position, request)| (position, HttpStep::new(&http(step, request))))
+            .map(|(position, request)| (position, owner.http(request)))
             .collect();
         Ok(Self {
             links,
@@ -311,46 +288,6 @@ impl Links {
     }
 }
 
-impl Link {
-    fn process(
-        &mut self,
-        job: &Job<'_>,
-        pieces: &mut u32,
-        outputs: &mut Outputs,
-        left: Option<Duration>,
-    ) -> Result<(), Failure> {
-        match self {
-            Self::Http(http) => {
-                *pieces += 1;
-                http.process(job, *pieces, outputs)
-            }
-            Self::Exec(exec) => {
-                *pieces += 1;
-                exec.process(job, *pieces, outputs)
-            }
-            Self::Pass => {
-                for position in 0..outputs.bindings() {
-                    if let Some(payloads) = outputs.get_mut(position) {
-                        payloads.push(job.payload);
-                    }
-                }
-                Ok(())
-            }
-            Self::Script(script) => script.process_within(job, outputs, left),
-            Self::Plugin(plugin) => plugin.process_within(job, outputs, left),
-            Self::Isolated(isolated) => isolated.process_within(job, outputs, left),
-            Self::Filter(filter, passed) => {
-                passed.clear();
-                filter.process_within(job, passed, left)?;
-                if let (1.., Some(payloads)) = (passed.total(), outputs.get_mut(0)) {
-                    payloads.push(job.payload);
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
 /// The outputs of `step` that are HTTP services, by position.
 fn requests<'c>(
     configuration: &'c Configuration,
@@ -363,49 +300,6 @@ fn requests<'c>(
         },
         Target::Queue(_) => None,
     })
-}
-
-fn http<'s>(step: &'s Step, request: &'s HttpRequest) -> HttpSpec<'s> {
-    HttpSpec {
-        pipeline: step.address.pipeline.as_str(),
-        step: step.address.name.as_str(),
-        request,
-        timeout: step.timeout,
-        memory: step.limits.memory,
-    }
-}
-
-fn exec<'s>(step: &'s Step, command: &'s ExecCommand) -> ExecSpec<'s> {
-    ExecSpec {
-        pipeline: step.address.pipeline.as_str(),
-        step: step.address.name.as_str(),
-        command,
-        timeout: step.timeout,
-        memory: step.limits.memory,
-    }
-}
-
-fn native(step: &Step, plugin: &PluginStep, plugins: &Plugins, bindings: &[&str]) -> Result<Link, String> {
-    let named = plugin.named();
-    let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
-    let offer = loaded
-        .offer(&plugin.plugin, plugin.step.as_deref())
-        .map_err(|(message, _)| plugin.masked(message))?;
-    let spec = PluginSpec {
-        named: &named,
-        pipeline: step.address.pipeline.as_str(),
-        step: step.address.name.as_str(),
-        config: &step.config,
-        bindings,
-        timeout: step.timeout,
-        memory: step.limits.memory,
-    };
-    let link = if step.isolate {
-        Isolated::new(loaded, offer, &spec).map(|isolated| Link::Isolated(Box::new(isolated)))
-    } else {
-        PluginRunner::new(offer, &spec).map(|runner| Link::Plugin(Box::new(runner)))
-    };
-    link.map_err(|failure| plugin.masked(failure.to_string()))
 }
 
 /// Whoever takes jobs as they are relies on their being JSON.

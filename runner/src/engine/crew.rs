@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use super::committer::Committer;
 use super::delivery::Order;
 use super::error::EngineError;
-use super::floor::{Action, Floor, Plan, Task};
+use super::floor::{Action, Floor, Plan};
 use super::ledger::Ledger;
 use super::message::Message;
 use super::push::Inbox;
@@ -20,7 +20,7 @@ use super::sinks::Sinks;
 use super::start::{self, Started};
 use super::stats::Stats;
 use super::tail::Tails;
-use super::workers::{self, Aside};
+use super::workers::{self, Aside, Errand};
 use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{End, Port};
 use crate::hands::plugin::Plugins;
@@ -57,7 +57,7 @@ pub(super) struct Crew {
     clock: Arc<dyn Clock>,
     floor: Floor,
     messages: (Sender<Message>, Receiver<Message>),
-    tasks: Sender<Task>,
+    tasks: Sender<Errand>,
     orders: Sender<Order>,
     queues: QueueThread,
     /// By source of the configuration; `None` where it cannot be opened.
@@ -69,7 +69,7 @@ pub(super) struct Crew {
     /// Closed when the committer is through.
     committed: Receiver<()>,
     workers: Vec<JoinHandle<()>>,
-    /// For batches that may take long.
+    /// For batches that may take long, and for gates and monitors.
     aside: Aside,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
@@ -108,6 +108,7 @@ impl Crew {
             workers,
             batch: options.batch,
             until_idle: options.until_idle,
+            stats: Arc::clone(&stats),
         })
         .without(halts);
         start::recall(&mut floor, &configuration, &store, clock.now())?;
@@ -233,9 +234,9 @@ impl Crew {
             }
             Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
             Action::ReadStore(ask) => self.queues.ask(ask),
-            Action::Run(task) if task.aside => self.aside.give(task)?,
-            Action::Run(task) => _ = self.tasks.send(task),
-            Action::LookAtGate(_) => {}
+            Action::Run(task) if task.aside => self.aside.give(Errand::Batch(task))?,
+            Action::Run(task) => _ = self.tasks.send(Errand::Batch(task)),
+            Action::LookAtGate(step) => self.aside.give(Errand::Gate(step))?,
             Action::Commit(order) => _ = self.orders.send(order),
             // Ends the loop where it comes up.
             Action::Finish(_) => {}

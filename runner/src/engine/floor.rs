@@ -15,6 +15,7 @@ use super::readers::{StoreAsk, Wanted};
 use super::report::Halt;
 use super::request::{Asked, Granted, Request};
 use super::shelf::Shelf;
+use super::stats::Stats;
 use super::tail::Tails;
 use super::work::{Ran, Stumble};
 use crate::config::{Configuration, Input, QueueRef, Step};
@@ -65,8 +66,10 @@ pub(super) struct Plan {
     pub(super) workers: usize,
     pub(super) batch: BatchLimit,
     pub(super) until_idle: bool,
+    pub(super) stats: Arc<Stats>,
 }
 
+mod gates;
 mod picking;
 
 pub(super) struct Floor {
@@ -90,11 +93,12 @@ pub(super) struct Floor {
     /// By step: where it shall go on, and who wants that.
     rewinds: HashMap<usize, (Vec<u64>, Asked)>,
     pub(super) halts: Vec<Halt>,
+    stats: Arc<Stats>,
 }
 
 impl Floor {
     pub(super) fn new(plan: Plan) -> Self {
-        let Plan { configuration, flows, heads, tails, workers, batch, until_idle } = plan;
+        let Plan { configuration, flows, heads, tails, workers, batch, until_idle, stats } = plan;
         // Two batches a worker, so that none waits for the dispatcher; per step as many again for
         // those that are being committed.
         let room = Bounds { slots: 2 * workers, batches: 4 * workers + 4, bytes: STEP_BYTES };
@@ -114,6 +118,7 @@ impl Floor {
             batch,
             rewinds: HashMap::new(),
             halts: Vec::new(),
+            stats,
         }
     }
 
@@ -183,8 +188,13 @@ impl Floor {
                 }
             }
             Message::Ran { step, id, ran } => {
+                self.note_held(step, &ran, now);
                 let event = self.take_ran(step, id, ran);
                 self.dispatcher.handle(event, now, &mut commands);
+            }
+            Message::GateSeen { step, seen } => {
+                let open = self.gate_seen(step, seen, now);
+                self.dispatcher.handle(Event::Gate { step, open }, now, &mut commands);
             }
             Message::Committed(durable) => self.committed(durable, now, &mut commands, actions),
             Message::Refused { step, error } => {

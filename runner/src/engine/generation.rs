@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::plugins;
 use crate::config::{
-    self, Configuration, Diagnostic, Diagnostics, Draft, LoadOptions, Place, Position, Processor, Script,
-    Step,
+    self, Configuration, Diagnostic, Diagnostics, Draft, Inquiry, Limits, LoadOptions, Place, Position,
+    Processor, Script, Step,
 };
 use crate::hands::plugin::Plugins;
-use crate::hands::script::{self, CompileError};
+use crate::hands::script::{self, CompileError, Entry};
 
 /// A configuration whose scripts compile and whose plugins are loaded.
 #[derive(Clone, Debug)]
@@ -42,9 +42,12 @@ impl Generation {
 
     fn draft(path: &Path, options: &LoadOptions) -> Draft {
         let mut draft = config::load(path, options);
-        let steps = draft.steps().to_vec();
+        let (steps, gates) = (draft.steps().to_vec(), draft.gates().to_vec());
         for step in &steps {
             check_step(step, &mut draft.diagnostics);
+        }
+        for gate in &gates {
+            check_inquiry(&gate.inquiry, Entry::Open, &mut draft.diagnostics);
         }
         draft
     }
@@ -52,21 +55,21 @@ impl Generation {
     fn from(mut draft: Draft, with_plugins: bool) -> Result<Self, Diagnostics> {
         let mut loaded = Plugins::default();
         if with_plugins {
-            let (steps, settings) = (draft.steps().to_vec(), draft.settings());
-            loaded = plugins::load(&steps, &settings, &mut draft.diagnostics);
+            let (steps, gates, settings) = (draft.steps().to_vec(), draft.gates().to_vec(), draft.settings());
+            loaded = plugins::load((&steps, &gates), &settings, &mut draft.diagnostics);
         }
         let (mut configuration, warnings) = draft.finish()?;
-        plugins::note(&mut configuration.steps, &loaded);
+        plugins::note(&mut configuration, &loaded);
         Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), warnings })
     }
 }
 
 fn check_step(step: &Step, diagnostics: &mut Diagnostics) {
     for script in step.processors.iter().filter_map(Processor::script) {
-        if let Err(error) = script::check_script(script, &step.limits) {
-            let diagnostic = in_script(script, &error, diagnostics);
-            diagnostics.push(diagnostic);
-        }
+        check_script(script, &step.limits, Entry::Process, diagnostics);
+    }
+    if let Some(monitor) = &step.monitor {
+        check_inquiry(&monitor.inquiry, Entry::Status, diagnostics);
     }
     if let Some((text, span)) = &step.filter.when
         && let Err(error) = script::check_expression(text, &step.limits)
@@ -74,6 +77,24 @@ fn check_step(step: &Step, diagnostics: &mut Diagnostics) {
         let message = format!("the expression of `when` does not compile: {}", error.message);
         let span = in_expression(text, span, &error);
         diagnostics.push(Diagnostic::error(&step.file, span, message).help_if(error.help));
+    }
+}
+
+/// The last processor is the one that answers.
+fn check_inquiry(inquiry: &Inquiry, entry: Entry, diagnostics: &mut Diagnostics) {
+    let last = inquiry.run.len().saturating_sub(1);
+    for (position, processor) in inquiry.run.iter().enumerate() {
+        let entry = if position == last { entry } else { Entry::Process };
+        if let Some(script) = processor.script() {
+            check_script(script, &Limits::default(), entry, diagnostics);
+        }
+    }
+}
+
+fn check_script(script: &Script, limits: &Limits, entry: Entry, diagnostics: &mut Diagnostics) {
+    if let Err(error) = script::check_script(script, limits, entry) {
+        let diagnostic = in_script(script, &error, diagnostics);
+        diagnostics.push(diagnostic);
     }
 }
 

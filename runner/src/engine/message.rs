@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tidegate_plugin::Failure;
+
 use super::error::EngineError;
 use super::held::Fetched;
 use super::request::Asked;
@@ -49,6 +51,11 @@ pub(super) enum Message {
         step: usize,
         id: BatchId,
         ran: Box<Ran>,
+    },
+    /// Whether the gate of a step is open, as far as that could be found out.
+    GateSeen {
+        step: usize,
+        seen: Result<bool, Failure>,
     },
     Committed(Durable),
     Refused {

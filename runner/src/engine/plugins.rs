@@ -3,39 +3,63 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::error::Chain;
-use crate::config::{self, Diagnostic, Diagnostics, Pin, Place, PluginStep, Settings, Step, locate};
+use crate::config::{
+    Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, Place, PluginStep, Processor, Settings, Step,
+    locate,
+};
 use crate::hands::plugin::{LoadError, Pins, Plugins, Search, schema};
 
-/// Loads what `steps` name.
-pub(super) fn load(steps: &[Step], settings: &Settings, diagnostics: &mut Diagnostics) -> Plugins {
+/// Loads what steps and gates name.
+pub(super) fn load(
+    (steps, gates): (&[Step], &[Gate]),
+    settings: &Settings,
+    diagnostics: &mut Diagnostics,
+) -> Plugins {
     let search = Search { folders: settings.plugins.clone() };
     let pins: Pins = settings.pins.iter().map(|(name, pin)| (name.clone(), pin.sha256.clone())).collect();
     let mut plugins = Plugins::default();
-    for step in steps {
+    let mut check_all = |run: &[Processor], config: (&Value, &[&str]), diagnostics: &mut Diagnostics| {
         let mut any = false;
-        for plugin in step.processors.iter().filter_map(config::Processor::plugin) {
+        for plugin in run.iter().filter_map(Processor::plugin) {
             any = true;
-            if let Err(diagnostic) =
-                check(step, plugin, &mut plugins, (&search, &pins, &settings.pins), diagnostics)
-            {
+            let how = (&search, &pins, &settings.pins);
+            if let Err(diagnostic) = check(config, plugin, &mut plugins, how, diagnostics) {
                 diagnostics.push(*diagnostic);
             }
         }
+        any
+    };
+    for step in steps {
+        let name = step.address.name.as_str();
+        let mut any = check_all(&step.processors, (&step.config, &["step", name, "config"]), diagnostics);
+        if let Some(Monitor { inquiry, .. }) = &step.monitor {
+            let way = ["step", name, "monitor", "config"];
+            any |= check_all(&inquiry.run, (&inquiry.config, &way), diagnostics);
+        }
         if step.isolate && !any {
-            let span = place(diagnostics, &step.file, &["step", step.address.name.as_str(), "isolate"], true);
+            let span = place(diagnostics, &step.file, &["step", name, "isolate"], true);
             let message = "`isolate` changes nothing here: the step runs no plugin";
             diagnostics.push(Diagnostic::warning(&step.file, span, message));
         }
     }
+    for Gate { name, inquiry, .. } in gates {
+        let way = ["gate", name.as_str(), "config"];
+        check_all(&inquiry.run, (&inquiry.config, &way), diagnostics);
+    }
     plugins
 }
 
-/// Notes in `steps` what is known since their plugins are loaded.
-pub(super) fn note(steps: &mut [Step], plugins: &Plugins) {
-    for plugin in
-        steps.iter_mut().flat_map(|step| &mut step.processors).filter_map(config::Processor::plugin_mut)
-    {
+/// Notes in `configuration` what is known since its plugins are loaded.
+pub(super) fn note(configuration: &mut Configuration, plugins: &Plugins) {
+    let of_steps = configuration.steps.iter_mut().flat_map(|step| {
+        let asked = step.monitor.iter_mut().flat_map(|monitor| &mut monitor.inquiry.run);
+        step.processors.iter_mut().chain(asked)
+    });
+    let of_gates = configuration.gates.iter_mut().flat_map(|gate| &mut gate.inquiry.run);
+    for plugin in of_steps.chain(of_gates).filter_map(Processor::plugin_mut) {
         let Some(loaded) = plugins.get(&plugin.plugin) else { continue };
         loaded.image().sha256().clone_into(&mut plugin.sha256);
         if let Ok(offer) = loaded.offer(&plugin.plugin, plugin.step.as_deref()) {
@@ -44,8 +68,9 @@ pub(super) fn note(steps: &mut [Step], plugins: &Plugins) {
     }
 }
 
+/// `config` is what the plugin is given, and its way in the file.
 fn check(
-    step: &Step,
+    (config, way): (&Value, &[&str]),
     plugin: &PluginStep,
     plugins: &mut Plugins,
     (search, pins, pinned): (&Search, &Pins, &BTreeMap<String, Pin>),
@@ -71,16 +96,17 @@ fn check(
         let named = plugin.named();
         Box::new(wrong(format!("the schema that plugin `{named}` says for its config is no JSON: {error}")))
     })?;
-    for mistake in schema::mistakes(&schema, &step.config) {
-        let mut way = vec!["step", step.address.name.as_str(), "config"];
+    let section = way.len() - 1;
+    for mistake in schema::mistakes(&schema, config) {
+        let mut way = way.to_vec();
         way.extend(mistake.path.iter().map(String::as_str));
-        let span = place(diagnostics, &step.file, &way, mistake.at_key);
-        let named = way[2..way.len() - usize::from(mistake.at_key)].join(".");
+        let span = place(diagnostics, &plugin.named_in, &way, mistake.at_key);
+        let named = way[section..way.len() - usize::from(mistake.at_key)].join(".");
         let message = format!("`{named}` {}", mistake.message);
         let place = Place { file: plugin.named_in.as_path().into(), span: plugin.named_at.clone() };
         let label = format!("so says plugin `{}`", plugin.named());
         diagnostics
-            .push(Diagnostic::error(&step.file, span, message).related(place, label).help_if(mistake.help));
+            .push(Diagnostic::error(&plugin.named_in, span, message).related(place, label).help_if(mistake.help));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_plugin::{Cause, Failure, FailureKind};
 
 use super::gather::Item;
-use crate::config::{Promise, Step};
+use crate::config::{Configuration, GateRef, Promise, Step};
 use crate::decide::{Decision, RetryPolicy, Then, Tried, Trouble};
 use crate::hands::script::json;
 use crate::store::{Delayed, DelayedJob, JobForm, NEVER, Standing};
@@ -56,13 +56,14 @@ pub(super) enum Why {
 }
 
 impl Retrying {
-    pub(super) fn new(step: &Step) -> Self {
+    pub(super) fn new(configuration: &Configuration, step: &Step) -> Self {
+        let every = |GateRef(gate): GateRef| configuration.gates[gate].inquiry.every;
         Self {
             policy: step.retry_policy().cloned(),
             plugs_in: step.processors.iter().any(|processor| processor.plugin().is_some()),
             has_errors: step.errors.is_some(),
             only_once: step.delivery == Promise::AtMostOnce,
-            gate_every: GATE_EVERY,
+            gate_every: step.gate.map_or(GATE_EVERY, every),
             delay_window: step.picks().and_then(|queuer| queuer.delay_window()).unwrap_or_default(),
         }
     }

@@ -7,7 +7,7 @@ use super::error::{Chain, EngineError};
 use super::floor::Floor;
 use super::ledger::trims_by_age;
 use super::recover::{Verdict, verdicts};
-use crate::config::{Configuration, Input, Promise, SinkRef, SourceKind, SourceRef, Step, Take, Target};
+use crate::config::{Configuration, GateRef, Input, Promise, SinkRef, SourceKind, SourceRef, Step, Take, Target};
 use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
@@ -166,7 +166,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
         search_ahead: queuer.max_search_ahead.unwrap_or(0),
         batch: if effects || step.acts_outside() { 1 } else { PICKED_BATCH },
         aside: step.acts_outside(),
-        gate: None,
+        gate: step.gate.map(|GateRef(gate)| configuration.gates[gate].inquiry.every),
         progress: progress.cloned().unwrap_or_default(),
     })
 }

@@ -1,8 +1,10 @@
 //! Counts that a run keeps for whoever looks on, beside the durable ones in the store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::decide::Counters;
+use crate::words::Timestamp;
 
 /// What a run has done so far, by step, in the order of the configuration.
 #[derive(Debug, Default)]
@@ -19,6 +21,27 @@ pub struct StepStats {
     failed: AtomicU64,
     /// Bytes of the jobs taken, as they were read.
     bytes: AtomicU64,
+    closed: Mutex<Option<Closed>>,
+}
+
+/// What keeps a step from starting anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    pub since: Timestamp,
+    pub by: ClosedBy,
+    /// As the gate, the job or the failure says; a sentence fragment. Empty where nobody has said.
+    pub why: String,
+}
+
+/// What has found that a step may not start anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClosedBy {
+    /// Its gate.
+    Gate,
+    /// The gate could not be asked.
+    Failure,
+    /// One of its jobs.
+    Job,
 }
 
 impl Stats {
@@ -45,6 +68,37 @@ impl StepStats {
     /// Bytes of the jobs that were taken in this run.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What keeps the step from starting anything, as far as is known.
+    pub fn closed(&self) -> Option<Closed> {
+        self.closed_mut().clone()
+    }
+
+    /// Takes note that nothing may start; answers whether that is news.
+    pub(super) fn close(&self, by: ClosedBy, why: String, now: Timestamp) -> bool {
+        let mut closed = self.closed_mut();
+        let since = closed.as_ref().map_or(now, |before| before.since);
+        let news = closed.as_ref().is_none_or(|before| {
+            before.by != by || by == ClosedBy::Failure && before.why != why
+        });
+        *closed = Some(Closed { since, by, why });
+        news
+    }
+
+    /// Takes note that nothing of this kind stands in the way; answers whether that is news.
+    pub(super) fn open(&self, by: impl Fn(ClosedBy) -> bool) -> bool {
+        let mut closed = self.closed_mut();
+        let opens = closed.as_ref().is_some_and(|before| by(before.by));
+        if opens {
+            *closed = None;
+        }
+        opens
+    }
+
+    fn closed_mut(&self) -> MutexGuard<'_, Option<Closed>> {
+        // Nothing that could panic is done with it.
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn add(&self, more: &Counters, bytes: u64) {

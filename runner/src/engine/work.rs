@@ -10,11 +10,12 @@ use super::delivery::Made;
 use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
+use super::link::{Owner, Scripts};
 use super::retrying::{self, Fate, Retrying, Why};
 use crate::config::{self, Configuration, Processor, Promise, Take, Target};
 use crate::decide::{Counters, JobEnd};
 use crate::hands::plugin::Plugins;
-use crate::hands::script::{ScriptStep, ScriptStepSpec};
+use crate::hands::script::{Entry, ScriptStep};
 use crate::store::{Delayed, Outcome, Slot, Span, Store};
 use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
 
@@ -69,6 +70,8 @@ pub(super) struct Ran {
     pub(super) stayed: usize,
     /// Of jobs that were picked: what became of each that is taken.
     pub(super) ends: Vec<JobEnd>,
+    /// Why a job of it has found its gate closed, if one has.
+    pub(super) held: Option<String>,
 }
 
 /// The job that halted a step, and why.
@@ -114,28 +117,19 @@ impl Worker {
         } else if step.processors.is_empty() && filter.is_empty() {
             Runner::Pass
         } else {
-            let file = shown(configuration, &step.file);
-            let script = ScriptStep::new(&ScriptStepSpec {
-                pipeline: step.address.pipeline.as_str(),
-                step: step.address.name.as_str(),
+            Runner::Script(Owner::of(step, &shown(configuration, &step.file)).script(&Scripts {
                 scripts: &scripts,
                 filter,
-                limits: &step.limits,
-                timeout: step.timeout,
-                config: &step.config,
-                file: &file,
                 unnamed_output: step.outputs.iter().all(|output| output.binding.is_empty()),
                 wrapped: step.take == Take::Alts,
-            });
-            Runner::Script(Box::new(script.map_err(|error| {
-                format!("a script that compiled before does not any more: {}", error.message)
-            })?))
+                entry: Entry::Process,
+            })?)
         };
         Ok(Self {
             runner,
             gatherer: Gatherer::new(configuration, step),
             bindings: step.outputs.iter().map(Binding::new).collect(),
-            retrying: Retrying::new(step),
+            retrying: Retrying::new(configuration, step),
             // Progress of `at-most-once` moves first: nothing is attempted after a crash.
             crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
             keeps_records: configuration.keeps_records(step).is_some(),
@@ -235,6 +229,7 @@ impl Worker {
                         // With a queuer the whole step waits; without, the job steps aside.
                         let due = if work.sequential { now } else { until };
                         ran.stays(retrying::held(&self.address, &item, due), JobEnd::Held(until));
+                        ran.held = Some(failure.message);
                         watch.take(&item);
                         continue;
                     }

@@ -8,14 +8,16 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::{Failure, FailureKind};
 
+use super::asker::Asker;
 use super::floor::Task;
 use super::held::Work;
 use super::message::Message;
 use super::work::{Ran, Stumble, Worker};
-use crate::config::Configuration;
+use crate::config::{Configuration, GateRef};
 use crate::hands::plugin::Plugins;
-use crate::store::{Attempts, Store};
-use crate::words::Clock;
+use crate::hands::script::Entry;
+use crate::store::{Attempts, Slot, Store};
+use crate::words::{Clock, Timestamp};
 
 /// Scripts may build values that nest deeply, and taking those apart recurses. The memory is only
 /// reserved, not used.
@@ -34,11 +36,19 @@ pub(super) struct Shop {
     pub(super) attempts: Attempts,
 }
 
+/// Something for a worker to do.
+#[derive(Debug)]
+pub(super) enum Errand {
+    Batch(Task),
+    /// See whether the gate of this step is open.
+    Gate(usize),
+}
+
 /// Starts `count` workers; they end when `tasks` is closed.
 pub(super) fn start(
     count: usize,
     shop: &Arc<Shop>,
-    tasks: &Receiver<Task>,
+    tasks: &Receiver<Errand>,
     messages: &Sender<Message>,
 ) -> std::io::Result<Vec<JoinHandle<()>>> {
     (0..count)
@@ -47,17 +57,17 @@ pub(super) fn start(
             thread::Builder::new()
                 .name(format!("worker-{number}"))
                 .stack_size(STACK)
-                .spawn(move || work(&shop, &tasks, &messages, &|| {}))
+                .spawn(move || Hand::new(&shop).work(&tasks, &messages, &|| {}))
         })
         .collect()
 }
 
-/// Workers for batches that may take long, as many as there are such batches at once.
+/// Workers for what may take long, as many as there are such errands at once.
 pub(super) struct Aside {
     shop: Arc<Shop>,
     messages: Sender<Message>,
-    tasks: (Sender<Task>, Receiver<Task>),
-    /// How many workers wait for a task, less the tasks that wait for a worker.
+    tasks: (Sender<Errand>, Receiver<Errand>),
+    /// How many workers wait for an errand, less the errands that wait for a worker.
     free: Arc<AtomicIsize>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -68,8 +78,8 @@ impl Aside {
         Self { shop, messages, tasks, free, workers: Vec::new() }
     }
 
-    /// Gives a task to a free worker, or to a new one; past [`ASIDE_MAX`] it waits for one.
-    pub(super) fn give(&mut self, task: Task) -> std::io::Result<()> {
+    /// Gives an errand to a free worker, or to a new one; past [`ASIDE_MAX`] it waits for one.
+    pub(super) fn give(&mut self, errand: Errand) -> std::io::Result<()> {
         if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
             let (shop, tasks, messages) =
                 (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
@@ -77,12 +87,15 @@ impl Aside {
             let worker = thread::Builder::new()
                 .name(format!("aside-{}", self.workers.len()))
                 .stack_size(STACK)
-                .spawn(move || work(&shop, &tasks, &messages, &|| _ = free.fetch_add(1, Ordering::AcqRel)))?;
+                .spawn(move || {
+                    let done = || _ = free.fetch_add(1, Ordering::AcqRel);
+                    Hand::new(&shop).work(&tasks, &messages, &done);
+                })?;
             self.free.fetch_add(1, Ordering::AcqRel);
             self.workers.push(worker);
         }
         // This side holds the other end, too.
-        let _ = self.tasks.0.send(task);
+        let _ = self.tasks.0.send(errand);
         Ok(())
     }
 
@@ -92,35 +105,106 @@ impl Aside {
     }
 }
 
-fn work(shop: &Shop, tasks: &Receiver<Task>, messages: &Sender<Message>, done: &dyn Fn()) {
-    let Shop { configuration, plugins, store, clock, generation, attempts } = shop;
-    let mut slot = attempts.slot();
-    let mut workers: Vec<Option<Worker>> = configuration.steps.iter().map(|_| None).collect();
-    for Task { step, id, work, .. } in tasks {
-        let worker = match &mut workers[step] {
-            Some(worker) => Ok(worker),
-            empty => Worker::new(configuration, &configuration.steps[step], *generation, store, plugins)
-                .map(|made| empty.insert(made)),
-        };
-        let ran = match worker {
-            // A panic is a bug, of ours or of a library. It stops the step instead of hanging the run;
-            // the worker's state may be half-changed, so it is made anew.
-            Ok(worker) => catch_unwind(AssertUnwindSafe(|| worker.run(&work, &mut slot, &**clock)))
-                .unwrap_or_else(|_| {
-                    workers[step] = None;
-                    failed(
-                        &work,
-                        "the step panicked, which is a bug of Tidegate; please report it".to_owned(),
-                    )
-                }),
-            Err(why) => failed(&work, why),
-        };
-        // The jobs are freed here and not by the dispatcher's thread, which has more to do.
-        drop(work);
-        done();
-        if messages.send(Message::Ran { step, id, ran: Box::new(ran) }).is_err() {
-            return;
+/// One worker, with what it has made ready so far.
+struct Hand<'s> {
+    shop: &'s Shop,
+    slot: Slot,
+    /// By step.
+    workers: Vec<Option<Worker>>,
+    gates: Vec<Option<Asker>>,
+}
+
+impl<'s> Hand<'s> {
+    fn new(shop: &'s Shop) -> Self {
+        let steps = &shop.configuration.steps;
+        Self {
+            shop,
+            slot: shop.attempts.slot(),
+            workers: steps.iter().map(|_| None).collect(),
+            gates: steps.iter().map(|_| None).collect(),
         }
+    }
+
+    fn work(&mut self, errands: &Receiver<Errand>, messages: &Sender<Message>, done: &dyn Fn()) {
+        for errand in errands {
+            let message = match errand {
+                // The jobs are freed here and not by the dispatcher's thread, which has more to do.
+                Errand::Batch(Task { step, id, work, .. }) => {
+                    Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
+                }
+                Errand::Gate(step) => Message::GateSeen { step, seen: self.look_at_gate(step) },
+            };
+            done();
+            if messages.send(message).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn run(&mut self, step: usize, work: &Work) -> Ran {
+        let Shop { configuration, plugins, store, clock, generation, .. } = self.shop;
+        let slot = &mut self.slot;
+        let worker = match &mut self.workers[step] {
+            Some(worker) => worker,
+            empty => {
+                let declared = &configuration.steps[step];
+                match Worker::new(configuration, declared, *generation, store, plugins) {
+                    Ok(made) => empty.insert(made),
+                    Err(why) => return failed(work, why),
+                }
+            }
+        };
+        // A panic is a bug, of ours or of a library. It stops the step instead of hanging the run;
+        // the worker's state may be half-changed, so it is made anew.
+        catch_unwind(AssertUnwindSafe(|| worker.run(work, slot, &**clock))).unwrap_or_else(|_| {
+            self.workers[step] = None;
+            failed(work, PANICKED.to_owned())
+        })
+    }
+
+    fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
+        let Shop { configuration, plugins, clock, .. } = self.shop;
+        let declared = &configuration.steps[step];
+        let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
+        let inquiry = &configuration.gates[gate].inquiry;
+        let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
+            Asker::new(configuration, declared, (inquiry, Entry::Open), plugins)
+        })?;
+        serde_json::from_slice(&answer).map_err(|_| {
+            let message = format!("it should answer `true` or `false`, and answered {}", beginning(&answer));
+            Failure::new(FailureKind::Output, message)
+        })
+    }
+}
+
+const PANICKED: &str = "the step panicked, which is a bug of Tidegate; please report it";
+
+/// Asks with what is ready, or is made ready first.
+fn ask(
+    asker: &mut Option<Asker>,
+    given: &[u8],
+    now: Timestamp,
+    make: impl FnOnce() -> Result<Asker, String>,
+) -> Result<Vec<u8>, Failure> {
+    let failure = |message: String| Failure::new(FailureKind::Failed, message);
+    // It is put back only where it is whole.
+    let mut ready = match asker.take() {
+        Some(ready) => ready,
+        None => make().map_err(failure)?,
+    };
+    let answer = catch_unwind(AssertUnwindSafe(|| ready.ask(given, now)))
+        .map_err(|_| failure(PANICKED.to_owned()))?;
+    *asker = Some(ready);
+    answer
+}
+
+/// As much of an answer as a message can show.
+fn beginning(answer: &[u8]) -> String {
+    const SHOWN: usize = 100;
+    let text = String::from_utf8_lossy(answer);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("`{}…`", &text[..end]),
+        None => format!("`{text}`"),
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 
 use super::look::{Answer, Query, answer};
 use crate::config::Configuration;
-use crate::engine::{Chain, Granted, Handle, Request};
+use crate::engine::{Chain, Granted, Handle, Request, Stats};
 use crate::store::{ReadError, Store};
 
 const NAME: &str = "control.sock";
@@ -68,6 +68,7 @@ pub(super) struct Desk {
     pub(super) store: Store,
     pub(super) configuration: Arc<Configuration>,
     pub(super) handle: Handle,
+    pub(super) stats: Arc<Stats>,
 }
 
 /// The conversations that go on.
@@ -139,7 +140,7 @@ async fn converse(mut stream: tokio::net::UnixStream, desk: Desk) -> io::Result<
 fn reply(question: &str, desk: &Desk) -> Reply {
     match serde_json::from_str(question) {
         Ok(Question::Look(query)) => match answer(&desk.store, &desk.configuration, &query) {
-            Ok(answer) => Reply::Told(Told::Answer(answer)),
+            Ok(answer) => Reply::Told(Told::Answer(answer.with(&desk.configuration, &desk.stats))),
             Err(error @ ReadError::Interrupted) => Reply::Refusal(Refusal::Closed(error.to_string())),
             Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
         },

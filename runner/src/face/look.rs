@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::config::{Configuration, Take};
 use crate::decide::Counters;
+use crate::engine::Stats;
 use crate::store::{ExportError, Inventory, ReadError, Store, export, open_existing, verify};
 use crate::words::{Address, Timestamp};
 
@@ -112,10 +113,22 @@ pub(super) struct StepStatus {
     /// The step joins its inputs: what it hands on, filters and fails is counted with the first of them.
     #[serde(default)]
     pub(super) joins: bool,
+    /// What keeps the step from starting anything; known only while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) closed: Option<ClosedStatus>,
     /// The step is in the configuration.
     pub(super) configured: bool,
     #[serde(flatten)]
     pub(super) counters: Counters,
+}
+
+/// Since when a step starts nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ClosedStatus {
+    /// RFC 3339.
+    pub(super) since: String,
+    /// Empty where nobody has said.
+    pub(super) why: String,
 }
 
 /// What a queue holds.
@@ -209,6 +222,16 @@ pub(super) struct Verified {
     pub(super) jobs: u64,
     pub(super) bytes: u64,
     pub(super) problems: Vec<String>,
+}
+
+impl Answer {
+    /// With what only a run knows.
+    pub(super) fn with(mut self, configuration: &Configuration, stats: &Stats) -> Self {
+        if let Self::Status(steps) = &mut self {
+            steps::note_closed(steps, configuration, stats);
+        }
+        self
+    }
 }
 
 /// Answers from the store.

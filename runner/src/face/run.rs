@@ -47,7 +47,13 @@ pub(super) fn run(command: &cli::Run) -> Exit {
         .with_plugins(generation.plugins)
         .with_attempts(Attempts::open(&configuration.data));
     let conversations = control::Conversations::default();
-    let desk = control::Desk { store, configuration: Arc::clone(&configuration), handle: run.handle() };
+    let stats = run.stats();
+    let desk = control::Desk {
+        store,
+        configuration: Arc::clone(&configuration),
+        handle: run.handle(),
+        stats: Arc::clone(&stats),
+    };
     let server = match listen(desk.clone()) {
         Ok(server) => server,
         Err(exit) => return exit,
@@ -55,7 +61,6 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     if let Err(error) = start_io(desk, conversations.clone()) {
         return exit::fail(format_args!("cannot start: {error}"));
     }
-    let stats = run.stats();
     let progress = Progress::start(&configuration, Arc::clone(&stats));
     let started = Instant::now();
     let outcome = run.run();

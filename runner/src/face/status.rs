@@ -3,7 +3,7 @@
 use super::cli::{Format, Look};
 use super::exit::Exit;
 use super::find::{ask, other_question, print_json, print_text};
-use super::look::{Answer, Query};
+use super::look::{Answer, Query, StepStatus};
 use super::table::{grouped, table};
 
 pub(super) fn status(command: &Look) -> Exit {
@@ -34,7 +34,7 @@ pub(super) fn status(command: &Look) -> Exit {
             let again = step.joins && at > 0 && steps[at - 1].step == step.step;
             row.extend(counts.map(|count| if again { String::new() } else { grouped(count) }));
             row.extend(lost.then(|| grouped(count.lost)));
-            row.push(if step.configured { String::new() } else { "not in the configuration".to_owned() });
+            row.push(remark(step));
             row
         })
         .collect();
@@ -47,4 +47,13 @@ pub(super) fn status(command: &Look) -> Exit {
     let numbers: Vec<usize> = (2..head.len() - 1).collect();
     print_text(&table(&head, &numbers, &rows));
     Exit::Done
+}
+
+fn remark(step: &StepStatus) -> String {
+    match &step.closed {
+        _ if !step.configured => "not in the configuration".to_owned(),
+        Some(closed) if closed.why.is_empty() => format!("closed since {}", closed.since),
+        Some(closed) => format!("closed since {}: {}", closed.since, closed.why),
+        None => String::new(),
+    }
 }

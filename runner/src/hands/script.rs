@@ -11,6 +11,7 @@ pub mod json;
 mod compile;
 mod context;
 mod control;
+mod entry;
 mod explain;
 mod expression;
 mod filter;
@@ -23,6 +24,7 @@ mod said;
 mod step;
 
 pub use compile::{CompileError, check_expression, check_script};
+pub use entry::Entry;
 pub use expression::Expression;
 pub use step::{ScriptStep, ScriptStepSpec};
 

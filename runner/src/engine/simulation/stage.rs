@@ -146,6 +146,7 @@ impl<'w> Stage<'w> {
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
         let tails = Arc::new(Tails::new(configuration.queues.len()));
+        let stats = Arc::new(Stats::new(configuration.steps.len()));
         let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
             flows,
@@ -154,6 +155,7 @@ impl<'w> Stage<'w> {
             workers,
             batch,
             until_idle: false,
+            stats: Arc::clone(&stats),
         });
         if let Err(error) = start::recall(&mut floor, &configuration, &store, world.clock.now()) {
             return Err((world, error));
@@ -170,7 +172,7 @@ impl<'w> Stage<'w> {
             broken_steps: BTreeSet::new(),
             inbox: Arc::new(Inbox::new(configuration.queues.len())),
             tails,
-            stats: Arc::new(Stats::new(configuration.steps.len())),
+            stats,
             // What took a process down is a matter of real processes.
             clock: Arc::clone(&world.clock) as Arc<_>,
             coming: Arc::clone(&floor.coming),

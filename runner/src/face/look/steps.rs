@@ -1,9 +1,10 @@
 //! How far steps are, and what queues hold.
 
 use super::jobs::open_ranges;
-use super::{Answer, QueueStatus, ReaderStatus, StepStatus};
+use super::{Answer, ClosedStatus, QueueStatus, ReaderStatus, StepStatus, rfc3339};
 use crate::config::{Configuration, Input, Take};
 use crate::decide::Progress;
+use crate::engine::Stats;
 use crate::store::{QueueState, ReadError, Store};
 
 pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
@@ -30,6 +31,7 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
                 delayed,
                 begun,
                 joins: step.take == Take::Join,
+                closed: None,
                 configured: true,
                 counters: progress.counters,
             });
@@ -46,11 +48,23 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
             delayed: 0,
             begun: 0,
             joins: false,
+            closed: None,
             configured: false,
             counters: progress.counters,
         });
     }
     Ok(Answer::Status(steps))
+}
+
+/// Adds what keeps steps from starting anything.
+pub(super) fn note_closed(statuses: &mut [StepStatus], configuration: &Configuration, stats: &Stats) {
+    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+        let Some(closed) = stats.closed() else { continue };
+        let name = step.address.to_string();
+        for status in statuses.iter_mut().filter(|status| status.step == name) {
+            status.closed = Some(ClosedStatus { since: rfc3339(closed.since), why: closed.why.clone() });
+        }
+    }
 }
 
 pub(super) fn queues(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {

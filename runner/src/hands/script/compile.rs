@@ -10,6 +10,7 @@ use rhai::packages::{Package, StandardPackage};
 use rhai::{AST, Engine, EvalAltResult, OptimizationLevel, ParseErrorType, Position, Scope};
 
 use super::control::Ended;
+use super::entry::Entry;
 use super::explain::{self, lowercase};
 use super::imports::Beside;
 use super::{context, number};
@@ -34,6 +35,8 @@ pub struct CompileError {
 #[derive(Debug)]
 pub(super) struct Compiled {
     pub(super) ast: AST,
+    /// The function to call, by its name.
+    pub(super) entry: &'static str,
     /// `fn process(job, ctx)` instead of `fn process(job)`.
     pub(super) wants_context: bool,
 }
@@ -45,8 +48,8 @@ pub(super) type Deadline = Rc<Cell<Option<Instant>>>;
 ///
 /// # Errors
 /// What is wrong with it, and where.
-pub fn check_script(script: &Script, limits: &Limits) -> Result<(), CompileError> {
-    compile(&mut engine(limits, &Deadline::default()), script).map(drop)
+pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<(), CompileError> {
+    compile(&mut engine(limits, &Deadline::default()), script, entry).map(drop)
 }
 
 /// Compiles the expression of a `when`, over the variable `job`.
@@ -107,7 +110,11 @@ fn watch(engine: &mut Engine, deadline: &Deadline) {
     });
 }
 
-pub(super) fn compile(engine: &mut Engine, script: &Script) -> Result<Compiled, CompileError> {
+pub(super) fn compile(
+    engine: &mut Engine,
+    script: &Script,
+    entry: Entry,
+) -> Result<Compiled, CompileError> {
     let ast = self_contained(engine, &script.path, &script.text, &Scope::new()).map_err(|error| {
         let error = from_evaluation(&error, &script.text);
         // The first level of imports is resolved apart from the statement, and has no place.
@@ -115,12 +122,12 @@ pub(super) fn compile(engine: &mut Engine, script: &Script) -> Result<Compiled, 
     })?;
     let functions: Vec<(String, usize)> =
         ast.iter_functions().map(|function| (function.name.to_owned(), function.params.len())).collect();
-    let takes = |count| functions.iter().any(|(name, params)| name == "process" && *params == count);
+    let takes = |count| functions.iter().any(|(name, params)| name == entry.name() && *params == count);
     let wants_context = takes(2);
     if !wants_context && !takes(1) {
-        return Err(no_entry(&functions, &script.text));
+        return Err(no_entry(entry, &functions, &script.text));
     }
-    Ok(Compiled { ast, wants_context })
+    Ok(Compiled { ast, entry: entry.name(), wants_context })
 }
 
 /// Compiles a script together with everything that it imports, so that a generation does not
@@ -148,19 +155,24 @@ pub(super) fn compile_expression(engine: &Engine, text: &str, variable: &str) ->
         .map_err(|error| from_parsing(error.err_type(), error.position(), text))
 }
 
-fn no_entry(functions: &[(String, usize)], text: &str) -> CompileError {
-    const HELP: &str = "write `fn process(job) { … }` or `fn process(job, ctx) { … }`";
-    if let Some((name, params)) = functions.iter().find(|(name, _)| name == "process") {
-        let message = format!("`process` takes {params} parameters instead of one or two");
-        return CompileError { help: Some(HELP.to_owned()), ..located(message, position_of(name, text)) };
+fn no_entry(entry: Entry, functions: &[(String, usize)], text: &str) -> CompileError {
+    let (wanted, given) = (entry.name(), entry.parameter());
+    let help = format!("write `fn {wanted}({given}) {{ … }}` or `fn {wanted}({given}, ctx) {{ … }}`");
+    if let Some((name, params)) = functions.iter().find(|(name, _)| name == wanted) {
+        let message = format!("`{wanted}` takes {params} parameters instead of one or two");
+        return CompileError { help: Some(help), ..located(message, position_of(name, text)) };
     }
-    let message = "the script has no function `process`".to_owned();
-    match nearest("process", functions.iter().map(|(name, _)| name.as_str())) {
+    let message = match entry {
+        Entry::Process => "the script has no function `process`",
+        Entry::Open => "the script is the last of a gate, and has no function `open`",
+        Entry::Status => "the script is the last of a monitor, and has no function `status`",
+    };
+    match nearest(wanted, functions.iter().map(|(name, _)| name.as_str())) {
         Some(near) => {
-            let help = Some(format!("`fn {near}` looks like it: call it `fn process`"));
-            CompileError { help, ..located(message, position_of(near, text)) }
+            let help = Some(format!("`fn {near}` looks like it: call it `fn {wanted}`"));
+            CompileError { help, ..located(message.to_owned(), position_of(near, text)) }
         }
-        None => CompileError { help: Some(HELP.to_owned()), ..located(message, Position::NONE) },
+        None => CompileError { help: Some(help), ..located(message.to_owned(), Position::NONE) },
     }
 }
 

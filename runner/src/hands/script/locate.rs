@@ -1,7 +1,7 @@
 //! The line at which a limit struck.
 //!
 //! Rhai gives such an error the place of the call of the function it happened in, one function
-//! after the other, and the outermost call, which is ours, has none. So the body of `process` is
+//! after the other, and the outermost call, which is ours, has none. So the body of that function is
 //! run once more, as statements outside of any function, where its places stay. This happens only
 //! after a limit has struck. Scripts are pure, so that running one again does no harm.
 
@@ -12,7 +12,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, Position, Scope};
 
 use super::compile;
 
-/// Where `fn process(…)` stands in a script.
+/// Where the function that is called stands in a script.
 struct Head<'t> {
     start: usize,
     /// Past the closing parenthesis.
@@ -20,15 +20,15 @@ struct Head<'t> {
     parameters: Vec<&'t str>,
 }
 
-/// Runs `process` of the script again on `arguments`, where they are still known, and says where it
-/// ends in an error like `error`; failing that, where `process` begins.
+/// Runs the function `entry` of the script again on `arguments`, where they are still known, and says where it
+/// ends in an error like `error`; failing that, where it begins.
 pub(super) fn place(
     engine: &mut Engine,
-    (path, text): (&Path, &str),
+    (path, text, entry): (&Path, &str, &str),
     arguments: Option<[Dynamic; 2]>,
     error: &EvalAltResult,
 ) -> Option<Position> {
-    let head = head(text)?;
+    let head = head(text, entry)?;
     let begins = begin_of(text, head.start);
     let Some(arguments) = arguments else { return begins };
     let mut scope = Scope::new();
@@ -74,13 +74,13 @@ fn without(text: &str, head: &Head<'_>) -> String {
         .collect()
 }
 
-/// Finds `fn process(…)` outside of comments and texts.
-fn head(text: &str) -> Option<Head<'_>> {
+/// Finds the function `entry` outside of comments and texts.
+fn head<'t>(text: &'t str, entry: &str) -> Option<Head<'t>> {
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
         at += match skipped(rest) {
             Some(length) => length,
-            None => match head_at(text, at) {
+            None => match head_at(text, at, entry) {
                 Some(head) => return Some(head),
                 None => word_length(rest),
             },
@@ -112,10 +112,10 @@ fn skipped(rest: &str) -> Option<usize> {
     Some(rest.len())
 }
 
-fn head_at(text: &str, start: usize) -> Option<Head<'_>> {
+fn head_at<'t>(text: &'t str, start: usize, entry: &str) -> Option<Head<'t>> {
     let rest = text.get(start..)?.strip_prefix("fn")?;
     let name = rest.trim_start();
-    let list = name.strip_prefix("process").filter(|_| name.len() < rest.len())?.trim_start();
+    let list = name.strip_prefix(entry).filter(|_| name.len() < rest.len())?.trim_start();
     let inside = list.strip_prefix('(')?;
     let length = inside.find(')')?;
     let end = text.len() - inside.len() + length + 1;
@@ -138,12 +138,12 @@ mod tests {
     fn the_head_is_found_outside_of_comments_and_texts() {
         let text = "// fn process(a)\n/* fn process(b) */ const X = \"fn process(c) \\\" \";\n\
                     const Y = `ü fn process(d)`; const Z = '\"';\nfn processes(e) {}\n  fn  process ( job , ctx ) { }";
-        let found = head(text).unwrap();
+        let found = head(text, "process").unwrap();
         assert_eq!(found.parameters, ["job", "ctx"]);
         assert_eq!(&text[found.start..found.end], "fn  process ( job , ctx )");
         assert_eq!(begin_of(text, found.start), Some(Position::new(5, 3)));
         let statements = without(text, &found);
         assert_eq!(statements.lines().nth(4).unwrap(), format!("{:27} {{ }}", ""));
-        assert!(head("fn other(job) {} \"fn process(job)").is_none());
+        assert!(head("fn other(job) {} \"fn process(job)", "process").is_none());
     }
 }

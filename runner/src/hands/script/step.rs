@@ -10,6 +10,7 @@ use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Place, Step}
 use super::compile::{self, CompileError, Compiled, Deadline};
 use super::context::Context;
 use super::control::{Emit, Emitted};
+use super::entry::Entry;
 use super::explain::{self, Circumstances};
 use super::filter::Filter;
 use super::functions;
@@ -37,6 +38,8 @@ pub struct ScriptStepSpec<'a> {
     pub wrapped: bool,
     /// The step's one output has no name (`to = "name"`), or it has none at all.
     pub unnamed_output: bool,
+    /// What is called in the last script; in those before it, `process`.
+    pub entry: Entry,
 }
 
 /// Runs scripts on jobs. Lives on one thread.
@@ -54,6 +57,7 @@ pub struct ScriptStep {
     file: String,
     wrapped: bool,
     unnamed_output: bool,
+    entry: Entry,
 }
 
 #[derive(Debug)]
@@ -82,10 +86,12 @@ impl ScriptStep {
             .unwrap_or(Dynamic::UNIT);
         let context = Context::new(spec.pipeline, spec.step, config);
         let mut scripts = Vec::with_capacity(spec.scripts.len());
-        for script in spec.scripts {
+        for (position, script) in spec.scripts.iter().enumerate() {
+            let last = position + 1 == spec.scripts.len();
+            let entry = if last { spec.entry } else { Entry::Process };
             let mut engine = compile::engine(spec.limits, &deadline);
             functions::register(&mut engine, &context, &emitted, spec.limits);
-            let compiled = compile::compile(&mut engine, script)?;
+            let compiled = compile::compile(&mut engine, script, entry)?;
             let (path, text) = (script.path.clone(), script.text.clone());
             scripts.push(Loaded { engine, compiled, path, text, scope: Scope::new() });
         }
@@ -102,6 +108,7 @@ impl ScriptStep {
             file: spec.file.to_owned(),
             wrapped: spec.wrapped,
             unnamed_output: spec.unnamed_output,
+            entry: spec.entry,
         })
     }
 
@@ -120,7 +127,8 @@ impl ScriptStep {
             let value = if position == 0 { json::read(job.payload).ok() } else { None };
             let arguments = value.map(|value| [value, Dynamic::from(self.context.clone())]);
             let script = &mut self.scripts[position];
-            let found = locate::place(&mut script.engine, (&script.path, &script.text), arguments, error);
+            let source = (&*script.path, &*script.text, script.compiled.entry);
+            let found = locate::place(&mut script.engine, source, arguments, error);
             failure.place = found.and_then(|position| explain::place(position, file));
         }
         failure
@@ -156,6 +164,9 @@ impl ScriptStep {
 
     /// Writes what the last script returned to where it belongs.
     fn hand_on(&self, returned: &Dynamic, outputs: &mut Outputs) -> Result<(), Failure> {
+        if let (true, Some(payloads)) = (self.entry.answers(), outputs.get_mut(0)) {
+            return self.push_one(returned, payloads);
+        }
         if outputs.bindings() == 0 || returned.is_unit() {
             return Ok(());
         }
@@ -300,9 +311,9 @@ impl Loaded {
         let options = CallFnOptions::new().eval_ast(true).rewind_scope(true);
         if compiled.wants_context {
             let arguments = (value, context.clone());
-            engine.call_fn_with_options(options, scope, &compiled.ast, "process", arguments)
+            engine.call_fn_with_options(options, scope, &compiled.ast, compiled.entry, arguments)
         } else {
-            engine.call_fn_with_options(options, scope, &compiled.ast, "process", (value,))
+            engine.call_fn_with_options(options, scope, &compiled.ast, compiled.entry, (value,))
         }
     }
 }

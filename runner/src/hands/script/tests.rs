@@ -1,5 +1,6 @@
 //! Scripts as their authors meet them: what goes in, what comes out, and what they are told.
 
+mod answering;
 mod comparing;
 mod context;
 mod control;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
-use super::{CompileError, ScriptStep, ScriptStepSpec};
+use super::{CompileError, Entry, ScriptStep, ScriptStepSpec};
 use crate::config::{Limits, Script, StepFilter};
 use crate::words::{HashPrefix, format_duration};
 
@@ -29,6 +30,7 @@ struct Draft {
     limits: Limits,
     timeout: Option<Duration>,
     config: serde_json::Value,
+    entry: Entry,
 }
 
 /// A step of one script, `process.rhai`, with one output.
@@ -61,6 +63,7 @@ impl Draft {
             limits: Limits::default(),
             timeout: Some(Duration::from_mins(1)),
             config: serde_json::json!({}),
+            entry: Entry::Process,
         }
     }
 
@@ -107,6 +110,7 @@ impl Draft {
             file: "shop.toml",
             wrapped: false,
             unnamed_output: self.outputs.iter().all(|binding| binding.is_empty()),
+            entry: self.entry,
         })
     }
 

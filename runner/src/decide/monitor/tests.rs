@@ -1,0 +1,194 @@
+//! Histories: what happened, and what shall be done about it.
+
+use super::*;
+
+struct Play {
+    monitor: Monitor,
+    now: Timestamp,
+}
+
+impl Play {
+    /// Two at a time, all every five seconds.
+    fn new() -> Self {
+        Self { monitor: Monitor::new(2, Duration::from_secs(5)), now: Timestamp(0) }
+    }
+
+    fn on(&mut self, event: MonitorEvent<'_>) -> String {
+        let mut commands = Vec::new();
+        self.monitor.handle(event, self.now, &mut commands);
+        let told: Vec<String> = commands.iter().map(told).collect();
+        told.join(", ")
+    }
+
+    fn pend(&mut self, key: u64, lane: &str) -> String {
+        let since = self.now;
+        self.on(MonitorEvent::Pended { key: JobKey(key), lane: lane.as_bytes(), since })
+    }
+
+    fn answer(&mut self, ask: u64, answers: &[(u64, Status)]) -> String {
+        let answers: Vec<_> = answers.iter().map(|&(key, status)| (JobKey(key), status)).collect();
+        self.on(MonitorEvent::Answered { ask, answers: &answers })
+    }
+
+    fn at(&mut self, millis: i64) -> String {
+        self.now = Timestamp(millis);
+        self.on(MonitorEvent::Tick)
+    }
+
+    fn wakes(&self) -> Option<i64> {
+        self.monitor.wakes(self.now).map(|wakes| wakes.0)
+    }
+}
+
+fn told(command: &MonitorCommand) -> String {
+    match command {
+        MonitorCommand::Ask { ask, jobs } => {
+            let jobs: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
+            format!("ask #{ask} {}", jobs.join("+"))
+        }
+        MonitorCommand::Settle { key, status } => format!("{} {}", key.0, status.as_str()),
+        MonitorCommand::Discarded { answers } => format!("discarded {answers}"),
+        MonitorCommand::Refused { key, from, to } => {
+            format!("{} not {} from {}", key.0, to.as_str(), from.as_str())
+        }
+    }
+}
+
+#[test]
+fn jobs_are_asked_for_lane_by_lane_and_the_longest_unasked_first() {
+    let mut play = Play::new();
+    for (key, lane) in [(1, "a"), (2, "b"), (3, "a"), (4, "b"), (5, "a")] {
+        assert_eq!(play.pend(key, lane), "");
+    }
+    assert_eq!(play.wakes(), Some(5000));
+    assert_eq!(play.at(4999), "");
+    assert_eq!(play.at(5000), "ask #0 1+3");
+    assert_eq!(play.wakes(), None);
+    // One that comes while a poll is under way waits for the next.
+    assert_eq!(play.pend(6, "b"), "");
+    let pending = |keys: &[u64]| keys.iter().map(|&key| (key, Status::Pending)).collect::<Vec<_>>();
+    assert_eq!(play.answer(0, &pending(&[1, 3])), "ask #1 2+4");
+    assert_eq!(play.answer(1, &pending(&[2, 4])), "ask #2 5");
+    assert_eq!(play.answer(2, &pending(&[5])), "");
+    assert_eq!(play.wakes(), Some(10_000));
+    assert_eq!(play.at(10_000), "ask #3 6+2");
+    assert_eq!(play.answer(3, &[]), "ask #4 4");
+}
+
+#[test]
+fn an_answer_moves_a_job_as_the_table_says() {
+    let mut play = Play::new();
+    play.pend(1, "");
+    play.pend(2, "");
+    assert_eq!(play.at(5000), "ask #0 1+2");
+    assert_eq!(play.answer(0, &[(1, Status::Valid), (2, Status::Invalid)]), "2 invalid");
+    assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Valid));
+    assert_eq!(play.at(10_000), "ask #1 1");
+    assert_eq!(play.answer(1, &[(1, Status::Pending)]), "1 not pending from valid");
+    assert_eq!(play.at(15_000), "ask #2 1");
+    assert_eq!(play.answer(2, &[(1, Status::Committed)]), "1 committed");
+    // What is settled is not asked for any more, and nothing changes it.
+    assert_eq!(play.at(20_000), "");
+    assert_eq!(play.wakes(), None);
+    let told = MonitorEvent::Told { key: JobKey(1), status: Status::Invalid };
+    assert_eq!(play.on(told), "1 not invalid from committed");
+    assert_eq!(play.on(MonitorEvent::Left { key: JobKey(1) }), "");
+    assert_eq!(play.monitor.len(), 1);
+}
+
+#[test]
+fn nobody_can_move_a_job_otherwise() {
+    let allowed = Status::ALL.into_iter().flat_map(|from| {
+        let to = Status::ALL.into_iter().filter(move |&to| from.may_become(to));
+        to.map(move |to| format!("{} {}", from.as_str(), to.as_str()))
+    });
+    let allowed: Vec<String> = allowed.collect();
+    assert_eq!(
+        allowed,
+        [
+            "pending pending",
+            "pending valid",
+            "pending committed",
+            "pending invalid",
+            "pending unknown",
+            "valid valid",
+            "valid committed",
+            "valid invalid",
+            "valid unknown",
+        ]
+    );
+}
+
+#[test]
+fn a_job_that_was_forgotten_can_be_pending_again() {
+    let mut play = Play::new();
+    play.pend(1, "");
+    assert_eq!(play.at(5000), "ask #0 1");
+    assert_eq!(play.answer(0, &[(1, Status::Unknown)]), "1 unknown");
+    play.on(MonitorEvent::Left { key: JobKey(1) });
+    assert!(play.monitor.is_empty());
+    play.now = Timestamp(7000);
+    assert_eq!(play.pend(1, ""), "");
+    assert_eq!(play.wakes(), Some(12_000));
+    assert_eq!(play.at(12_000), "ask #1 1");
+}
+
+#[test]
+fn what_was_not_asked_for_is_discarded() {
+    let mut play = Play::new();
+    for key in 1..=3 {
+        play.pend(key, "");
+    }
+    assert_eq!(play.at(5000), "ask #0 1+2");
+    let answers = [(3, Status::Committed), (9, Status::Committed), (1, Status::Valid), (1, Status::Committed)];
+    assert_eq!(play.answer(0, &answers), "discarded 3, ask #1 3");
+    assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Valid));
+    // Nor what comes late.
+    assert_eq!(play.answer(0, &[(2, Status::Committed)]), "discarded 1");
+    // Not even of one that has left since.
+    play.on(MonitorEvent::Left { key: JobKey(3) });
+    assert_eq!(play.answer(1, &[(3, Status::Committed)]), "discarded 1");
+}
+
+#[test]
+fn where_nobody_answers_all_stay_as_they_were() {
+    let mut play = Play::new();
+    for key in 1..=3 {
+        play.pend(key, "");
+    }
+    assert_eq!(play.at(5000), "ask #0 1+2");
+    assert_eq!(play.on(MonitorEvent::Failed { ask: 0 }), "ask #1 3");
+    assert_eq!(play.on(MonitorEvent::Failed { ask: 1 }), "");
+    assert_eq!(play.at(10_000), "ask #2 1+2");
+}
+
+#[test]
+fn who_cannot_wait_is_held_to_one_poll_a_second() {
+    let mut play = Play::new();
+    play.pend(1, "");
+    assert_eq!(play.on(MonitorEvent::Poll), "ask #0 1");
+    assert_eq!(play.on(MonitorEvent::Poll), "");
+    assert_eq!(play.answer(0, &[(1, Status::Pending)]), "");
+    assert_eq!(play.wakes(), Some(1000));
+    assert_eq!(play.at(999), "");
+    assert_eq!(play.at(1000), "ask #1 1");
+    // However many have asked meanwhile, that was one.
+    assert_eq!(play.answer(1, &[]), "");
+    assert_eq!(play.wakes(), Some(6000));
+}
+
+#[test]
+fn what_was_pending_before_the_start_is_asked_for_at_once() {
+    let mut play = Play::new();
+    play.now = Timestamp(60_000);
+    let since = Timestamp(1000);
+    assert_eq!(play.on(MonitorEvent::Pended { key: JobKey(1), lane: b"", since }), "ask #0 1");
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_nobody_wait() {
+    let mut play = Play::new();
+    play.now = Timestamp(1_000_000);
+    play.pend(1, "");
+    assert_eq!(play.at(10), "ask #0 1");
+}

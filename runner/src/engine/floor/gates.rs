@@ -1,0 +1,56 @@
+//! The floor's part in gates: what is known of them, and what is said about it.
+
+use tidegate_plugin::{Failure, FailureKind};
+
+use super::Floor;
+use crate::config::GateRef;
+use crate::decide::JobEnd;
+use crate::engine::stats::ClosedBy;
+use crate::engine::work::Ran;
+use crate::words::Timestamp;
+
+impl Floor {
+    /// Takes note of what was found out about the gate of a step: whether it is open. One that cannot be
+    /// asked is not.
+    pub(super) fn gate_seen(&mut self, step: usize, seen: Result<bool, Failure>, now: Timestamp) -> bool {
+        let declared = &self.configuration.steps[step];
+        let gate = declared.gate.map(|GateRef(gate)| &self.configuration.gates[gate].name);
+        let gate = gate.map_or("", |name| name.as_str());
+        let (stats, step) = (&self.stats.steps[step], &declared.address);
+        let (by, why) = match seen {
+            Ok(true) => {
+                if stats.open(|by| by != ClosedBy::Job) {
+                    tracing::info!(%step, gate, "the gate is open");
+                }
+                return true;
+            }
+            Ok(false) => (ClosedBy::Gate, String::new()),
+            Err(failure) if failure.kind == FailureKind::GateClosed => (ClosedBy::Gate, failure.message),
+            Err(failure) => (ClosedBy::Failure, failure.to_string()),
+        };
+        if stats.close(by, why.clone(), now) {
+            let why = if why.is_empty() { why } else { format!(": {why}") };
+            match by {
+                ClosedBy::Failure => tracing::warn!(
+                    %step, gate, "whether the gate is open cannot be found out, so it counts as closed{why}"
+                ),
+                ClosedBy::Gate | ClosedBy::Job => tracing::info!(%step, gate, "the gate is closed{why}"),
+            }
+        }
+        false
+    }
+
+    /// Takes note of whether a job has held back its step.
+    pub(super) fn note_held(&mut self, step: usize, ran: &Ran, now: Timestamp) {
+        let (stats, step) = (&self.stats.steps[step], &self.configuration.steps[step].address);
+        if let Some(why) = &ran.held {
+            if stats.close(ClosedBy::Job, why.clone(), now) {
+                tracing::info!(%step, "the step is held back by one of its jobs: {why}");
+            }
+        } else if ran.ends.iter().any(|end| !matches!(end, JobEnd::Held(_)))
+            && stats.open(|by| by == ClosedBy::Job)
+        {
+            tracing::info!(%step, "the step goes on");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! One link of a chain of processors: what it is made from, and how a job runs through it.
+
+use std::time::Duration;
+
+use tidegate_plugin::{Failure, Job, Outputs};
+
+use crate::config::{ExecCommand, HttpRequest, Limits, PluginStep, Script, Step, StepFilter};
+use crate::hands::exec::{ExecSpec, ExecStep};
+use crate::hands::http::{HttpSpec, HttpStep};
+use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
+use crate::hands::script::{Entry, ScriptStep, ScriptStepSpec};
+use crate::words::Address;
+
+/// Scripts that follow each other, or one other processor.
+#[derive(Debug)]
+pub(super) enum Link {
+    Script(Box<ScriptStep>),
+    /// Scripts without a script: only whether the job is wanted.
+    Filter(Box<ScriptStep>, Outputs),
+    Plugin(Box<PluginRunner>),
+    Isolated(Box<Isolated>),
+    Http(Box<HttpStep>),
+    Exec(Box<ExecStep>),
+    /// No processor at all: jobs are handed on as they are.
+    Pass,
+}
+
+/// Whose processors they are, and what holds for all of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner<'c> {
+    pub(super) step: &'c Address,
+    pub(super) limits: &'c Limits,
+    pub(super) timeout: Option<Duration>,
+    pub(super) config: &'c serde_json::Value,
+    /// The file that names them, for messages.
+    pub(super) file: &'c str,
+    /// Plugins run in a process of their own.
+    pub(super) isolate: bool,
+}
+
+/// Scripts of one link, and what is particular to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scripts<'c> {
+    pub(super) scripts: &'c [Script],
+    pub(super) filter: &'c StepFilter,
+    pub(super) wrapped: bool,
+    pub(super) unnamed_output: bool,
+    pub(super) entry: Entry,
+}
+
+impl<'c> Owner<'c> {
+    pub(super) fn of(step: &'c Step, file: &'c str) -> Self {
+        Self {
+            step: &step.address,
+            limits: &step.limits,
+            timeout: step.timeout,
+            config: &step.config,
+            file,
+            isolate: step.isolate,
+        }
+    }
+
+    pub(super) fn script(&self, scripts: &Scripts<'_>) -> Result<Box<ScriptStep>, String> {
+        let spec = ScriptStepSpec {
+            pipeline: self.step.pipeline.as_str(),
+            step: self.step.name.as_str(),
+            scripts: scripts.scripts,
+            filter: scripts.filter,
+            limits: self.limits,
+            timeout: self.timeout,
+            config: self.config,
+            file: self.file,
+            wrapped: scripts.wrapped,
+            unnamed_output: scripts.unnamed_output,
+            entry: scripts.entry,
+        };
+        let made = ScriptStep::new(&spec).map(Box::new);
+        made.map_err(|error| format!("a script that compiled before does not any more: {}", error.message))
+    }
+
+    pub(super) fn http(&self, request: &HttpRequest) -> HttpStep {
+        HttpStep::new(&HttpSpec {
+            pipeline: self.step.pipeline.as_str(),
+            step: self.step.name.as_str(),
+            request,
+            timeout: self.timeout,
+            memory: self.limits.memory,
+        })
+    }
+
+    pub(super) fn exec(&self, command: &ExecCommand) -> ExecStep {
+        ExecStep::new(&ExecSpec {
+            pipeline: self.step.pipeline.as_str(),
+            step: self.step.name.as_str(),
+            command,
+            timeout: self.timeout,
+            memory: self.limits.memory,
+        })
+    }
+
+    pub(super) fn plugin(
+        &self,
+        plugin: &PluginStep,
+        plugins: &Plugins,
+        bindings: &[&str],
+    ) -> Result<Link, String> {
+        let named = plugin.named();
+        let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
+        let offer = loaded
+            .offer(&plugin.plugin, plugin.step.as_deref())
+            .map_err(|(message, _)| plugin.masked(message))?;
+        let spec = PluginSpec {
+            named: &named,
+            pipeline: self.step.pipeline.as_str(),
+            step: self.step.name.as_str(),
+            config: self.config,
+            bindings,
+            timeout: self.timeout,
+            memory: self.limits.memory,
+        };
+        let link = if self.isolate {
+            Isolated::new(loaded, offer, &spec).map(|isolated| Link::Isolated(Box::new(isolated)))
+        } else {
+            PluginRunner::new(offer, &spec).map(|runner| Link::Plugin(Box::new(runner)))
+        };
+        link.map_err(|failure| plugin.masked(failure.to_string()))
+    }
+}
+
+impl Link {
+    /// Runs `job` through it, which has `left` of its time. `pieces` counts what is asked of the outside.
+    ///
+    /// # Errors
+    /// The failure.
+    pub(super) fn process(
+        &mut self,
+        job: &Job<'_>,
+        pieces: &mut u32,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Http(http) => {
+                *pieces += 1;
+                http.process(job, *pieces, outputs)
+            }
+            Self::Exec(exec) => {
+                *pieces += 1;
+                exec.process(job, *pieces, outputs)
+            }
+            Self::Pass => {
+                for position in 0..outputs.bindings() {
+                    if let Some(payloads) = outputs.get_mut(position) {
+                        payloads.push(job.payload);
+                    }
+                }
+                Ok(())
+            }
+            Self::Script(script) => script.process_within(job, outputs, left),
+            Self::Plugin(plugin) => plugin.process_within(job, outputs, left),
+            Self::Isolated(isolated) => isolated.process_within(job, outputs, left),
+            Self::Filter(filter, passed) => {
+                passed.clear();
+                filter.process_within(job, passed, left)?;
+                if let (1.., Some(payloads)) = (passed.total(), outputs.get_mut(0)) {
+                    payloads.push(job.payload);
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Gates: what is held back, and what becomes of it.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::project::{Project, ids, jobs};
+
+/// A step `pay` with a gate that asks a command, and a script, for the price of gas; it is in the file
+/// `price`.
+fn paying() -> Project {
+    let toml = "[gate.gas]\nrun = [\"builtin:exec\", \"gas.rhai\"]\nexec = { command = [\"./price.sh\"] }\n\
+         every = \"20ms\"\nconfig = { most = 60 }\n\
+         [step.pay]\nfrom = \"in\"\nto = \"out\"\nrun = \"pay.rhai\"\ngate = \"gas\"\nerrors = \"failed\"\n";
+    let project = Project::pipeline(toml)
+        .file("gas.rhai", GAS)
+        .file("pay.rhai", "fn process(job) { job }")
+        .file("price.sh", "#!/bin/sh\nread -r job\n[ \"$job\" = null ] && cat price\n")
+        .file("in.ndjson", jobs(1..=5));
+    let script = project.path().join("price.sh");
+    std::fs::set_permissions(script, PermissionsExt::from_mode(0o755)).expect("it is there");
+    project
+}
+
+const GAS: &str = "fn open(price, ctx) {
+    if type_of(price) != `i64` { throw `no price: ${price}` }
+    if price > ctx.config.most { gate_closed(`price ${price} > ${ctx.config.most}`) }
+    true
+}";
+
+#[test]
+fn a_closed_gate_holds_jobs_back_and_fails_none() {
+    let project = paying().file("price", "93");
+    let mut running = project.started();
+    running.wait_until_it_says("the gate is closed: price 93 > 60");
+    let status = project.status("p/pay", "p/in");
+    assert_eq!((&status["taken"], &status["closed"]["why"]), (&0.into(), &"price 93 > 60".into()), "{status}");
+    assert!(status["closed"]["since"].as_str().is_some_and(|since| since.ends_with('Z')), "{status}");
+    let told = project.tidegate(&["status"]).done().stdout;
+    assert!(told.contains("price 93 > 60"), "{told}");
+    project.write("price", "40");
+    let ended = running.outcome().done();
+    assert!(ended.stderr.contains("the gate is open"), "{}", ended.stderr);
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5]);
+    assert!(project.queue("p/failed").is_empty());
+    // However often it was asked, it was told once.
+    assert_eq!(ended.stderr.matches("the gate is closed").count(), 1, "{}", ended.stderr);
+}
+
+#[test]
+fn a_gate_that_cannot_be_asked_is_closed_and_says_why_once() {
+    let project = paying();
+    let mut running = project.started();
+    running.wait_until_it_says("counts as closed: the command `price.sh` ended with exit code 1");
+    project.write("price", "\"many\"");
+    running.wait_until_it_says("no price: many");
+    project.write("price", "1");
+    let ended = running.outcome().done();
+    assert_eq!(ended.stderr.matches("counts as closed: the command").count(), 1, "{}", ended.stderr);
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5]);
+    project.assert_sound();
+}
+
+#[test]
+fn what_waits_for_a_gate_waits_through_a_kill() {
+    let project = paying().file("price", "93");
+    let mut running = project.started();
+    running.wait_until_it_says("the gate is closed");
+    assert!(running.kill());
+    // What waits is nothing that could be done now.
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(project.read_if_there("out.ndjson"), "");
+    project.write("price", "60");
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5]);
+    project.assert_sound();
+}
+
+#[test]
+fn a_job_that_finds_the_gate_closed_goes_back_first_and_uncounted() {
+    let project = Project::pipeline(
+        "[gate.always]\nrun = \"always.rhai\"\nevery = \"10ms\"\n\
+         [queuer.line]\nstrategy = \"serial\"\n\
+         [step.pay]\nfrom = \"in\"\nto = \"out\"\nrun = [\"builtin:exec\", \"pay.rhai\"]\ngate = \"always\"\n\
+         exec = { command = [\"./price.sh\", \"{id}\"] }\nqueuer = \"line\"\nerrors = \"failed\"\n",
+    )
+    .file("always.rhai", "fn open(answer) { answer == () }")
+    .file(
+        "pay.rhai",
+        "fn process(paid, ctx) {
+            if paid.price > 60 { gate_closed(`price ${paid.price} > 60`) }
+            paid.attempt = ctx.attempt;
+            paid
+        }",
+    )
+    .file("price.sh", "#!/bin/sh\necho \"{\\\"id\\\": $1, \\\"price\\\": $(cat price)}\"\n")
+    .file("price", "93")
+    .file("in.ndjson", jobs(1..=3));
+    let script = project.path().join("price.sh");
+    std::fs::set_permissions(script, PermissionsExt::from_mode(0o755)).expect("it is there");
+    let mut running = project.started();
+    running.wait_until_it_says("held back by one of its jobs: price 93 > 60");
+    project.write("price", "40");
+    running.outcome().done();
+    let out = project.read("out.ndjson");
+    assert_eq!(ids(&out), [1, 2, 3]);
+    assert_eq!(out.matches("\"attempt\":1").count(), 3, "{out}");
+    assert!(project.queue("p/failed").is_empty());
+}
+
+#[test]
+fn a_gate_script_that_has_no_answer_is_refused() {
+    let project = Project::pipeline(
+        "[gate.gas]\nrun = \"gas.rhai\"\nevery = \"1s\"\n\
+         [step.pay]\nfrom = \"in\"\nto = \"out\"\nrun = \"pay.rhai\"\ngate = \"gas\"\n\
+         monitor = { run = \"status.rhai\", every = \"1s\" }\n",
+    )
+    .file("gas.rhai", "fn process(answer) { true }\n")
+    .file("status.rhai", "\nfn statsu(jobs) { [] }\n")
+    .file("pay.rhai", "fn process(job) { job }")
+    .file("in.ndjson", "");
+    let told = project.tidegate(&["check", "."]).failed(78);
+    insta::assert_snapshot!(project.stable(&told.stderr));
+}
