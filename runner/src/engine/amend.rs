@@ -23,8 +23,6 @@ pub struct Amendment {
     pub changes: Changes,
     /// What is appended, by queue.
     pub(super) appended: Vec<(QueueRef, Payloads)>,
-    /// Steps that have jobs to run again.
-    pub(super) returned: Vec<usize>,
     pub granted: Granted,
 }
 
@@ -69,7 +67,7 @@ fn push(
     let block = Block::encode(&payloads, Details::default());
     changes.appends.push(Append { queue: queue.clone(), block });
     let granted = Granted::Pushed { jobs: payloads.len() as u64 };
-    Ok(Amendment { changes, appended: vec![(QueueRef(position), payloads)], returned: Vec::new(), granted })
+    Ok(Amendment { changes, appended: vec![(QueueRef(position), payloads)], granted })
 }
 
 /// What is needed of an error record to run its job again.
@@ -105,7 +103,6 @@ fn retry(
     errors: &[u64],
     mut changes: Changes,
 ) -> Result<Amendment, String> {
-    let mut returned = Vec::new();
     must_hold_errors(configuration, queue)?;
     let mut handled = handled(store, queue)?;
     for &index in errors {
@@ -149,13 +146,10 @@ fn retry(
             },
         });
         handled.finish(index, index);
-        returned.push(step);
     }
-    returned.sort_unstable();
-    returned.dedup();
     dealt_with(configuration, queue, handled, &mut changes);
     let granted = Granted::Retried { jobs: errors.len() as u64 };
-    Ok(Amendment { changes, appended: Vec::new(), returned, granted })
+    Ok(Amendment { changes, appended: Vec::new(), granted })
 }
 
 fn take_off(
@@ -175,7 +169,7 @@ fn take_off(
     }
     dealt_with(configuration, queue, handled, &mut changes);
     let granted = Granted::Dropped { jobs: errors.len() as u64 };
-    Ok(Amendment { changes, appended: Vec::new(), returned: Vec::new(), granted })
+    Ok(Amendment { changes, appended: Vec::new(), granted })
 }
 
 /// Only for a store at rest: a run has to let go of what is on its way first.
@@ -203,7 +197,7 @@ fn replay(
         changes.settled.push(crate::store::SnapshotKey { step, number });
     }
     let granted = Granted::Replayed { from: now_at };
-    Ok(Amendment { changes, appended: Vec::new(), returned: Vec::new(), granted })
+    Ok(Amendment { changes, appended: Vec::new(), granted })
 }
 
 /// Takes note of which errors were dealt with. Where no step reads them, they need not be kept.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use tidegate_plugin::{Failure, FailureKind};
 use twox_hash::XxHash3_64;
 
 use super::peek::{list, peek, word};
@@ -60,9 +61,19 @@ impl Cards {
         }
     }
 
-    /// The path of the lane in a job.
-    pub(super) fn lane_path(&self) -> Option<String> {
-        self.queuer.lane.as_ref().map(|lane| lane.path.join("."))
+    /// Whether jobs are in lanes.
+    pub(super) fn has_lanes(&self) -> bool {
+        self.queuer.lane.is_some()
+    }
+
+    /// Why a job cannot be run that is in no lane.
+    pub(super) fn lacks_lane(&self) -> Failure {
+        let path = self.queuer.lane.as_ref().map(|lane| lane.path.join(".")).unwrap_or_default();
+        let message = format!(
+            "the job is in no lane: it has no text or number `{path}` (`lane_missing = \"default\"` puts such \
+             jobs into one of their own)"
+        );
+        Failure::new(FailureKind::Payload, message)
     }
 
     /// Hands the card of a job to `take`. `index` is its place in the input, `since` when it came.

@@ -126,6 +126,15 @@ impl Links {
         })
     }
 
+    /// Says which lane the next job is in.
+    pub(super) fn set_lane(&self, lane: Option<&str>) {
+        for link in &self.links {
+            if let Link::Script(script) | Link::Filter(script, _) = link {
+                script.set_lane(lane);
+            }
+        }
+    }
+
     /// Whether it pays to show it the jobs of a batch before they are run.
     pub(super) fn wants_batches(&self) -> bool {
         self.isolated.is_some()

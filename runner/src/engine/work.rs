@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
 use super::attempted::Watch;
+use super::cards::{Cards, Lane};
 use super::chain::{self, Links, shown};
 use super::delivery::Made;
 use super::error_record::{self, Case};
@@ -27,6 +28,8 @@ pub(super) struct Worker {
     gatherer: Gatherer,
     bindings: Vec<Binding>,
     retrying: Retrying,
+    /// Tells the lane of a job, where the step has lanes.
+    cards: Option<Cards>,
     /// So often a job may take the process down; `None` where no job is attempted twice.
     crash_limit: Option<u32>,
     keeps_records: bool,
@@ -129,6 +132,7 @@ impl Worker {
             runner,
             gatherer: Gatherer::new(configuration, step),
             bindings: step.outputs.iter().map(Binding::new).collect(),
+            cards: step.queuer.as_ref().map(Cards::new).filter(Cards::has_lanes),
             retrying: Retrying::new(configuration, step),
             // Progress of `at-most-once` moves first: nothing is attempted after a crash.
             crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
@@ -214,7 +218,8 @@ impl Worker {
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
-            let attempted = watch.attempt(&item, || attempt(&mut self.runner, &item, now, &mut made.outputs));
+            let (cards, runner) = (self.cards.as_ref(), &mut self.runner);
+            let attempted = watch.attempt(&item, || attempt(runner, cards, &item, now, &mut made.outputs));
             let outcome = if let Err(mut failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
                 item.attempt = watch.crashes().unwrap_or(item.attempt);
@@ -341,6 +346,7 @@ impl Worker {
 
 fn attempt(
     runner: &mut Runner,
+    cards: Option<&Cards>,
     item: &Item<'_>,
     now: Timestamp,
     outputs: &mut Outputs,
@@ -354,6 +360,18 @@ fn attempt(
     let job = job(item, now);
     if item.form == Form::Unchecked && !matches!(runner, Runner::Script(_)) {
         chain::check_form(&job)?;
+    }
+    if let Some(cards) = cards {
+        let lane = match cards.lane(job.payload) {
+            Lane::Missing => return Err(cards.lacks_lane()),
+            Lane::Shared => None,
+            Lane::Named(lane) => Some(lane),
+        };
+        match runner {
+            Runner::Script(script) => script.set_lane(lane.as_deref()),
+            Runner::Links(links) => links.set_lane(lane.as_deref()),
+            Runner::Pass => {}
+        }
     }
     match runner {
         Runner::Script(script) => script.process(&job, outputs),

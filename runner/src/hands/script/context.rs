@@ -1,6 +1,6 @@
 //! What a script may know beside the job: `ctx`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use rhai::{Dynamic, Engine, ImmutableString};
@@ -14,6 +14,7 @@ use crate::words::DeliveryHash;
 pub(super) struct Context {
     fixed: Rc<Fixed>,
     current: Rc<Cell<Current>>,
+    lane: Rc<RefCell<Option<ImmutableString>>>,
 }
 
 /// What is the same for all jobs of a step.
@@ -35,13 +36,18 @@ struct Current {
 impl Context {
     pub(super) fn new(pipeline: &str, step: &str, config: Dynamic) -> Self {
         let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config };
-        Self { fixed: Rc::new(fixed), current: Rc::default() }
+        Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default() }
     }
 
     /// Moves on to another job.
     pub(super) fn set(&self, job: &Job<'_>) {
         let Job { index, attempt, now_ms, hash, .. } = *job;
         self.current.set(Current { index, attempt, now_ms, hash });
+    }
+
+    /// The lane of the job, where the step has lanes and the job is in one.
+    pub(super) fn set_lane(&self, lane: Option<&str>) {
+        *self.lane.borrow_mut() = lane.map(ImmutableString::from);
     }
 
     pub(super) fn index(&self) -> u64 {
@@ -72,6 +78,7 @@ pub(super) fn register(engine: &mut Engine) {
         .register_get("pipeline", |ctx: &mut Context| ctx.fixed.pipeline.clone())
         .register_get("step", |ctx: &mut Context| ctx.fixed.step.clone())
         .register_get("config", |ctx: &mut Context| ctx.fixed.config.clone())
-        // Steps have no lanes yet; a script that asks gets nothing rather than an error.
-        .register_get("lane", |_: &mut Context| ());
+        .register_get("lane", |ctx: &mut Context| {
+            ctx.lane.borrow().clone().map_or(Dynamic::UNIT, Dynamic::from)
+        });
 }

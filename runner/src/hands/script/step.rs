@@ -263,6 +263,11 @@ impl ScriptStep {
 }
 
 impl ScriptStep {
+    /// Says which lane the next job is in: `ctx.lane`.
+    pub fn set_lane(&self, lane: Option<&str>) {
+        self.context.set_lane(lane);
+    }
+
     /// As `process`, for an attempt that has only `left` of its `timeout`.
     ///
     /// # Errors
