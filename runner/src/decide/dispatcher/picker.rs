@@ -247,7 +247,8 @@ impl Picker {
                     self.room.put_back(key)
                 }
             };
-            if let (JobEnd::Finished | JobEnd::Delayed(_) | JobEnd::Pending, true) = (end, key.is_fresh()) {
+            // What is not finished stands in the store by itself, and is read no more.
+            if key.is_fresh() && !self.progress.has(key.0) {
                 through.push((key.0, key.0));
                 self.let_go(key.0, commands);
             }

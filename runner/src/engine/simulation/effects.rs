@@ -64,6 +64,10 @@ impl Effects {
             assert_eq!(before, item.payload, "{} stands for other jobs than before", item.hash);
         }
         let jobs = work.first(work.jobs);
+        if work.sequential {
+            // What is attempted stands in the store job by job.
+            return;
+        }
         if step.delivery != Promise::ExactlyOnce || !step.has_effects(configuration) || jobs.spans.is_empty()
         {
             return;
