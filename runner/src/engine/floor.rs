@@ -140,7 +140,6 @@ impl Floor {
         self.carry_out(commands, now, actions);
     }
 
-    pub(super) fn dispatcher_debug(&self) -> &Dispatcher { &self.dispatcher }
     /// When it wants to be told that time has passed.
     pub(super) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         self.dispatcher.wakes(now)

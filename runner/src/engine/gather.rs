@@ -136,10 +136,10 @@ impl Gatherer {
                 carried: String::new(),
             });
         }
-        self.gather(walk, carries)
+        Some(self.gather(walk, carries))
     }
 
-    fn gather<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
+    fn gather<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Item<'a> {
         let carried = if carries { self.carried(&walk.row) } else { String::new() };
         let fault = self.fault(&walk.row);
         let form = if walk.row.iter().all(|place| place.batch.form == Form::Json) {
@@ -160,7 +160,7 @@ impl Gatherer {
                 &self.step,
                 inputs.map(|(name, index)| (name.as_str(), std::slice::from_ref(index))),
             );
-            return Some(Item {
+            return Item {
                 payload: payload(batch, position),
                 form: if returned.job.form == JobForm::Json { form } else { Form::Unchecked },
                 fault,
@@ -172,7 +172,7 @@ impl Gatherer {
                 first_attempt: returned.job.first_attempt,
                 to: returned.job.to.as_deref(),
                 carried,
-            });
+            };
         }
         for place in &walk.row {
             walk.indices[place.input] = place.index();
@@ -203,7 +203,7 @@ impl Gatherer {
                 &self.payload
             }
         };
-        Some(Item {
+        Item {
             payload: whole,
             form,
             fault,
@@ -215,7 +215,7 @@ impl Gatherer {
             first_attempt: None,
             to: None,
             carried,
-        })
+        }
     }
 
     /// A part that is no JSON could become another one's part in the whole, so each is looked at by

@@ -231,7 +231,7 @@ impl<'w> Stage<'w> {
             }
             let moves = self.moves();
             let moves = if moves.is_empty() { self.sleep() } else { moves };
-            assert!(!moves.is_empty(), "nothing can happen any more, and the run is not over: {:#?} {:?}", self.floor.dispatcher_debug(), self.world.jobs.as_ref().map(|j| &j.toml));
+            assert!(!moves.is_empty(), "nothing can happen any more, and the run is not over");
             let next = *self.world.dice.pick(&moves);
             self.make(next)?;
             if self.world.disk.struck() {

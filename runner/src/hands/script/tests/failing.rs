@@ -158,3 +158,9 @@ fn a_payload_that_is_no_json_is_told_with_its_column() {
         payloads.iter().map(|payload| format!("{payload}\n    {}", draft.run(payload))).collect();
     insta::assert_snapshot!(told.join("\n"));
 }
+
+#[test]
+fn a_field_that_lacks_deeper_down_is_told_with_the_fields_of_each_level() {
+    let order = r#"{"id":1,"buyer":{"city":"Oslo","tags":{}}}"#;
+    insta::assert_snapshot!(shown(order, &["job.buyer.elephant", "job.elephant"]));
+}
