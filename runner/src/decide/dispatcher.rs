@@ -188,11 +188,11 @@ impl Dispatcher {
         if self.stopping {
             return Some(End::Stopped);
         }
-        let over = |(step, &paused): (&Box<dyn Machine>, &bool)| {
-            step.is_exhausted(&self.heads, self.until_idle, now) || paused && self.until_idle
-        };
-        if !self.steps.iter().zip(&self.paused).all(over) {
-            return None;
+        for (step, &paused) in self.steps.iter().zip(&self.paused) {
+            let over = step.is_exhausted(&self.heads, self.until_idle, now) || paused && self.until_idle;
+            if !over {
+                return None;
+            }
         }
         let stuck = self.steps.iter().any(|step| step.is_stuck());
         Some(if stuck { End::Halted } else { End::Drained })

@@ -191,10 +191,14 @@ mod tests {
             ranges in prop::collection::vec((1_u64..60, 0_u64..6), 0..20),
         ) {
             let mut one_by_one = Progress::default();
-            before.iter().for_each(|&(first, more)| one_by_one.finish(first, first + more));
+            for (first, more) in before {
+                one_by_one.finish(first, first + more);
+            }
             let mut at_once = one_by_one.clone();
             let mut ranges: Vec<_> = ranges.into_iter().map(|(first, more)| (first, first + more)).collect();
-            ranges.iter().for_each(|&(first, last)| one_by_one.finish(first, last));
+            for &(first, last) in &ranges {
+                one_by_one.finish(first, last);
+            }
             at_once.finish_all(&mut ranges);
             prop_assert_eq!(at_once, one_by_one);
         }

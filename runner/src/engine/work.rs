@@ -185,6 +185,10 @@ impl Worker {
         Ran { taken: portion.jobs, outputs, counters, ..Ran::default() }
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one loop over the jobs; what becomes of each is decided elsewhere"
+    )]
     fn run_each(&mut self, work: &Work, slot: &mut Slot, carries: bool, now: Timestamp) -> Ran {
         let mut ran = Ran::default();
         let made_before = match self.made_before(work, carries) {

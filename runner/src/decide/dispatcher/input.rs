@@ -113,12 +113,11 @@ impl InputState {
     pub(super) fn is_dry(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         self.reads.is_empty()
             && match (self.feed, self.reading) {
-                (_, Reading::Ended) => true,
+                (_, Reading::Ended) | (None, Reading::Waiting) => true,
                 (Some(Feed::Queue(queue)), _) => self.next > heads[queue],
                 (Some(Feed::Pushed(queue)), _) => until_idle && self.next > heads[queue],
                 (Some(Feed::Source), Reading::Waiting) => until_idle,
                 (None, Reading::Ready) => self.due.is_none_or(|due| until_idle && due > now),
-                (None, Reading::Waiting) => true,
                 (None, Reading::Asked) | (Some(Feed::Source), Reading::Ready | Reading::Asked) => false,
             }
     }

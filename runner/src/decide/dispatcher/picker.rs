@@ -35,13 +35,21 @@ pub(super) struct Picker {
     reads: BTreeMap<u64, ReadState>,
     /// Bytes of those, and of the outputs of batches.
     held: usize,
-    halting: bool,
-    /// Nothing of it can be delivered any more.
-    failed: bool,
-    halted: bool,
+    end: Halting,
     broken: bool,
     /// Jobs that were picked; kept to spare allocations.
     picked: Vec<JobKey>,
+}
+
+/// How far a step is that stops at a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Halting {
+    No,
+    /// What runs comes home, and is delivered.
+    Delivering,
+    /// What runs comes home, and nothing of it can be delivered.
+    Failed,
+    Halted,
 }
 
 #[derive(Debug)]
@@ -107,9 +115,7 @@ impl Picker {
             batches: BTreeMap::new(),
             reads: BTreeMap::new(),
             held: 0,
-            halting: false,
-            failed: false,
-            halted: feed.is_none(),
+            end: if feed.is_none() { Halting::Halted } else { Halting::No },
             broken: false,
             picked: Vec::new(),
         }
@@ -117,7 +123,7 @@ impl Picker {
 
     fn took(&mut self, read: ReadId, first: u64, jobs: usize, bytes: usize, commands: &mut Vec<Command>) {
         self.input.skip_to(first + jobs as u64);
-        if self.feed == Some(Feed::Source) && !self.halted {
+        if self.feed == Some(Feed::Source) && self.end < Halting::Halted {
             let end = first + jobs as u64;
             let through = (first..end).filter(|&index| self.progress.has(index)).count();
             if through < jobs {
@@ -212,7 +218,7 @@ impl Picker {
         commands: &mut Vec<Command>,
     ) {
         let Some(batch) = self.batches.get_mut(&id) else { return };
-        if self.failed {
+        if self.end == Halting::Failed {
             // Nothing of it is delivered any more; it only had to come home.
             self.batches.remove(&id);
             commands.push(Command::Drop { batch: id });
@@ -225,7 +231,9 @@ impl Picker {
         batch.bytes += bytes;
         batch.phase = Phase::Committing { halts };
         self.held += bytes;
-        self.halting |= halts;
+        if halts {
+            self.end = self.end.max(Halting::Delivering);
+        }
         commands.push(Command::Commit { step: self.position, batch: id, taken });
     }
 
@@ -279,7 +287,9 @@ impl Picker {
     }
 
     fn settle_halt(&mut self) {
-        self.halted |= self.halting && self.batches.is_empty();
+        if self.end > Halting::No && self.batches.is_empty() {
+            self.end = Halting::Halted;
+        }
     }
 
     /// Gives up what nobody has begun.
@@ -343,7 +353,7 @@ impl Machine for Picker {
                 }
             }
             StepEvent::Failed => {
-                (self.halting, self.failed) = (true, true);
+                self.end = self.end.max(Halting::Failed);
                 self.batches.retain(|&batch, state| {
                     let runs = state.phase == Phase::Running;
                     if !runs {
@@ -370,12 +380,12 @@ impl Machine for Picker {
     }
 
     fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
-        if self.halted {
+        if self.end == Halting::Halted {
             return;
         }
         match around.mode {
             Mode::Paused => {}
-            _ if self.halting => {
+            _ if self.end > Halting::No => {
                 self.drop_unbegun(commands);
                 self.settle_halt();
             }
@@ -395,7 +405,7 @@ impl Machine for Picker {
             if *free_slots == 0 && !self.aside {
                 return;
             }
-            if state.phase == first && !self.halted {
+            if state.phase == first && self.end < Halting::Halted {
                 state.phase = Phase::Running;
                 *free_slots -= usize::from(!self.aside);
                 commands.push(Command::Run { step: self.position, batch });
@@ -408,15 +418,15 @@ impl Machine for Picker {
     }
 
     fn exclude(&mut self) {
-        (self.halting, self.halted) = (true, true);
+        self.end = Halting::Halted;
     }
 
     fn is_halted(&self) -> bool {
-        self.halting
+        self.end > Halting::No
     }
 
     fn is_stuck(&self) -> bool {
-        self.halting || self.broken
+        self.end > Halting::No || self.broken
     }
 
     fn rewound(&mut self, _next: &[u64]) {}
@@ -424,7 +434,7 @@ impl Machine for Picker {
     fn is_busy(&self, stopping: bool) -> bool {
         let looking = self.gate.as_ref().is_some_and(|gate| gate.asked);
         !self.batches.is_empty()
-            || !self.halted && !stopping && (self.input.reading == Reading::Asked || looking)
+            || self.end < Halting::Halted && !stopping && (self.input.reading == Reading::Asked || looking)
     }
 
     fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
@@ -432,11 +442,11 @@ impl Machine for Picker {
         let waits = counts.waiting + counts.running + counts.delayed + counts.pending > 0;
         let empty = !waits && self.late.is_empty();
         // Whatever could start has been picked by now.
-        self.halted || self.input.is_dry(heads, until_idle, now) && (empty || until_idle)
+        self.end == Halting::Halted || self.input.is_dry(heads, until_idle, now) && (empty || until_idle)
     }
 
     fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        if self.halting {
+        if self.end > Halting::No {
             return None;
         }
         let late = self.late.first().map(|&(due, _)| due);

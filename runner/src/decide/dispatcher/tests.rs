@@ -91,7 +91,7 @@ impl Play {
                     };
                     format!("#{} = {}", batch.0, parts.iter().map(part).collect::<Vec<_>>().join(" "))
                 }
-                Command::Forget { .. } => return None,
+                Command::Forget { .. } | Command::Passed { .. } => return None,
                 Command::Begin { step, batch, .. } => format!("begin {step}#{}", batch.0),
                 Command::Run { step, batch } => format!("run {step}#{}", batch.0),
                 Command::Commit { step, batch, taken } => {
@@ -104,7 +104,6 @@ impl Play {
                     format!("pick {step}#{} {}", batch.0, keys.join("+"))
                 }
                 Command::LookAtGate { step } => format!("look {step}"),
-                Command::Passed { .. } => return None,
                 Command::Finish(end) => format!("{end:?}"),
             })
         });
@@ -444,7 +443,7 @@ fn what_is_due_later_is_not_waited_for_until_idle() {
 #[test]
 fn a_step_that_stops_is_not_woken() {
     let flow = Flow { due: Some(Timestamp(50)), ..queue() };
-    let mut play = Play::new(&[flow.clone()], &[0]);
+    let mut play = Play::new(std::slice::from_ref(&flow), &[0]);
     play.start();
     assert_eq!(play.on(Event::Failed { step: 0 }), "Halted");
     assert_eq!(play.dispatcher.wakes(play.now), None);
@@ -522,8 +521,11 @@ proptest! {
                         committed.extend(first..first + taken as u64);
                         possible.push(Event::Committed { step: 0, batch });
                     }
-                    Command::Begin { .. } | Command::Rewind { .. } => unreachable!(),
-                    Command::Pick { .. } | Command::LookAtGate { .. } | Command::Passed { .. } => unreachable!(),
+                    Command::Begin { .. }
+                    | Command::Rewind { .. }
+                    | Command::Pick { .. }
+                    | Command::LookAtGate { .. }
+                    | Command::Passed { .. } => unreachable!(),
                     Command::Drop { .. } | Command::Forget { .. } => {}
                     Command::Finish(end) => finished = Some(end),
                 }

@@ -157,8 +157,8 @@ impl JobsPlan {
 
     /// Compares what stands on the queues with what was promised.
     pub(super) fn check(&self, history: &History, store: &Store, ended: Option<&Ended>) {
-        let (done, late) = self.read(history, "p/out");
-        let (failed, none) = self.read(history, "p/failed");
+        let (done, late) = read(history, "p/out");
+        let (failed, none) = read(history, "p/failed");
         assert!(none.is_empty());
         self.assert_in_order("delivered", &done);
         self.assert_in_order("failed", &failed);
@@ -183,17 +183,17 @@ impl JobsPlan {
         let step = Address::parse("p/t").unwrap();
         assert_eq!(store.delayed_count(&step).unwrap(), 0);
     }
+}
 
-    /// The indices of the jobs that a queue holds, and of those whose late output it holds.
-    fn read(&self, history: &History, queue: &str) -> (Vec<u64>, Vec<u64>) {
-        let rows = history.rows.get(&Address::parse(queue).unwrap()).map(Vec::as_slice).unwrap_or_default();
-        let (mut jobs, mut late) = (Vec::new(), Vec::new());
-        for row in rows.iter().flatten() {
-            let origin = row.origin.as_ref().unwrap();
-            let index = origin.inputs[0].1;
-            let is_late = String::from_utf8_lossy(&row.payload).starts_with("{\"late\"");
-            if is_late { late.push(index) } else { jobs.push(index) }
-        }
-        (jobs, late)
+/// The indices of the jobs that a queue holds, and of those whose late output it holds.
+fn read(history: &History, queue: &str) -> (Vec<u64>, Vec<u64>) {
+    let rows = history.rows.get(&Address::parse(queue).unwrap()).map(Vec::as_slice).unwrap_or_default();
+    let (mut jobs, mut late) = (Vec::new(), Vec::new());
+    for row in rows.iter().flatten() {
+        let origin = row.origin.as_ref().unwrap();
+        let index = origin.inputs[0].1;
+        let is_late = String::from_utf8_lossy(&row.payload).starts_with("{\"late\"");
+        if is_late { late.push(index) } else { jobs.push(index) }
     }
+    (jobs, late)
 }
