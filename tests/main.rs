@@ -15,6 +15,8 @@ mod small_run;
 
 mod moment;
 
+mod blocks;
+
 mod printing;
 
 mod kill;

@@ -7,7 +7,7 @@ use super::catalog::What;
 use super::graph::Graph;
 use super::model::{
     Configuration, Gate, GateRef, Input, InputRef, Meta, OutputRef, Pipeline, Queue, QueueRef, Retain, Sink,
-    SinkRef, Source, SourceRef, Step, Target,
+    SinkKind, SinkRef, Source, SourceRef, Step, Target,
 };
 use super::pipeline::PipelineDeclaration;
 use super::resolve::{End, Wired, Wiring};
@@ -123,6 +123,11 @@ impl Lists {
             .map(|(binding, end)| Some(OutputRef { binding: binding.clone(), target: self.target(end)? }))
             .collect::<Option<_>>()?;
         outputs.sort_by(|a, b| a.binding.cmp(&b.binding));
+        let service = |end: &End| {
+            let sink = (end.what == What::Sink).then(|| self.sinks.get(&end.address)).flatten();
+            sink.is_some_and(|sink| matches!(sink.kind, SinkKind::Http(_)))
+        };
+        let serves = wired.outputs.iter().any(|(_, end)| service(end));
         let declared = wired.step;
         let own = &wired.pipeline.shelves;
         let retry = declared.retry.as_ref().and_then(|it| it.value(&own.retries, &shared.retries));
@@ -144,6 +149,7 @@ impl Lists {
             isolate: declared.isolate,
             retry: retry.cloned(),
             queuer: queuer.cloned(),
+            serves,
             gate: gate.and_then(|entry| self.gate(&wired.pipeline.name, &entry.name.value)),
             monitor: declared.monitor.clone(),
             file: wired.pipeline.file.to_path_buf(),

@@ -240,6 +240,8 @@ pub struct Step {
     pub retry: Option<RetryPolicy>,
     /// `None`: oldest first, as many as there are workers for.
     pub queuer: Option<Queuer>,
+    /// It delivers to an HTTP service, in its attempts.
+    pub serves: bool,
     pub gate: Option<GateRef>,
     pub monitor: Option<Monitor>,
     /// The pipeline's file and the line of the step's header, for messages.
@@ -467,7 +469,7 @@ impl Step {
             Processor::Http(_) | Processor::Exec(_) => true,
         };
         // What waits for somebody outside was handed there.
-        self.monitor.is_some() || self.processors.iter().any(seen)
+        self.monitor.is_some() || self.serves || self.processors.iter().any(seen)
     }
 
     /// Whether an attempt can be seen outside before it is committed: what is printed cannot be taken
@@ -478,8 +480,8 @@ impl Step {
             || self.outputs.iter().any(|output| match output.target {
                 Target::Queue(_) => false,
                 Target::Sink(sink) => match configuration.sinks[sink.0].kind {
-                    SinkKind::Stdout(_) | SinkKind::Http(_) => true,
-                    SinkKind::File(_) | SinkKind::Null => false,
+                    SinkKind::Stdout(_) => true,
+                    SinkKind::Http(_) | SinkKind::File(_) | SinkKind::Null => false,
                 },
             })
     }

@@ -10,7 +10,6 @@ use super::pipeline::PipelineDeclaration;
 use super::shelf::{Chosen, Shelf, called};
 use super::shelves::Shelves;
 use super::step::StepDeclaration;
-use crate::words::suggest::listed;
 
 /// Everything that cannot be.
 pub(super) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
@@ -23,7 +22,7 @@ pub(super) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> V
             diagnostics.extend(queuer.and_then(|it| it.lost("queuer", &own.queuers, &shared.queuers)));
             diagnostics.extend(gate.and_then(|it| it.lost("gate", &own.gates, &shared.gates)));
             diagnostics.extend(never_retried(pipeline, step));
-            diagnostics.extend(looks_into_several(own, shared, step));
+            diagnostics.extend(picks_of_several(step));
         }
     }
     diagnostics
@@ -83,22 +82,20 @@ fn never_retried(pipeline: &PipelineDeclaration, step: &StepDeclaration) -> Opti
     Some(Diagnostic::error_at(&retry.place, message).help("leave `retry` out, or use another `delivery`"))
 }
 
-/// A joined job, or one of several alternatives, has no one place to look.
-fn looks_into_several(own: &Shelves, shared: &Shelves, step: &StepDeclaration) -> Option<Diagnostic> {
+/// Of several inputs there is no one order in which jobs could be picked.
+fn picks_of_several(step: &StepDeclaration) -> Vec<Diagnostic> {
     let way = match step.take {
-        Take::From => return None,
+        Take::From => return Vec::new(),
         Take::Join => "join",
         Take::Alts => "alts",
     };
-    let chosen = step.queuer.as_ref()?;
-    let keys = chosen.value(&own.queuers, &shared.queuers)?.keys_into_jobs();
-    if keys.is_empty() {
-        return None;
-    }
-    let message = format!("a queuer that looks into jobs needs `from`, and this step has `{way}`");
-    let help = format!(
-        "this one looks into them for {}; let a step hand on the jobs to a queue, and queue them there",
-        listed(keys, "and")
-    );
-    Some(Diagnostic::error_at(&chosen.place, message).help(help))
+    let queuer = step.queuer.as_ref().map(|chosen| ("queuer", &chosen.place));
+    let gate = step.gate.as_ref().map(|chosen| ("gate", &chosen.place));
+    let monitor = step.monitor.as_ref().map(|_| ("monitor", &step.name.place));
+    let refuse = |(key, place): (&str, &Place)| {
+        let message = format!("`{key}` needs `from`, and this step has `{way}`");
+        let help = "let this step hand on its jobs to a queue, and another one pick them there";
+        Diagnostic::error_at(place, message).help(help)
+    };
+    queuer.into_iter().chain(gate).chain(monitor).map(refuse).collect()
 }

@@ -78,26 +78,6 @@ pub enum LaneMissing {
 }
 
 impl Queuer {
-    /// The keys that make it look into jobs to know where they stand.
-    #[must_use]
-    pub fn keys_into_jobs(&self) -> Vec<&'static str> {
-        let mut keys = Vec::new();
-        let mut push = |key, path: bool| keys.extend(path.then_some(key));
-        push("lane", self.lane.is_some());
-        match &self.strategy {
-            Strategy::Priority { .. } => push("priority", true),
-            Strategy::OneRoundParallel { reads, writes, .. } => {
-                push("reads", reads.is_some());
-                push("writes", writes.is_some());
-            }
-            Strategy::Fifo | Strategy::Serial | Strategy::OneRoundSerial { .. } | Strategy::Rounds { .. } => {
-            }
-        }
-        push("age", self.age.is_some());
-        push("id", self.id.is_some());
-        keys
-    }
-
     /// How a step picks its jobs whose code acts outside, where nobody has said it: as they come, several
     /// at once.
     #[must_use]

@@ -21,7 +21,7 @@ mistakes! {
     bounds_are_one_or_more: "a.toml" = step!("queuer = { strategy = \"fifo\", max_processing = 0, max_search_ahead = -1, rate = \"100\" }");
     a_rate_counts_in_a_time: "a.toml" = concat!(step!("queuer = { strategy = \"fifo\", rate = \"0/s\" }"), "[step.b]\nfrom = \"events\"\nqueuer = { strategy = \"fifo\", lane = \"a\", lane_rate = \"1/parsec\" }\n");
     an_aging_is_more_than_nothing: "a.toml" = step!("queuer = { strategy = \"priority\", priority = \"p\", aging = \"0s\" }");
-    a_queuer_of_several_inputs_does_not_look_into_jobs: "a.toml" = concat!(step!("to = \"x\""),
+    a_step_of_several_inputs_does_not_pick: "a.toml" = concat!(step!("to = \"x\""),
         "[step.pair]\njoin = { a = \"events\", b = \"x\" }\nqueuer = { strategy = \"one-round-serial\", lane = \"pool\", age = \"at\" }\n",
         "[step.either]\nalts = { a = \"events\", b = \"x\" }\nqueuer = \"urgent\"\n[queuer.urgent]\nstrategy = \"priority\"\npriority = \"p\"\n",
         "[step.plain]\nalts = { a = \"events\", b = \"x\" }\nqueuer = { strategy = \"serial\" }\n");

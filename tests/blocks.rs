@@ -1,0 +1,115 @@
+//! The demonstration of a job queue over blocks: each block and each chunk of it exactly once, in the
+//! background, whatever is killed when.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::moment::Moment;
+use crate::project::Project;
+use crate::random::Random;
+
+const KILLS: u64 = 20;
+
+fn demonstration() -> Project {
+    let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs/blocks");
+    let project = Project::new();
+    for name in ["blocks.toml", "split.rhai", "execute.rhai", "data/blocks.ndjson"] {
+        project.write(name, fs::read(original.join(name)).expect("the demonstration is there"));
+    }
+    project
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
+}
+
+/// By height and chunk: what must come of it.
+fn expected(project: &Project) -> BTreeMap<(u64, u64), Value> {
+    let mut all = BTreeMap::new();
+    for block in lines(&project.read("data/blocks.ndjson")) {
+        for (chunk, collection) in block["collections"].as_array().expect("a list").iter().enumerate() {
+            let transactions = collection.as_array().expect("a list");
+            let gas: u64 = transactions.iter().map(|one| one["gas"].as_u64().expect("a number")).sum();
+            let (height, chunk) = (block["height"].as_u64().expect("a number"), chunk as u64);
+            let result =
+                json!({ "height": height, "chunk": chunk, "transactions": transactions.len(), "gas": gas });
+            all.insert((height, chunk), result);
+        }
+    }
+    all
+}
+
+/// Each chunk has come out once, in whatever order.
+fn assert_delivered(project: &Project) {
+    let results = lines(&project.read("out/results.ndjson"));
+    let key = |result: &Value| {
+        (result["height"].as_u64().expect("a number"), result["chunk"].as_u64().expect("a number"))
+    };
+    let by_key: BTreeMap<_, _> = results.iter().map(|result| (key(result), result.clone())).collect();
+    assert_eq!(by_key.len(), results.len(), "a chunk came twice");
+    assert_eq!(by_key, expected(project));
+}
+
+#[test]
+fn every_block_is_split_and_every_chunk_executed_once() {
+    let project = demonstration();
+    project.run().done().says("done:");
+    assert_delivered(&project);
+    // The watermark has moved over all of them, though those that came late were finished out of order.
+    assert_eq!(project.status("blocks/split", "blocks/blocks")["watermark"], 120);
+    project.run().done().says("nothing to do");
+    assert_delivered(&project);
+}
+
+#[test]
+fn blocks_that_come_while_nobody_is_there_are_made_up_for() {
+    let project = demonstration();
+    let all = project.read("data/blocks.ndjson");
+    let (first, rest) = all.split_at(all.match_indices('\n').nth(40).expect("there are more").0 + 1);
+    project.write("data/blocks.ndjson", first);
+    project.run().done();
+    project.append("data/blocks.ndjson", rest);
+    project.run().done().says("done:");
+    assert_delivered(&project);
+}
+
+#[test]
+fn a_chunk_that_cannot_be_executed_stops_the_step_there_and_it_goes_on_when_that_is_mended() {
+    let project = demonstration();
+    let good = project.read("execute.rhai");
+    let bad = good.replace("let gas = 0;", "let gas = 0;\n    if chunk.height == 30 { throw \"no state\"; }");
+    project.write("execute.rhai", bad);
+    project.run().failed(1).says("no state");
+    let left = expected(&project).len() - project.read("out/results.ndjson").lines().count();
+    assert!(left > 0, "nothing is left for when it is mended");
+    project.write("execute.rhai", good);
+    project.run().done();
+    assert_delivered(&project);
+}
+
+#[test]
+fn killed_again_and_again_it_delivers_the_same() {
+    let seed = Random::seed();
+    println!("again with TIDEGATE_TEST_SEED={seed}");
+    let mut random = Random::new(seed);
+    let project = demonstration();
+    let bytes: u64 = expected(&project).values().map(|result| result.to_string().len() as u64 + 1).sum();
+    let mut ended = 0;
+    for kill in 0..KILLS {
+        let results = "out/results.ndjson";
+        let ahead = project.len(results) > bytes * 3 / 4 * (kill + 5) / (KILLS + 5);
+        let moment = Moment::choose(&mut random, bytes / KILLS, ahead);
+        let mut running = project.start(&["run", "."]);
+        moment.wait(&project, results, &mut running);
+        let said = running.stderr();
+        ended += u64::from(!running.kill());
+        assert!(!said.contains("panic"), "kill {kill}, seed {seed}:\n{said}");
+    }
+    assert!(ended < KILLS, "there was nothing to kill");
+    project.run().done();
+    assert_delivered(&project);
+    project.assert_sound();
+}
