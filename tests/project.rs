@@ -6,7 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tidegate::store::{Store, open_existing, verify};
+use tidegate::store::{NEVER, Standing, Store, open_existing, verify};
+use tidegate::words::Address;
 
 use crate::running::Running;
 
@@ -143,6 +144,16 @@ impl Project {
     /// runner may have the store.
     pub(crate) fn snapshots(&self) -> usize {
         self.look_into(|store| store.all_snapshots().expect("the store can be read").len())
+    }
+
+    /// How many jobs of a step that picks them are on record as begun and not through. No runner may have
+    /// the store.
+    pub(crate) fn begun(&self, step: &str) -> usize {
+        let step = Address::parse(step).expect("it is an address");
+        self.look_into(|store| {
+            let rows = store.due(&step, NEVER, None, 10_000, usize::MAX).expect("the store can be read");
+            rows.iter().filter(|(_, job)| job.standing == Standing::Started).count()
+        })
     }
 
     fn look_into<T>(&self, look: impl FnOnce(&Store) -> T) -> T {

@@ -52,7 +52,7 @@ fn a_job_that_takes_too_much_memory_is_ended() {
 fn failures_logs_and_outputs_come_through_as_they_are() {
     let project = isolated(
         "{\"do\":\"fail\"}\n{\"do\":\"reject\"}\n{\"do\":\"panic\"}\n{\"do\":\"garble\"}\n{\"id\":5,\"do\":\"log\"}\n\
-         {\"do\":\"retry\"}\n{\"do\":\"retry_in\"}\n{\"do\":\"gate_closed\"}\n{\"do\":\"pending\"}\n",
+         {\"do\":\"retry\"}\n{\"do\":\"retry_in\"}\n",
     );
     project.run().done().says("job 5 asked for this");
     assert_eq!(ids(&project.read("out.ndjson")), [5]);
@@ -61,10 +61,8 @@ fn failures_logs_and_outputs_come_through_as_they_are() {
     rejected: plugin `flaky`: rejected, as asked
     panicked: plugin `flaky` panicked: panicked, as asked
     output: plugin `flaky`: its output is no JSON: the text ends where a value should stand, at column 8
-    retry: plugin `flaky`: busy (it asks for another attempt, which this version of Tidegate cannot carry out)
-    retry: plugin `flaky`: busy (it asks for another attempt later, which this version of Tidegate cannot carry out)
-    gate closed: plugin `flaky`: closed, as asked (it holds the step back, which this version of Tidegate cannot carry out)
-    pending: handle-7 (it leaves the job pending under this handle, which this version of Tidegate cannot carry out)
+    retry: plugin `flaky`: busy
+    retry: plugin `flaky`: busy
     ");
 }
 

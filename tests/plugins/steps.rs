@@ -49,18 +49,7 @@ fn a_plugin_that_does_not_say_which_of_two_outputs_it_means_is_told() {
 
 #[test]
 fn every_way_to_end_an_attempt_is_told() {
-    let acts = [
-        "fail",
-        "reject",
-        "retry",
-        "retry_in",
-        "gate_closed",
-        "pending",
-        "panic",
-        "garble",
-        "pretty",
-        "pass",
-    ];
+    let acts = ["fail", "reject", "retry", "retry_in", "panic", "garble", "pretty", "pass"];
     let lines = acts.map(|act| format!("{{\"do\":\"{act}\"}}\n")).concat();
     let project = project("run = \"plugin:flaky\"").file("in.ndjson", lines + "{\"half\n");
     project.run().done();
@@ -69,6 +58,29 @@ fn every_way_to_end_an_attempt_is_told() {
     {   "id": 1,    "text": "a\nb" }
     {"do":"pass"}
     "#);
+}
+
+#[test]
+fn a_plugin_asks_for_another_attempt_and_gets_it() {
+    let project = project("run = \"plugin:flaky\"").file("in.ndjson", "{\"do\":\"retry\"}\n{\"id\":2}\n");
+    let toml = project.read("p.toml");
+    let often = "backoff = \"list\", delays = [\"1ms\"], max_attempts = 3";
+    project.write("p.toml", toml.replace("max_attempts = 1", often));
+    project.run().done();
+    assert_eq!(errors(&project), ["retry: plugin `flaky`: busy (all 3 attempts failed)"]);
+    assert_eq!(ids(&project.read("out.ndjson")), [2]);
+}
+
+#[test]
+fn a_plugin_that_finds_a_gate_closed_or_hands_a_job_outside_fails_nothing() {
+    for (act, standing) in [("gate_closed", "delayed"), ("pending", "pending")] {
+        let project = project("run = \"plugin:flaky\"").file("in.ndjson", format!("{{\"do\":\"{act}\"}}\n"));
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        assert_eq!(errors(&project), [""; 0]);
+        let listed = project.tidegate(&["store", "export", "-", "."]).done().stdout;
+        let row = listed.lines().find(|line| line.contains("{\"delayed\"")).expect("it stands in the store");
+        assert!(standing == "delayed" || row.contains(standing), "{row}");
+    }
 }
 
 #[test]
@@ -122,19 +134,19 @@ fn a_panic_in_drop_and_a_thread_that_stays_are_told_and_do_no_harm() {
 }
 
 #[test]
-fn a_plugin_with_effects_has_a_snapshot_before_the_attempt_and_one_without_has_none() {
+fn a_job_of_a_plugin_with_effects_is_on_record_before_the_attempt_and_of_one_without_is_not() {
     let effects = project("run = \"plugin:flaky\"").file("in.ndjson", jobs(1..=2) + "{\"do\":\"abort\"}\n");
     assert_eq!(effects.run().code, None);
-    assert_eq!(effects.snapshots(), 1);
+    assert_eq!(effects.begun("p/work"), 1);
     let listed = effects.tidegate(&["store", "export", "-", "."]).done().stdout;
-    assert!(listed.lines().any(|line| line.contains("snapshot") && line.contains("p/work")), "{listed}");
+    assert!(listed.lines().any(|line| line.contains("\"started\"") && line.contains("p/work")), "{listed}");
 
     let none = Project::pipeline("[step.work]\nfrom = \"in\"\nrun = \"plugin:c-count\"\nto = \"out\"\n")
         .file("in.ndjson", jobs(1..=2));
     let source = c_count().replace("counter->seen++;", "if (++counter->seen == 2) abort();");
     compile(&source, &none.path().join("libc_count.so"), &[]);
     assert_eq!(none.tidegate(&["run", ".", "--plugins", "."]).code, None);
-    assert_eq!(none.snapshots(), 0);
+    assert_eq!(none.begun("p/work"), 0);
 }
 
 #[test]

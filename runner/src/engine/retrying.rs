@@ -92,7 +92,9 @@ impl Retrying {
             Decision::Again { at } => Fate::Again(at.max(after(now, self.delay_window))),
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
-                failure.message = format!("{} ({exhausted})", failure.message);
+                if item.attempt > 1 {
+                    failure.message = format!("{} ({exhausted})", failure.message);
+                }
                 match policy.then {
                     Then::ErrorQueue => given_up,
                     Then::Drop => Fate::Dropped(Why::Exhausted),
