@@ -79,4 +79,6 @@ mod outward;
 
 mod gates;
 
+mod monitor;
+
 mod graph_demo;
