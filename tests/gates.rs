@@ -32,7 +32,11 @@ fn a_closed_gate_holds_jobs_back_and_fails_none() {
     let mut running = project.started();
     running.wait_until_it_says("the gate is closed: price 93 > 60");
     let status = project.status("p/pay", "p/in");
-    assert_eq!((&status["taken"], &status["closed"]["why"]), (&0.into(), &"price 93 > 60".into()), "{status}");
+    assert_eq!(
+        (&status["taken"], &status["closed"]["why"]),
+        (&0.into(), &"price 93 > 60".into()),
+        "{status}"
+    );
     assert!(status["closed"]["since"].as_str().is_some_and(|since| since.ends_with('Z')), "{status}");
     let told = project.tidegate(&["status"]).done().stdout;
     assert!(told.contains("price 93 > 60"), "{told}");

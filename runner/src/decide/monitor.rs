@@ -305,10 +305,14 @@ impl Monitor {
     fn next_batch(&mut self, up_to: u64) -> Vec<JobKey> {
         let mut jobs = Vec::new();
         while jobs.len() < self.batch {
-            let Some((_, lane)) = self.order.first_key_value().filter(|&(&turn, _)| turn < up_to) else { break };
+            let Some((_, lane)) = self.order.first_key_value().filter(|&(&turn, _)| turn < up_to) else {
+                break;
+            };
             let waiting = self.lanes.get(lane).into_iter().flatten();
             let from = jobs.len();
-            jobs.extend(waiting.take_while(|&(&turn, _)| turn < up_to).map(|(_, &key)| key).take(self.batch - from));
+            jobs.extend(
+                waiting.take_while(|&(&turn, _)| turn < up_to).map(|(_, &key)| key).take(self.batch - from),
+            );
             for &key in &jobs[from..] {
                 self.step_out(key);
             }

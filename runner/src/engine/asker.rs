@@ -32,7 +32,8 @@ impl Asker {
         (inquiry, entry): (&Inquiry, Entry),
         plugins: &Plugins,
     ) -> Result<Self, String> {
-        let (limits, filter, file) = (Limits::default(), StepFilter::default(), shown(configuration, &step.file));
+        let (limits, filter, file) =
+            (Limits::default(), StepFilter::default(), shown(configuration, &step.file));
         let owner = Owner {
             limits: &limits,
             timeout: Some(inquiry.timeout),

@@ -105,8 +105,9 @@ fn check(
         let message = format!("`{named}` {}", mistake.message);
         let place = Place { file: plugin.named_in.as_path().into(), span: plugin.named_at.clone() };
         let label = format!("so says plugin `{}`", plugin.named());
-        diagnostics
-            .push(Diagnostic::error(&plugin.named_in, span, message).related(place, label).help_if(mistake.help));
+        diagnostics.push(
+            Diagnostic::error(&plugin.named_in, span, message).related(place, label).help_if(mistake.help),
+        );
     }
     Ok(())
 }

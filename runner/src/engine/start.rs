@@ -6,7 +6,9 @@ use super::cards::Cards;
 use super::error::{Chain, EngineError};
 use super::floor::Floor;
 use super::recover::{Verdict, verdicts};
-use crate::config::{Configuration, GateRef, Input, Promise, SinkRef, SourceKind, SourceRef, Step, Take, Target};
+use crate::config::{
+    Configuration, GateRef, Input, Promise, SinkRef, SourceKind, SourceRef, Step, Take, Target,
+};
 use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};

@@ -89,9 +89,9 @@ impl StepStats {
     pub(super) fn close(&self, by: ClosedBy, why: String, now: Timestamp) -> bool {
         let mut closed = self.closed_mut();
         let since = closed.as_ref().map_or(now, |before| before.since);
-        let news = closed.as_ref().is_none_or(|before| {
-            before.by != by || by == ClosedBy::Failure && before.why != why
-        });
+        let news = closed
+            .as_ref()
+            .is_none_or(|before| before.by != by || by == ClosedBy::Failure && before.why != why);
         *closed = Some(Closed { since, by, why });
         news
     }

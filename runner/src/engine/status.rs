@@ -221,7 +221,8 @@ mod tests {
 
     #[test]
     fn answers_come_in_order_or_by_handle() {
-        let list = r#"["valid", {"status": "committed", "result": [1]}, null, {"status":"invalid","reason":"no"}]"#;
+        let list =
+            r#"["valid", {"status": "committed", "result": [1]}, null, {"status":"invalid","reason":"no"}]"#;
         let words = "1 valid - -, 2 committed [1] -, 4 invalid - no";
         assert_eq!(told(list, &["a", "b", "c", "d"]), format!("{words} | 0 | None"));
         let map = r#"{"b": "unknown", "x": "valid", "y": "valid"}"#;

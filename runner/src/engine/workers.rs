@@ -223,8 +223,8 @@ fn ask(
         Some(ready) => ready,
         None => make().map_err(failure)?,
     };
-    let answer = catch_unwind(AssertUnwindSafe(|| ready.ask(given, now)))
-        .map_err(|_| failure(PANICKED.to_owned()))?;
+    let answer =
+        catch_unwind(AssertUnwindSafe(|| ready.ask(given, now))).map_err(|_| failure(PANICKED.to_owned()))?;
     *asker = Some(ready);
     answer
 }

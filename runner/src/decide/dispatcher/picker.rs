@@ -171,7 +171,8 @@ impl Picker {
         commands: &mut Vec<Command>,
     ) {
         let (step, batch) = (self.position, number(around.next_batch));
-        let state = BatchState { jobs: jobs.clone(), ends: Vec::new(), bytes: 0, phase: Phase::Picked, settles };
+        let state =
+            BatchState { jobs: jobs.clone(), ends: Vec::new(), bytes: 0, phase: Phase::Picked, settles };
         self.batches.insert(batch, state);
         commands.push(Command::Pick { step, batch, jobs });
     }

@@ -140,7 +140,8 @@ fn what_was_not_asked_for_is_discarded() {
         play.pend(key, "");
     }
     assert_eq!(play.at(5000), "ask #0 1+2");
-    let answers = [(3, Status::Committed), (9, Status::Committed), (1, Status::Valid), (1, Status::Committed)];
+    let answers =
+        [(3, Status::Committed), (9, Status::Committed), (1, Status::Valid), (1, Status::Committed)];
     assert_eq!(play.answer(0, &answers), "discarded 3, ask #1 3");
     assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Valid));
     // Nor what comes late.

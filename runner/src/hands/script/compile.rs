@@ -110,11 +110,7 @@ fn watch(engine: &mut Engine, deadline: &Deadline) {
     });
 }
 
-pub(super) fn compile(
-    engine: &mut Engine,
-    script: &Script,
-    entry: Entry,
-) -> Result<Compiled, CompileError> {
+pub(super) fn compile(engine: &mut Engine, script: &Script, entry: Entry) -> Result<Compiled, CompileError> {
     let ast = self_contained(engine, &script.path, &script.text, &Scope::new()).map_err(|error| {
         let error = from_evaluation(&error, &script.text);
         // The first level of imports is resolved apart from the statement, and has no place.

@@ -9,7 +9,8 @@ fn answering(entry: Entry, text: &str) -> Draft {
 
 #[test]
 fn whatever_is_answered_is_one_answer() {
-    let answered = |body: &str| answering(Entry::Status, &format!("fn status(jobs) {{ {body} }}")).run("[1,2]");
+    let answered =
+        |body: &str| answering(Entry::Status, &format!("fn status(jobs) {{ {body} }}")).run("[1,2]");
     assert_eq!(answered("jobs.map(|job| job + 1)"), "[2,3]");
     assert_eq!(answered("[]"), "[]");
     assert_eq!(answered("()"), "null");
