@@ -12,10 +12,10 @@ fn submitting(lines: &str) -> Project {
          monitor = {{ run = \"builtin:exec\", exec = {{ command = [\"./outside.sh\"] }}, every = \"20ms\" }}\n{lines}\n",
     ))
     .file("submit.rhai", "fn process(job, ctx) { pending(`b-${job.id}-${ctx.attempt}`) }")
-    .file("outside.sh", "#!/bin/sh\ncat > asked.new\nmv asked.new asked\ncat outside\n")
+    .file("outside.sh", "#!/bin/sh\ncat > asked.new\nmv asked.new asked\ntr -d '\\n' < outside\n")
     .file("outside", "{}");
     let script = project.path().join("outside.sh");
-    std::fs::set_permissions(script, PermissionsExt::from_mode(0o755)).expect("it is there");
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).expect("it is there");
     project
 }
 

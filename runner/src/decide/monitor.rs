@@ -163,7 +163,10 @@ impl Monitor {
             MonitorEvent::Poll => self.wanted = true,
             MonitorEvent::Tick => {}
         }
-        self.go_on(now, commands);
+        // Others may come with this one, and shall be asked for together with it.
+        if !matches!(event, MonitorEvent::Pended { .. }) {
+            self.go_on(now, commands);
+        }
     }
 
     /// When it wants to be told that time has passed.

@@ -161,7 +161,8 @@ fn a_failed_job_steps_aside_and_comes_back_when_it_is_due() {
     assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(50))]), "commit #0+1");
     // It is accounted for: it stands in the store by itself.
     assert_eq!(play.committed(0), "passed 1, pick #2 3");
-    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+    // As many run as may, so that time alone lets nothing start.
+    assert_eq!(play.dispatcher.wakes(play.now), None);
     play.now = Timestamp(50);
     play.picked(1);
     assert_eq!(play.done(1), "passed 2, pick #3 1");
@@ -201,8 +202,8 @@ fn a_gate_is_looked_at_before_anything_starts_and_every_so_often() {
     assert_eq!(play.done(0), "passed 1, pick #2 3");
     // What was seen counts no more.
     play.now = Timestamp(10_000);
-    play.picked(1);
-    assert_eq!(play.done(1), "passed 2, look");
+    assert_eq!(play.picked(1), "look, run #1");
+    assert_eq!(play.done(1), "passed 2");
 }
 
 #[test]
@@ -288,7 +289,7 @@ fn a_paused_step_starts_nothing_until_it_goes_on() {
     play.read(1, 2);
     assert_eq!(play.on(Event::Pause { step: 0, paused: true }), "");
     assert_eq!(play.picked(0), "");
-    assert_eq!(play.on(Event::Pause { step: 0, paused: false }), "read 3, run #0");
+    assert_eq!(play.on(Event::Pause { step: 0, paused: false }), "run #0");
 }
 
 #[test]
