@@ -16,7 +16,7 @@ fn paying() -> Project {
         .file("price.sh", "#!/bin/sh\nread -r job\n[ \"$job\" = null ] && cat price\n")
         .file("in.ndjson", jobs(1..=5));
     let script = project.path().join("price.sh");
-    std::fs::set_permissions(script, PermissionsExt::from_mode(0o755)).expect("it is there");
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).expect("it is there");
     project
 }
 
@@ -99,7 +99,7 @@ fn a_job_that_finds_the_gate_closed_goes_back_first_and_uncounted() {
     .file("price", "93")
     .file("in.ndjson", jobs(1..=3));
     let script = project.path().join("price.sh");
-    std::fs::set_permissions(script, PermissionsExt::from_mode(0o755)).expect("it is there");
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).expect("it is there");
     let mut running = project.started();
     running.wait_until_it_says("held back by one of its jobs: price 93 > 60");
     project.write("price", "40");

@@ -81,4 +81,6 @@ mod outward;
 
 mod gates;
 
+mod monitor;
+
 mod graph_demo;

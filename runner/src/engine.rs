@@ -51,6 +51,8 @@ mod peek;
 
 mod cards;
 
+mod status;
+
 mod shelf;
 
 mod retrying;

@@ -10,7 +10,7 @@ pub mod source;
 
 mod fill;
 
-mod give;
+pub(crate) mod give;
 
 mod scrub;
 

@@ -133,6 +133,13 @@ impl Dispatcher {
         self.steps[step].saw_late(key, due);
     }
 
+    /// What became of these jobs of a step that picks, which were pending, is known: it is delivered
+    /// like any batch.
+    pub fn settle(&mut self, step: usize, jobs: Vec<JobKey>, now: Timestamp, commands: &mut Vec<Command>) {
+        self.steps[step].settle(jobs);
+        self.decide(now, commands);
+    }
+
     /// The step goes on, at these indices of its inputs: its progress was put back, or could not be.
     pub fn rewound(&mut self, step: usize, next: &[u64], now: Timestamp, commands: &mut Vec<Command>) {
         self.steps[step].rewound(next);

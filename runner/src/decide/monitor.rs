@@ -79,6 +79,8 @@ pub struct Monitor {
     /// When the first of those became pending that are pending now.
     first: Option<Timestamp>,
     wanted: bool,
+    /// How many are valid.
+    valid: usize,
 }
 
 #[derive(Debug)]
@@ -143,6 +145,7 @@ impl Monitor {
             began: None,
             first: None,
             wanted: false,
+            valid: 0,
         }
     }
 
@@ -160,7 +163,10 @@ impl Monitor {
             MonitorEvent::Poll => self.wanted = true,
             MonitorEvent::Tick => {}
         }
-        self.go_on(now, commands);
+        // Others may come with this one, and shall be asked for together with it.
+        if !matches!(event, MonitorEvent::Pended { .. }) {
+            self.go_on(now, commands);
+        }
     }
 
     /// When it wants to be told that time has passed.
@@ -192,6 +198,12 @@ impl Monitor {
         self.jobs.len()
     }
 
+    /// How many of them are valid.
+    #[must_use]
+    pub fn valid(&self) -> usize {
+        self.valid
+    }
+
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
@@ -211,7 +223,8 @@ impl Monitor {
 
     fn left(&mut self, key: JobKey) {
         self.step_out(key);
-        self.jobs.remove(&key);
+        let left = self.jobs.remove(&key);
+        self.valid -= usize::from(left.is_some_and(|left| left.status == Status::Valid));
         if let Some((_, asked)) = &mut self.asked {
             asked.remove(&key);
         }
@@ -254,6 +267,8 @@ impl Monitor {
             return;
         }
         watched.status = to;
+        self.valid -= usize::from(from == Status::Valid);
+        self.valid += usize::from(to == Status::Valid);
         if !to.waits() {
             self.step_out(key);
             commands.push(MonitorCommand::Settle { key, status: to });

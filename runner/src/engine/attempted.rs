@@ -181,7 +181,7 @@ mod tests {
         let mut gatherer = Gatherer::new(&configuration, step);
         let joined = portions.iter().filter(|portion| portion.input == portions[0].input);
         let jobs = joined.map(|portion| portion.jobs).sum();
-        let work = Work { jobs, portions, sequential: false };
+        let work = Work { jobs, portions, ..Work::default() };
         let whole = spans(&step.address, &mut gatherer, &work);
         let (mut walk, mut jobs) = (Walk::new(&work), Vec::new());
         while let Some(item) = gatherer.next(&mut walk, false) {

@@ -236,6 +236,7 @@ impl Crew {
             Action::ReadStore(ask) => self.queues.ask(ask),
             Action::Run(task) if task.aside => self.aside.give(Errand::Batch(task))?,
             Action::Run(task) => _ = self.tasks.send(Errand::Batch(task)),
+            Action::AskStatus(asking) => self.aside.give(Errand::Status(asking))?,
             Action::LookAtGate(step) => self.aside.give(Errand::Gate(step))?,
             Action::Commit(order) => _ = self.orders.send(order),
             // Ends the loop where it comes up.

@@ -16,6 +16,7 @@ use super::report::Halt;
 use super::request::{Asked, Granted, Request};
 use super::shelf::Shelf;
 use super::stats::Stats;
+use super::status::Asking;
 use super::tail::Tails;
 use super::work::{Ran, Stumble};
 use crate::config::{Configuration, Input, QueueRef, Step};
@@ -42,6 +43,8 @@ pub(super) enum Action {
     Run(Task),
     /// See whether the gate of a step is open.
     LookAtGate(usize),
+    /// Find out how pending jobs stand.
+    AskStatus(Asking),
     Commit(Order),
     /// The run is over.
     Finish(End),
@@ -70,7 +73,10 @@ pub(super) struct Plan {
 }
 
 mod gates;
+mod monitoring;
 mod picking;
+
+use monitoring::{Watch, watches};
 
 pub(super) struct Floor {
     configuration: Arc<Configuration>,
@@ -94,6 +100,10 @@ pub(super) struct Floor {
     rewinds: HashMap<usize, (Vec<u64>, Asked)>,
     pub(super) halts: Vec<Halt>,
     stats: Arc<Stats>,
+    /// By step: its pending jobs; `None` where nobody asks for them.
+    watches: Vec<Option<Watch>>,
+    /// Nothing more is started in this run.
+    stopping: bool,
 }
 
 impl Floor {
@@ -108,6 +118,8 @@ impl Floor {
             readers: flows.iter().map(|flow| vec![0; flow.inputs.len() + 1]).collect(),
             returned: flows.iter().map(|_| BTreeSet::new()).collect(),
             shelves: shelves(&configuration),
+            watches: watches(&configuration),
+            stopping: false,
             dispatcher: Dispatcher::new(flows, heads, room, until_idle),
             configuration,
             reads: HashMap::new(),
@@ -138,11 +150,12 @@ impl Floor {
         let mut commands = Vec::new();
         self.dispatcher.start(now, &mut commands);
         self.carry_out(commands, now, actions);
+        self.look_after(now, actions);
     }
 
     /// When it wants to be told that time has passed.
     pub(super) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        self.dispatcher.wakes(now)
+        self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now)).min()
     }
 
     /// Takes note that time has passed.
@@ -150,6 +163,7 @@ impl Floor {
         let mut commands = Vec::new();
         self.dispatcher.handle(Event::Tick, now, &mut commands);
         self.carry_out(commands, now, actions);
+        self.look_after(now, actions);
     }
 
     /// Takes in what a thread tells.
@@ -196,6 +210,7 @@ impl Floor {
                 let open = self.gate_seen(step, seen, now);
                 self.dispatcher.handle(Event::Gate { step, open }, now, &mut commands);
             }
+            Message::StatusSeen { step, ask, seen } => self.status_seen(step, ask, seen, now),
             Message::Committed(durable) => self.committed(durable, now, &mut commands, actions),
             Message::Refused { step, error } => {
                 self.halt(step, Chain(&*error).to_string());
@@ -204,9 +219,13 @@ impl Floor {
             Message::CommitterFailed(error) => return Err(error),
             Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
             Message::Asked(asked) => self.asked(asked, now, &mut commands, actions),
-            Message::Stop => self.dispatcher.handle(Event::Stop, now, &mut commands),
+            Message::Stop => {
+                self.stopping = true;
+                self.dispatcher.handle(Event::Stop, now, &mut commands);
+            }
         }
         self.carry_out(commands, now, actions);
+        self.look_after(now, actions);
         Ok(())
     }
 
@@ -272,7 +291,7 @@ impl Floor {
         for (step, batch, stays) in delivered {
             let held = self.held.remove(&batch);
             if let (Some(held), Some(_)) = (&held, &self.shelves[step]) {
-                self.settle_picked(step, held, stays);
+                self.settle_picked(step, held, stays, now);
             } else if let Some(due) = stays.iter().map(|stays| stays.row.due).min() {
                 self.dispatcher.handle(Event::Returned { step, due }, now, commands);
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::delivery::{Jobs, Places, Span};
+use super::status::Word;
 use super::work::Ran;
 use crate::decide::{JobEnd, JobKey};
 use crate::store::{DelayedJob, DelayedKey};
@@ -33,6 +34,8 @@ pub(super) struct Work {
     pub(super) portions: Vec<Portion>,
     /// The portions are not sides of a row: their jobs come one after the other, whatever the input.
     pub(super) sequential: bool,
+    /// Nothing is attempted: this has become of the jobs outside, in their order.
+    pub(super) words: Option<Arc<[Word]>>,
 }
 
 /// Jobs of one read that belong to a batch.

@@ -8,6 +8,7 @@ use super::error::EngineError;
 use super::held::Fetched;
 use super::request::Asked;
 use super::shelf::Gathered;
+use super::status::Seen;
 use super::work::Ran;
 use crate::decide::{BatchId, Port};
 use crate::hands::sink::SinkError;
@@ -56,6 +57,12 @@ pub(super) enum Message {
     GateSeen {
         step: usize,
         seen: Result<bool, Failure>,
+    },
+    /// What a monitor has answered.
+    StatusSeen {
+        step: usize,
+        ask: u64,
+        seen: Result<Seen, Failure>,
     },
     Committed(Durable),
     Refused {

@@ -80,10 +80,10 @@ impl Retrying {
             FailureKind::Pending => return Fate::Pending,
             _ => {}
         }
+        let given_up = self.refused();
         if self.only_once {
-            return if self.has_errors { Fate::Error } else { Fate::Dropped(Why::AtMostOnce) };
+            return given_up;
         }
-        let given_up = if self.has_errors { Fate::Error } else { Fate::Halts };
         let asks = matches!(failure.kind, FailureKind::Retry | FailureKind::RetryIn(_));
         // Code that asks for another attempt gets it, though nobody has said how often.
         let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
@@ -101,6 +101,15 @@ impl Retrying {
                     Then::Halt => Fate::Halts,
                 }
             }
+        }
+    }
+
+    /// What becomes of a job that is not tried again, whatever the policy says.
+    pub(super) fn refused(&self) -> Fate {
+        match (self.has_errors, self.only_once) {
+            (true, _) => Fate::Error,
+            (false, true) => Fate::Dropped(Why::AtMostOnce),
+            (false, false) => Fate::Halts,
         }
     }
 }
@@ -190,6 +199,17 @@ pub(super) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timest
         ..waiting(item)
     };
     Delayed { step: step.clone(), due: NEVER, job }
+}
+
+/// The job as it waits to be handed to an outside system again, which has forgotten it.
+pub(super) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt,
+        first_attempt: item.first_attempt,
+        standing: Standing::Started,
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due: now, job }
 }
 
 /// An output of the job that is due later.

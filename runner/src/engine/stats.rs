@@ -22,6 +22,8 @@ pub struct StepStats {
     /// Bytes of the jobs taken, as they were read.
     bytes: AtomicU64,
     closed: Mutex<Option<Closed>>,
+    pending: AtomicU64,
+    valid: AtomicU64,
 }
 
 /// What keeps a step from starting anything.
@@ -68,6 +70,16 @@ impl StepStats {
     /// Bytes of the jobs that were taken in this run.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Jobs that are pending outside and watched by a monitor; and how many of them are called valid there.
+    pub fn pending(&self) -> (u64, u64) {
+        (self.pending.load(Ordering::Relaxed), self.valid.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_pending(&self, pending: u64, valid: u64) {
+        self.pending.store(pending, Ordering::Relaxed);
+        self.valid.store(valid, Ordering::Relaxed);
     }
 
     /// What keeps the step from starting anything, as far as is known.

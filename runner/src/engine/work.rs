@@ -13,8 +13,9 @@ use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
 use super::link::{Owner, Scripts};
 use super::retrying::{self, Fate, Retrying, Why};
+use super::status::Word;
 use crate::config::{self, Configuration, Processor, Promise, Take, Target};
-use crate::decide::{Counters, JobEnd};
+use crate::decide::{Counters, JobEnd, Status};
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{Entry, ScriptStep};
 use crate::store::{Delayed, Outcome, Slot, Span, Store};
@@ -207,11 +208,17 @@ impl Worker {
             error_side: side(),
             carries,
         };
-        self.prepare(work, carries, &made_before, now);
+        if work.words.is_none() {
+            self.prepare(work, carries, &made_before, now);
+        }
         let mut checkpoint = Checkpoint::default();
-        let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, self.crash_limit);
+        // Where nothing is attempted, nothing can take the process down.
+        let crash_limit = self.crash_limit.filter(|_| work.words.is_none());
+        let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
         let (mut walk, take, mut given, mut late) = (Walk::new(work), self.gatherer.take, 0, 0);
         while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
+            // What became of it is told of the attempt that handed it over, and is none itself.
+            item.attempt -= u32::from(work.words.is_some());
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
                 ran.taken += 1;
@@ -222,12 +229,24 @@ impl Worker {
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
+            let word = work.words.as_ref().and_then(|words| words.get(ran.taken));
             let (cards, runner) = (self.cards.as_ref(), &mut self.runner);
-            let attempted = watch.attempt(&item, || attempt(runner, cards, &item, now, &mut made.outputs));
+            let attempted = match word {
+                Some(Word { status: Status::Unknown, .. }) => {
+                    ran.stays(retrying::forgotten(&self.address, &item, now), JobEnd::Forgotten);
+                    continue;
+                }
+                Some(word) => word.settle(item.payload, &mut made.outputs),
+                None => watch.attempt(&item, || attempt(runner, cards, &item, now, &mut made.outputs)),
+            };
             let outcome = if let Err(mut failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
                 item.attempt = watch.crashes().unwrap_or(item.attempt);
-                match self.retrying.fate(&item, &mut failure, now) {
+                let fate = match word {
+                    Some(_) => self.retrying.refused(),
+                    None => self.retrying.fate(&item, &mut failure, now),
+                };
+                match fate {
                     Fate::Again(at) => {
                         let row = retrying::delayed(&self.address, &item, &failure, at, now);
                         ran.stays(row, JobEnd::Delayed(at));

@@ -12,11 +12,13 @@ use super::asker::Asker;
 use super::floor::Task;
 use super::held::Work;
 use super::message::Message;
+use super::status::{self, Asking, Seen};
 use super::work::{Ran, Stumble, Worker};
 use crate::config::{Configuration, GateRef};
+use crate::decide::JobKey;
 use crate::hands::plugin::Plugins;
 use crate::hands::script::Entry;
-use crate::store::{Attempts, Slot, Store};
+use crate::store::{Attempts, DelayedKey, Slot, Store};
 use crate::words::{Clock, Timestamp};
 
 /// Scripts may build values that nest deeply, and taking those apart recurses. The memory is only
@@ -42,6 +44,8 @@ pub(super) enum Errand {
     Batch(Task),
     /// See whether the gate of this step is open.
     Gate(usize),
+    /// Find out how pending jobs stand.
+    Status(Asking),
 }
 
 /// Starts `count` workers; they end when `tasks` is closed.
@@ -112,6 +116,7 @@ struct Hand<'s> {
     /// By step.
     workers: Vec<Option<Worker>>,
     gates: Vec<Option<Asker>>,
+    monitors: Vec<Option<Asker>>,
 }
 
 impl<'s> Hand<'s> {
@@ -122,6 +127,7 @@ impl<'s> Hand<'s> {
             slot: shop.attempts.slot(),
             workers: steps.iter().map(|_| None).collect(),
             gates: steps.iter().map(|_| None).collect(),
+            monitors: steps.iter().map(|_| None).collect(),
         }
     }
 
@@ -131,6 +137,10 @@ impl<'s> Hand<'s> {
                 // The jobs are freed here and not by the dispatcher's thread, which has more to do.
                 Errand::Batch(Task { step, id, work, .. }) => {
                     Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
+                }
+                Errand::Status(asking) => {
+                    let (step, ask, seen) = (asking.step, asking.ask, self.ask_status(asking));
+                    Message::StatusSeen { step, ask, seen }
                 }
                 Errand::Gate(step) => Message::GateSeen { step, seen: self.look_at_gate(step) },
             };
@@ -159,6 +169,27 @@ impl<'s> Hand<'s> {
         catch_unwind(AssertUnwindSafe(|| worker.run(work, slot, &**clock))).unwrap_or_else(|_| {
             self.workers[step] = None;
             failed(work, PANICKED.to_owned())
+        })
+    }
+
+    fn ask_status(&mut self, asking: Asking) -> Result<Seen, Failure> {
+        let Shop { configuration, plugins, store, clock, .. } = self.shop;
+        let failure = |message: String| Failure::new(FailureKind::Failed, message);
+        let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
+        let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
+        // What is through meanwhile is not asked for.
+        let jobs: Vec<_> = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job?))).collect();
+        if jobs.is_empty() {
+            return Ok(Seen::default());
+        }
+        let question = status::question(&jobs).map_err(|error| failure(error.to_string()))?;
+        let declared = &configuration.steps[asking.step];
+        let Some(monitor) = &declared.monitor else { return Ok(Seen::default()) };
+        let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
+            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), plugins)
+        })?;
+        status::read(&answer, &jobs).map_err(|why| {
+            Failure::new(FailureKind::Output, format!("{why}; the answer is {}", beginning(&answer)))
         })
     }
 

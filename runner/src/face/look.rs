@@ -113,6 +113,12 @@ pub(super) struct StepStatus {
     /// The step joins its inputs: what it hands on, filters and fails is counted with the first of them.
     #[serde(default)]
     pub(super) joins: bool,
+    /// Jobs that its monitor asks for; known only while it runs. Told with each input.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) pending: u64,
+    /// How many of those are called valid outside.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) valid: u64,
     /// What keeps the step from starting anything; known only while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) closed: Option<ClosedStatus>,
@@ -224,11 +230,16 @@ pub(super) struct Verified {
     pub(super) problems: Vec<String>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde hands it over")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Answer {
     /// With what only a run knows.
     pub(super) fn with(mut self, configuration: &Configuration, stats: &Stats) -> Self {
         if let Self::Status(steps) = &mut self {
-            steps::note_closed(steps, configuration, stats);
+            steps::note_run(steps, configuration, stats);
         }
         self
     }

@@ -50,10 +50,20 @@ pub(super) fn status(command: &Look) -> Exit {
 }
 
 fn remark(step: &StepStatus) -> String {
-    match &step.closed {
-        _ if !step.configured => "not in the configuration".to_owned(),
-        Some(closed) if closed.why.is_empty() => format!("closed since {}", closed.since),
-        Some(closed) => format!("closed since {}: {}", closed.since, closed.why),
-        None => String::new(),
+    let mut remarks = Vec::new();
+    if !step.configured {
+        remarks.push("not in the configuration".to_owned());
     }
+    remarks.extend(step.closed.as_ref().map(|closed| match &*closed.why {
+        "" => format!("closed since {}", closed.since),
+        why => format!("closed since {}: {why}", closed.since),
+    }));
+    match (step.pending, step.valid) {
+        (0, _) => {}
+        (pending, 0) => remarks.push(format!("{} pending", grouped(pending))),
+        (pending, valid) => {
+            remarks.push(format!("{} pending, {} of them valid", grouped(pending), grouped(valid)));
+        }
+    }
+    remarks.join("; ")
 }

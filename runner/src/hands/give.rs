@@ -13,7 +13,7 @@ use crate::words::suggest::{listed, nearest};
 /// Gives `value`, which is JSON, to the one output of the step; or, where it has several, what stands at
 /// their names in the map that it has to be: one output, one an element of a list, none for `null`.
 /// `whose` it is, messages say.
-pub(super) fn give(value: &[u8], outputs: &mut Outputs, whose: &str) -> Result<(), Failure> {
+pub(crate) fn give(value: &[u8], outputs: &mut Outputs, whose: &str) -> Result<(), Failure> {
     if outputs.bindings() == 0 {
         return Ok(());
     }

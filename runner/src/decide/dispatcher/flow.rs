@@ -194,6 +194,8 @@ pub enum JobEnd {
     Delayed(Timestamp),
     /// An outside system finishes it.
     Pending,
+    /// The outside system does not know it: it goes before anything else of its lane.
+    Forgotten,
     /// It was no attempt: the job keeps its place, and the step starts nothing before this.
     Held(Timestamp),
 }

@@ -23,6 +23,8 @@ pub(super) struct Picker {
     room: WaitingRoom,
     /// Outputs that were made already, by when they are due.
     late: BTreeSet<(Timestamp, JobKey)>,
+    /// Jobs that were pending, and of which is known what became of them.
+    settling: Vec<JobKey>,
     search_ahead: u64,
     batch: usize,
     aside: bool,
@@ -67,6 +69,8 @@ struct BatchState {
     ends: Vec<JobEnd>,
     bytes: usize,
     phase: Phase,
+    /// Nothing of it is attempted: it tells what became of jobs that were pending.
+    settles: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +110,7 @@ impl Picker {
             feed,
             room: WaitingRoom::new(rules),
             late: BTreeSet::new(),
+            settling: Vec::new(),
             search_ahead,
             batch,
             aside,
@@ -152,13 +157,28 @@ impl Picker {
         let due = std::mem::replace(&mut self.late, later);
         let due: Vec<JobKey> = due.into_iter().map(|(_, key)| key).collect();
         for jobs in due.chunks(LATE_BATCH) {
-            self.add_batch(jobs.to_vec(), around, commands);
+            self.add_batch(jobs.to_vec(), false, around, commands);
         }
     }
 
-    fn add_batch(&mut self, jobs: Vec<JobKey>, around: &mut Around<'_>, commands: &mut Vec<Command>) {
+    /// Delivers what became of jobs that were pending; no gate and no rule holds that.
+    fn settle_pending(&mut self, around: &mut Around<'_>, commands: &mut Vec<Command>) {
+        let jobs = std::mem::take(&mut self.settling);
+        for jobs in jobs.chunks(LATE_BATCH) {
+            self.add_batch(jobs.to_vec(), true, around, commands);
+        }
+    }
+
+    fn add_batch(
+        &mut self,
+        jobs: Vec<JobKey>,
+        settles: bool,
+        around: &mut Around<'_>,
+        commands: &mut Vec<Command>,
+    ) {
         let (step, batch) = (self.position, number(around.next_batch));
-        let state = BatchState { jobs: jobs.clone(), ends: Vec::new(), bytes: 0, phase: Phase::Picked };
+        let state =
+            BatchState { jobs: jobs.clone(), ends: Vec::new(), bytes: 0, phase: Phase::Picked, settles };
         self.batches.insert(batch, state);
         commands.push(Command::Pick { step, batch, jobs });
     }
@@ -177,7 +197,7 @@ impl Picker {
                 return;
             }
             let jobs = std::mem::take(&mut self.picked);
-            self.add_batch(jobs, around, commands);
+            self.add_batch(jobs, false, around, commands);
         }
     }
 
@@ -202,7 +222,7 @@ impl Picker {
             return;
         }
         for (&batch, state) in &mut self.batches {
-            if state.phase == Phase::Ready {
+            if state.phase == Phase::Ready && !state.settles {
                 state.phase = Phase::Beginning;
                 commands.push(Command::Begin { step: self.position, batch, before: self.before });
             }
@@ -248,6 +268,7 @@ impl Picker {
                 JobEnd::Finished => self.room.finished(key, now),
                 JobEnd::Delayed(until) => self.room.delay(key, until, now),
                 JobEnd::Pending => self.room.pend(key, now),
+                JobEnd::Forgotten => self.room.forgot(key),
                 JobEnd::Held(until) => {
                     // The clock may be set back: nothing is held longer than it was asked for.
                     let wait = until.0.saturating_sub(now.0).max(0);
@@ -379,6 +400,10 @@ impl Machine for Picker {
         self.late.insert((due, key));
     }
 
+    fn settle(&mut self, mut jobs: Vec<JobKey>) {
+        self.settling.append(&mut jobs);
+    }
+
     fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         if self.end == Halting::Halted {
             return;
@@ -392,6 +417,7 @@ impl Machine for Picker {
             Mode::Stopping => self.drop_unbegun(commands),
             Mode::Open => {
                 self.pick_late(around, now, commands);
+                self.settle_pending(around, commands);
                 self.pick(around, now, commands);
                 self.begin(commands);
                 self.read(around, now, commands);
@@ -400,8 +426,9 @@ impl Machine for Picker {
     }
 
     fn run(&mut self, free_slots: &mut usize, commands: &mut Vec<Command>) {
-        let first = if self.before == Before::Nothing { Phase::Ready } else { Phase::Begun };
         for (&batch, state) in &mut self.batches {
+            let at_once = self.before == Before::Nothing || state.settles;
+            let first = if at_once { Phase::Ready } else { Phase::Begun };
             if *free_slots == 0 && !self.aside {
                 return;
             }

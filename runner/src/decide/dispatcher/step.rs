@@ -27,6 +27,9 @@ pub(super) trait Machine: Debug + Send {
     /// An output of it, made already, is due at `due`.
     fn saw_late(&mut self, _key: JobKey, _due: Timestamp) {}
 
+    /// What became of these jobs, which were pending, is known.
+    fn settle(&mut self, _jobs: Vec<JobKey>) {}
+
     /// Takes the step out before anything begins.
     fn exclude(&mut self);
 

@@ -72,7 +72,7 @@ fn jobs_are_asked_for_lane_by_lane_and_the_longest_unasked_first() {
     assert_eq!(play.answer(2, &pending(&[5])), "");
     assert_eq!(play.wakes(), Some(10_000));
     assert_eq!(play.at(10_000), "ask #3 6+2");
-    assert_eq!(play.answer(3, &[]), "ask #4 4");
+    assert_eq!(play.answer(3, &[]), "ask #4 1+3");
 }
 
 #[test]
@@ -182,8 +182,12 @@ fn who_cannot_wait_is_held_to_one_poll_a_second() {
 fn what_was_pending_before_the_start_is_asked_for_at_once() {
     let mut play = Play::new();
     play.now = Timestamp(60_000);
-    let since = Timestamp(1000);
-    assert_eq!(play.on(MonitorEvent::Pended { key: JobKey(1), lane: b"", since }), "ask #0 1");
+    for key in [JobKey(1), JobKey(2)] {
+        let since = Timestamp(1000);
+        assert_eq!(play.on(MonitorEvent::Pended { key, lane: b"", since }), "");
+    }
+    assert_eq!(play.wakes(), Some(60_000));
+    assert_eq!(play.on(MonitorEvent::Tick), "ask #0 1+2");
 }
 
 #[test]

@@ -39,9 +39,13 @@ impl Floor {
             Standing::Pending { .. } => State::Pending,
         };
         let index = job.inputs.first().map_or(0, |&(_, index)| index);
-        let since = job.first_attempt.unwrap_or(now);
+        let waiting_since = job.first_attempt.unwrap_or(now);
+        if let (Standing::Pending { since, .. }, Some(watch)) = (&job.standing, &mut self.watches[step]) {
+            watch.pended(key, &shelf.cards.lane(&job.payload), *since, now);
+        }
         let Self { dispatcher, .. } = self;
-        shelf.cards.write(key, (index, since), &job.payload, |card| dispatcher.saw(step, card, state));
+        let card = (index, waiting_since);
+        shelf.cards.write(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
     }
 
     /// Puts what was read to the jobs that wait.
@@ -93,13 +97,14 @@ impl Floor {
     pub(super) fn gathered(&mut self, step: usize, id: BatchId, gathered: Gathered) -> Option<Event> {
         let shelf = self.shelves[step].as_mut()?;
         let held = self.held.get_mut(&id)?;
-        let Some(work) = shelf.work(&held.picked, gathered) else {
+        let Some(mut work) = shelf.work(&held.picked, gathered) else {
             self.halt(
                 step,
                 "a job that waits is not in the store any more; `tidegate store verify` tells more".into(),
             );
             return Some(Event::Failed { step });
         };
+        work.words = self.watches[step].as_ref().and_then(|watch| watch.words(&held.picked));
         let bytes = work.byte_len();
         held.work = work;
         if !shelf.aside {
@@ -130,8 +135,8 @@ impl Floor {
     }
 
     /// A batch of picked jobs is delivered.
-    pub(super) fn settle_picked(&mut self, step: usize, held: &Held, stays: Vec<Stays>) {
-        let Self { dispatcher, shelves, .. } = self;
+    pub(super) fn settle_picked(&mut self, step: usize, held: &Held, stays: Vec<Stays>, now: Timestamp) {
+        let Self { dispatcher, shelves, watches, .. } = self;
         let Some(shelf) = &mut shelves[step] else { return };
         let mut rows = Vec::with_capacity(stays.len());
         for Stays { row, is_late } in stays {
@@ -149,6 +154,15 @@ impl Floor {
                 (JobEnd::Finished, _) => shelf.leaves(key),
                 (_, Some(row)) => shelf.stands(key, row),
                 (_, None) => {}
+            }
+        }
+        let Some(watch) = &mut watches[step] else { return };
+        let mut walk = Walk::new(&held.work);
+        for (&key, end) in held.picked.iter().zip(&held.ends) {
+            let item = shelf.gatherer.next(&mut walk, false);
+            watch.settled(key, now);
+            if let (JobEnd::Pending, Some(item)) = (end, item) {
+                watch.pended(key, &shelf.cards.lane(item.payload), now, now);
             }
         }
     }

@@ -23,7 +23,7 @@ fn portion(input: usize, payload: &str) -> Portion {
 /// The fault of the one job.
 fn fault(configuration: &Configuration, portions: Vec<Portion>) -> Option<String> {
     let mut gatherer = Gatherer::new(configuration, &configuration.steps[0]);
-    let work = Work { jobs: 1, portions, sequential: false };
+    let work = Work { jobs: 1, portions, ..Work::default() };
     let mut walk = Walk::new(&work);
     gatherer.next(&mut walk, false).unwrap().fault.map(Cow::into_owned)
 }

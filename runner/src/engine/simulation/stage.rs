@@ -317,6 +317,7 @@ impl<'w> Stage<'w> {
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(task),
                 Action::LookAtGate(_) => unreachable!("no step has a gate"),
+                Action::AskStatus(_) => unreachable!("no step has a monitor"),
                 Action::Commit(order) => {
                     if let Order::Enter(Entry::Begin(begin)) = &order
                         && begin.before == Before::Progress

@@ -31,6 +31,8 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
                 delayed,
                 begun,
                 joins: step.take == Take::Join,
+                pending: 0,
+                valid: 0,
                 closed: None,
                 configured: true,
                 counters: progress.counters,
@@ -48,6 +50,8 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
             delayed: 0,
             begun: 0,
             joins: false,
+            pending: 0,
+            valid: 0,
             closed: None,
             configured: false,
             counters: progress.counters,
@@ -56,13 +60,16 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
     Ok(Answer::Status(steps))
 }
 
-/// Adds what keeps steps from starting anything.
-pub(super) fn note_closed(statuses: &mut [StepStatus], configuration: &Configuration, stats: &Stats) {
+/// Adds what only a run knows.
+pub(super) fn note_run(statuses: &mut [StepStatus], configuration: &Configuration, stats: &Stats) {
     for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
-        let Some(closed) = stats.closed() else { continue };
+        let (closed, (pending, valid)) = (stats.closed(), stats.pending());
         let name = step.address.to_string();
         for status in statuses.iter_mut().filter(|status| status.step == name) {
-            status.closed = Some(ClosedStatus { since: rfc3339(closed.since), why: closed.why.clone() });
+            (status.pending, status.valid) = (pending, valid);
+            let closed = closed.clone();
+            status.closed =
+                closed.map(|closed| ClosedStatus { since: rfc3339(closed.since), why: closed.why });
         }
     }
 }

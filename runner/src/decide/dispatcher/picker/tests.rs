@@ -73,6 +73,14 @@ impl Play {
         self.on(Event::Ran { step: 0, batch, taken: ends.len(), halts: false, bytes: 5, ends })
     }
 
+    /// What became of pending jobs is known.
+    fn settle(&mut self, jobs: &[u64]) -> String {
+        let mut commands = Vec::new();
+        let jobs = jobs.iter().map(|&index| JobKey::fresh(index)).collect();
+        self.dispatcher.settle(0, jobs, self.now, &mut commands);
+        words(commands)
+    }
+
     fn halts(&mut self, batch: u64) -> String {
         let batch = BatchId(batch);
         self.on(Event::Ran { step: 0, batch, taken: 0, halts: true, bytes: 0, ends: Vec::new() })
@@ -283,4 +291,42 @@ fn a_paused_step_starts_nothing_until_it_goes_on() {
     assert_eq!(play.on(Event::Pause { step: 0, paused: true }), "");
     assert_eq!(play.picked(0), "");
     assert_eq!(play.on(Event::Pause { step: 0, paused: false }), "run #0");
+}
+
+#[test]
+fn a_job_of_a_source_that_comes_again_does_not_let_go_of_others() {
+    let rules = Rules { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
+    let mut play = Play::of(Feed::Source, Before::Nothing, Picking { rules, ..picking() });
+    assert_eq!(play.start(), "read 1");
+    assert_eq!(play.read(1, 2), "pick #0 1, read 3");
+    assert_eq!(play.picked(0), "run #0");
+    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(50))]), "commit #0+1");
+    play.now = Timestamp(60);
+    assert_eq!(play.committed(0), "passed 1, pick #1 1");
+    assert_eq!(play.picked(1), "run #1");
+    // The second still stands in what was read.
+    assert_eq!(play.done(1), "pick #2 2");
+    assert_eq!(play.picked(2), "run #2");
+    assert_eq!(play.done(2), "forget 1, passed 2");
+}
+
+#[test]
+fn what_became_of_a_pending_job_is_delivered_without_another_attempt() {
+    let rules = Rules { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
+    let mut play = Play::new(Before::Snapshot, Picking { rules, ..picking() });
+    play.start();
+    assert_eq!(play.read(1, 9), "forget 1, pick #0 1");
+    assert_eq!(play.picked(0), "begin #0");
+    assert_eq!(play.on(Event::Begun { step: 0, batch: BatchId(0) }), "run #0");
+    assert_eq!(play.ran(0, &[JobEnd::Pending]), "commit #0+1");
+    assert_eq!(play.committed(0), "passed 1, pick #1 2");
+    assert_eq!(play.picked(1), "begin #1");
+    assert_eq!(play.settle(&[1]), "pick #2 1");
+    assert_eq!(play.picked(2), "run #2");
+    assert_eq!(play.ran(2, &[JobEnd::Forgotten]), "commit #2+1");
+    assert_eq!(play.committed(2), "");
+    // It goes before all others.
+    play.on(Event::Begun { step: 0, batch: BatchId(1) });
+    assert_eq!(play.ran(1, &[JobEnd::Pending]), "commit #1+1");
+    assert_eq!(play.committed(1), "passed 2, pick #3 1");
 }

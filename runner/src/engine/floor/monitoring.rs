@@ -1,0 +1,162 @@
+//! The floor's part in monitors: which jobs are pending, and what becomes of those that are not any more.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tidegate_plugin::Failure;
+
+use super::{Action, Floor};
+use crate::config::Configuration;
+use crate::decide::{JobKey, Monitor, MonitorCommand, MonitorEvent, Status};
+use crate::engine::cards::Lane;
+use crate::engine::status::{Asking, Seen, Word};
+use crate::words::{Address, Timestamp};
+
+/// What is known of the pending jobs of one step.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) monitor: Monitor,
+    /// Of those that are through outside: what came of them, until that is durable.
+    words: HashMap<JobKey, Word>,
+    /// What shall be done, and is not yet.
+    commands: Vec<MonitorCommand>,
+    /// Why the last asking failed; told once until it changes.
+    trouble: Option<String>,
+}
+
+/// By step; `None` where nobody asks.
+pub(super) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
+    let watch = |monitor: &crate::config::Monitor| Watch {
+        monitor: Monitor::new(monitor.batch, monitor.inquiry.every),
+        words: HashMap::new(),
+        commands: Vec::new(),
+        trouble: None,
+    };
+    configuration.steps.iter().map(|step| step.monitor.as_ref().map(watch)).collect()
+}
+
+impl Watch {
+    pub(super) fn handle(&mut self, event: MonitorEvent<'_>, now: Timestamp) {
+        self.monitor.handle(event, now, &mut self.commands);
+    }
+
+    pub(super) fn pended(&mut self, key: JobKey, lane: &Lane<'_>, since: Timestamp, now: Timestamp) {
+        let lane = match lane {
+            Lane::Named(name) => name.as_bytes(),
+            Lane::Shared | Lane::Missing => &[],
+        };
+        self.handle(MonitorEvent::Pended { key, lane, since }, now);
+    }
+
+    /// What is to be made of these jobs, where that is known of all of them.
+    pub(super) fn words(&self, jobs: &[JobKey]) -> Option<Arc<[Word]>> {
+        jobs.iter().map(|key| self.words.get(key).cloned()).collect()
+    }
+
+    /// What became of a job outside is durable.
+    pub(super) fn settled(&mut self, key: JobKey, now: Timestamp) {
+        if self.words.remove(&key).is_some() {
+            self.handle(MonitorEvent::Left { key }, now);
+        }
+    }
+}
+
+impl Floor {
+    /// Takes in what a monitor has answered.
+    pub(super) fn status_seen(&mut self, step: usize, ask: u64, seen: Result<Seen, Failure>, now: Timestamp) {
+        let address = &self.configuration.steps[step].address;
+        let Some(watch) = &mut self.watches[step] else { return };
+        let Seen { answers, unasked, nonsense } = match seen {
+            Ok(seen) => seen,
+            Err(failure) => {
+                let why = failure.to_string();
+                if watch.trouble.as_ref() != Some(&why) {
+                    tracing::warn!(
+                        step = %address,
+                        "how pending jobs stand cannot be found out, so they stay pending: {why}"
+                    );
+                    watch.trouble = Some(why);
+                }
+                return watch.handle(MonitorEvent::Failed { ask }, now);
+            }
+        };
+        let trouble = nonsense.map(|(answers, why)| {
+            format!("{answers} answers of the monitor mean nothing, and their jobs stay pending: {why}")
+        });
+        if let Some(trouble) = trouble.as_ref().filter(|trouble| watch.trouble.as_ref() != Some(trouble)) {
+            tracing::warn!(step = %address, "{trouble}");
+        }
+        watch.trouble = trouble;
+        if unasked > 0 {
+            warn_of_unasked(address, unasked);
+        }
+        let statuses: Vec<_> = answers.iter().map(|(key, word)| (*key, word.status)).collect();
+        for (key, word) in answers {
+            // What was said first is being made durable.
+            if watch.monitor.status(key).is_some_and(Status::waits) {
+                watch.words.insert(key, word);
+            }
+        }
+        watch.handle(MonitorEvent::Answered { ask, answers: &statuses }, now);
+        let Watch { monitor, words, .. } = watch;
+        words.retain(|key, _| !monitor.status(*key).is_some_and(Status::waits));
+    }
+
+    /// Does what monitors want done.
+    pub(super) fn look_after(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        let mut commands = Vec::new();
+        for step in 0..self.watches.len() {
+            if self.watches[step].is_none() || self.stopping || self.dispatcher.is_halted(step) {
+                continue;
+            }
+            let Some(watch) = &mut self.watches[step] else { continue };
+            watch.handle(MonitorEvent::Tick, now);
+            let wanted = std::mem::take(&mut watch.commands);
+            let (pending, valid) = (watch.monitor.len(), watch.monitor.valid());
+            self.stats.steps[step].set_pending(pending as u64, valid as u64);
+            let address = &self.configuration.steps[step].address;
+            let mut settled = Vec::new();
+            for command in wanted {
+                match command {
+                    MonitorCommand::Ask { ask, jobs } => {
+                        let Some(shelf) = &self.shelves[step] else { continue };
+                        let jobs = jobs.into_iter().filter_map(|key| Some((key, shelf.row(key)?))).collect();
+                        actions.push(Action::AskStatus(Asking { step, ask, jobs }));
+                    }
+                    MonitorCommand::Settle { key, .. } => settled.push(key),
+                    MonitorCommand::Discarded { answers } => warn_of_unasked(address, answers),
+                    MonitorCommand::Refused { from, to, .. } => tracing::warn!(
+                        step = %address,
+                        "a job that is {} cannot become {}; that answer of the monitor is refused",
+                        from.as_str(),
+                        to.as_str()
+                    ),
+                }
+            }
+            if !settled.is_empty() {
+                self.dispatcher.settle(step, settled, now, &mut commands);
+            }
+        }
+        if !commands.is_empty() {
+            self.carry_out(commands, now, actions);
+        }
+    }
+
+    /// When a monitor wants to be told that time has passed.
+    pub(super) fn monitor_wakes(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.stopping {
+            return None;
+        }
+        let watches = self.watches.iter().enumerate();
+        let awake = watches.filter(|(step, _)| !self.dispatcher.is_halted(*step));
+        awake.filter_map(|(_, watch)| watch.as_ref()?.monitor.wakes(now)).min()
+    }
+}
+
+fn warn_of_unasked(step: &Address, answers: usize) {
+    tracing::warn!(
+        %step,
+        answers,
+        "the monitor answered for jobs that it was not asked for; those answers are discarded"
+    );
+}

@@ -1,0 +1,93 @@
+//! Jobs that somebody outside finishes: what a monitor makes of them.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::project::{Project, ids, jobs};
+
+/// A step `submit` that hands its jobs to an outside. What that says of them is in the file `outside`;
+/// what it was asked last is put into `asked`.
+fn submitting(lines: &str) -> Project {
+    let project = Project::pipeline(&format!(
+        "[step.submit]\nfrom = \"in\"\nto = \"out\"\nrun = \"submit.rhai\"\nerrors = \"failed\"\n\
+         monitor = {{ run = \"builtin:exec\", exec = {{ command = [\"./outside.sh\"] }}, every = \"20ms\" }}\n{lines}\n",
+    ))
+    .file("submit.rhai", "fn process(job, ctx) { pending(`b-${job.id}-${ctx.attempt}`) }")
+    .file("outside.sh", "#!/bin/sh\ncat > asked.new\nmv asked.new asked\ntr -d '\\n' < outside\n")
+    .file("outside", "{}");
+    let script = project.path().join("outside.sh");
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).expect("it is there");
+    project
+}
+
+const OUTCOMES: &str = r#"{
+    "b-1-1": {"status": "committed", "result": {"id": 1, "block": 7}},
+    "b-2-1": "committed",
+    "b-3-1": {"status": "invalid", "reason": "spent twice"},
+    "b-4-1": "unknown",
+    "b-4-2": "committed",
+    "nobody": "valid"
+}"#;
+
+#[test]
+fn what_the_outside_says_becomes_of_jobs_also_when_the_runner_was_killed() {
+    let project = submitting("").file("in.ndjson", jobs(1..=4));
+    let mut running = project.started();
+    running.wait_until("it asks for all", || project.read_if_there("asked").contains("b-4-1"));
+    assert!(running.kill());
+    project.write("outside", OUTCOMES);
+    let ran = project.run().done();
+    let mut out: Vec<_> = project.read("out.ndjson").lines().map(str::to_owned).collect();
+    out.sort();
+    assert_eq!(out, [r#"{"id": 1, "block": 7}"#, r#"{"id":2}"#, r#"{"id":4}"#]);
+    let failed = project.queue("p/failed");
+    assert_eq!(failed.len(), 1);
+    assert_eq!(
+        (&failed[0]["kind"], &failed[0]["message"], &failed[0]["attempt"], &failed[0]["job"]["id"]),
+        (&"rejected".into(), &"spent twice".into(), &1.into(), &3.into())
+    );
+    assert!(ran.stderr.contains("answered for jobs that it was not asked for"), "{}", ran.stderr);
+    // All of it is through.
+    project.run().done();
+    assert_eq!(project.read("out.ndjson").lines().count(), 3);
+    assert_eq!(project.status("p/submit", "p/in")["taken"], 4);
+    project.assert_sound();
+}
+
+#[test]
+fn what_the_outside_forgets_goes_there_again_before_anything_else_of_its_lane() {
+    let project = submitting("queuer = \"per-service\"\n[queuer.per-service]\nstrategy = \"one-round-serial\"\nlane = \"service\"\n")
+        .file("in.ndjson", "{\"id\":1,\"service\":\"a\"}\n{\"id\":2,\"service\":\"a\"}\n{\"id\":3,\"service\":\"b\"}\n");
+    let mut running = project.started();
+    let asked = |what: &str| project.read_if_there("asked").contains(what);
+    running.wait_until("both lanes are asked for", || asked("b-1-1") && asked("b-3-1"));
+    assert!(!asked("b-2"));
+    project.write("outside", r#"{"b-1-1": "unknown", "b-3-1": "valid"}"#);
+    running.wait_until("the first goes out again", || asked("b-1-2"));
+    assert!(!asked("b-2"));
+    let status = project.status("p/submit", "p/in");
+    assert_eq!((&status["pending"], &status["valid"]), (&2.into(), &1.into()), "{status}");
+    project.write("outside", r#"{"b-1-2": "committed", "b-3-1": "committed", "b-2-1": "committed"}"#);
+    running.outcome().done();
+    let out = ids(&project.read("out.ndjson"));
+    let place = |id| out.iter().position(|other| *other == id);
+    assert_eq!(out.len(), 3);
+    assert!(place(1) < place(2), "{out:?}");
+}
+
+#[test]
+fn a_monitor_that_makes_no_sense_loses_nothing() {
+    let project = submitting("").file("in.ndjson", jobs(1..=2)).file("outside", "[]");
+    let mut running = project.started();
+    running.wait_until_it_says("it answered for 0 jobs, and was asked for");
+    project.write("outside", r#"{"b-1-1": "comitted", "b-2-1": "committed"}"#);
+    running
+        .wait_until_it_says("is no status; there are `pending`, `valid`, `committed`, `invalid`, `unknown`");
+    project.write("outside", r#"{"b-1-1": "committed"}"#);
+    let ended = running.outcome().done();
+    // Told once for one job, perhaps, and once for both.
+    assert!(ended.stderr.matches("it answered for 0 jobs").count() <= 2, "{}", ended.stderr);
+    let mut out = ids(&project.read("out.ndjson"));
+    out.sort_unstable();
+    assert_eq!(out, [1, 2]);
+    assert!(project.queue("p/failed").is_empty());
+}
