@@ -16,9 +16,10 @@ use super::report::Halt;
 use super::request::{Asked, Granted, Request};
 use super::shelf::Shelf;
 use super::tail::Tails;
+use super::ticks::Ticks;
 use super::work::{Ran, Stumble};
 use crate::config::{Configuration, Input, QueueRef, Step};
-use crate::decide::{BatchId, Before, Bounds, Command, Dispatcher, End, Event, Flow, Port, ReadId};
+use crate::decide::{BatchId, Before, Bounds, Command, Dispatcher, End, Event, Flow, Port, ReadId, Ticker};
 use crate::hands::source::BatchLimit;
 use crate::store::DelayedKey;
 use crate::words::Timestamp;
@@ -60,12 +61,16 @@ pub(super) struct Task {
 pub(super) struct Plan {
     pub(super) configuration: Arc<Configuration>,
     pub(super) flows: Vec<Flow>,
+    /// The schedule sources, by the queues that they fill.
+    pub(super) tickers: Vec<(QueueRef, Ticker)>,
     pub(super) heads: Vec<u64>,
     pub(super) tails: Arc<Tails>,
     pub(super) workers: usize,
     pub(super) batch: BatchLimit,
     pub(super) until_idle: bool,
 }
+
+mod passing;
 
 mod picking;
 
@@ -89,15 +94,20 @@ pub(super) struct Floor {
     batch: BatchLimit,
     /// By step: where it shall go on, and who wants that.
     rewinds: HashMap<usize, (Vec<u64>, Asked)>,
+    ticks: Ticks,
+    /// When queues are looked at next for jobs that are too old, if any may have some.
+    lets_go: Option<Timestamp>,
+    stopping: bool,
     pub(super) halts: Vec<Halt>,
 }
 
 impl Floor {
     pub(super) fn new(plan: Plan) -> Self {
-        let Plan { configuration, flows, heads, tails, workers, batch, until_idle } = plan;
+        let Plan { configuration, flows, tickers, heads, tails, workers, batch, until_idle } = plan;
         // Two batches a worker, so that none waits for the dispatcher; per step as many again for
         // those that are being committed.
         let room = Bounds { slots: 2 * workers, batches: 4 * workers + 4, bytes: STEP_BYTES };
+        let lets_go = passing::first_look(&configuration);
         let inputs = flows.iter().map(|flow| flow.inputs.iter().map(|input| input.next).collect());
         Self {
             read_up_to: inputs.collect(),
@@ -113,6 +123,9 @@ impl Floor {
             coming: Arc::default(),
             batch,
             rewinds: HashMap::new(),
+            ticks: Ticks::new(tickers),
+            lets_go,
+            stopping: false,
             halts: Vec::new(),
         }
     }
@@ -130,6 +143,8 @@ impl Floor {
 
     /// The first things to do.
     pub(super) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.pass(now, actions);
+        self.dispatcher.expect(self.ticks.are_behind());
         let mut commands = Vec::new();
         self.dispatcher.start(now, &mut commands);
         self.carry_out(commands, now, actions);
@@ -137,11 +152,12 @@ impl Floor {
 
     /// When it wants to be told that time has passed.
     pub(super) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        self.dispatcher.wakes(now)
+        self.dispatcher.wakes(now).into_iter().chain(self.passes()).min()
     }
 
     /// Takes note that time has passed.
     pub(super) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.pass(now, actions);
         let mut commands = Vec::new();
         self.dispatcher.handle(Event::Tick, now, &mut commands);
         self.carry_out(commands, now, actions);
@@ -158,6 +174,7 @@ impl Floor {
         actions: &mut Vec<Action>,
     ) -> Result<(), EngineError> {
         let mut commands = Vec::new();
+        self.pass(now, actions);
         match message {
             Message::Read { port, reader, fetched } if self.listens(port, reader) => {
                 let event = self.hold(port, fetched, now);
@@ -194,7 +211,10 @@ impl Floor {
             Message::CommitterFailed(error) => return Err(error),
             Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
             Message::Asked(asked) => self.asked(asked, now, &mut commands, actions),
-            Message::Stop => self.dispatcher.handle(Event::Stop, now, &mut commands),
+            Message::Stop => {
+                self.stopping = true;
+                self.dispatcher.handle(Event::Stop, now, &mut commands);
+            }
         }
         self.carry_out(commands, now, actions);
         Ok(())
@@ -243,7 +263,12 @@ impl Floor {
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
-        let Durable { begun, delivered, rewound, grown, returned } = durable;
+        let Durable { begun, delivered, rewound, grown, returned, ticked } = durable;
+        if !ticked.is_empty() {
+            ticked.iter().for_each(|&(queue, jobs)| self.ticks.committed(queue, jobs));
+            self.pass(now, actions);
+            self.dispatcher.expect(self.ticks.are_behind());
+        }
         for (queue, head) in grown {
             self.dispatcher.handle(Event::Grew { queue, head }, now, commands);
         }
@@ -273,6 +298,9 @@ impl Floor {
         }
         for (step, next) in rewound {
             self.rewound((step, &next), now, commands, actions);
+        }
+        if !ticked.is_empty() {
+            self.dispatcher.handle(Event::Tick, now, commands);
         }
     }
 

@@ -260,6 +260,13 @@ impl Ledger {
         changes.trims.extend(queues.into_iter().filter_map(|queue| self.trim(queue, progress, changes.now)));
     }
 
+    /// What goes with time alone, where it is time.
+    pub(super) fn trims_by_age(&self, now: Timestamp) -> Vec<Trim> {
+        let queues = self.configuration.queues.iter().enumerate();
+        let limited = queues.filter(|(_, queue)| matches!(queue.retain, Retain::For(_)));
+        limited.filter_map(|(queue, _)| self.trim(QueueRef(queue), &BTreeMap::new(), now)).collect()
+    }
+
     pub(super) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
         let settings = &self.configuration.queues[queue.0];
         let readers = self.configuration.readers(Input::Queue(queue));

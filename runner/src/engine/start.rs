@@ -6,8 +6,10 @@ use super::cards::Cards;
 use super::error::{Chain, EngineError};
 use super::floor::Floor;
 use super::recover::{Verdict, verdicts};
-use crate::config::{Configuration, Input, Promise, SinkRef, SourceKind, SourceRef, Step, Take, Target};
-use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo};
+use crate::config::{
+    Configuration, Input, Promise, PushSource, QueueRef, SinkRef, SourceKind, SourceRef, Step, Take, Target,
+};
+use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo, Ticker};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
 use crate::store::{Changes, Generation, NEVER, SnapshotKey, Store};
@@ -38,6 +40,8 @@ pub(super) struct Started {
     pub(super) segments: BTreeMap<usize, Segment>,
     /// The number of this configuration among all that ran on the store.
     pub(super) generation: u64,
+    /// The schedule sources, by the queues that they fill.
+    pub(super) tickers: Vec<(QueueRef, Ticker)>,
     /// To be committed before anything else.
     pub(super) opening: Option<Changes>,
     /// Steps that cannot begin, and why: their source or one of their sinks cannot be opened. The
@@ -126,7 +130,8 @@ pub(super) fn start(
     }
     warn_of_orphans(configuration, store)?;
     let generation = generation(configuration, store, &mut changes)?;
-    let news = changes.generation.is_some() || !changes.settled.is_empty();
+    let tickers = tickers(configuration, store, &mut changes)?;
+    let news = changes.generation.is_some() || !changes.settled.is_empty() || !changes.ticked.is_empty();
     Ok(Started {
         progress,
         snapshots,
@@ -138,6 +143,7 @@ pub(super) fn start(
         marks,
         segments: last_segments,
         generation,
+        tickers,
         opening: news.then_some(changes),
         halts,
     })
@@ -177,6 +183,26 @@ pub(super) fn recall(
         }
     }
     Ok(())
+}
+
+/// The schedules, each from its last tick on. From when on one ticks that never did is put on record, so
+/// that what comes while nobody is there was missed.
+fn tickers(
+    configuration: &Configuration,
+    store: &Store,
+    changes: &mut Changes,
+) -> Result<Vec<(QueueRef, Ticker)>, EngineError> {
+    let mut tickers = Vec::new();
+    for (position, queue) in configuration.queues.iter().enumerate() {
+        let Some(PushSource::Schedule(source)) = &queue.source else { continue };
+        let last = store.ticked(&queue.address)?;
+        let ticker = Ticker::new(source.schedule.clone(), source.missed, last, changes.now);
+        if last != Some(ticker.handled()) {
+            changes.ticked.push((queue.address.clone(), ticker.handled()));
+        }
+        tickers.push((QueueRef(position), ticker));
+    }
+    Ok(tickers)
 }
 
 /// What has to be durable before a batch of the step may run.
