@@ -19,4 +19,4 @@ pub use queuer::{
     Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, WaitingRoom, Why,
 };
 pub use retry::{Backoff, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried, Trouble};
-pub use schedule::{Cron, Missed, Schedule};
+pub use schedule::{Cron, Missed, Schedule, Ticker};

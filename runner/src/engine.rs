@@ -29,6 +29,8 @@ mod request;
 
 mod push;
 
+mod ticks;
+
 mod delivery;
 
 mod provenance;

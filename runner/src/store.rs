@@ -15,7 +15,7 @@
 //! | `format` | the tables, their records, the format's version |
 //! | `lock` | one process at a time |
 //! | `read` | the reading handle, and what it tells of queues, progress, sources and sinks |
-//! | `snapshot`, `delayed`, `delivered`, `generation` | a table each: its records, reading, writing |
+//! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
 //! | `trim`, `write` | the writing handle |
 //! | `open` | from a folder to the handles, or to what is wrong with the file |
 //! | `verify` | the walk over everything |
@@ -53,6 +53,8 @@ mod delayed;
 mod delivered;
 
 mod generation;
+
+mod ticks;
 
 mod trim;
 

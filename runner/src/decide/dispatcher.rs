@@ -45,6 +45,8 @@ pub struct Dispatcher {
     next_batch: u64,
     until_idle: bool,
     stopping: bool,
+    /// Jobs are on their way to a queue from outside of all steps.
+    expecting: bool,
     done: bool,
 }
 
@@ -68,6 +70,7 @@ impl Dispatcher {
             next_batch,
             until_idle,
             stopping: false,
+            expecting: false,
             done: false,
         }
     }
@@ -75,6 +78,12 @@ impl Dispatcher {
     /// Takes a step out before anything begins.
     pub fn exclude(&mut self, step: usize) {
         self.steps[step].exclude();
+    }
+
+    /// Whether jobs are on their way to a queue from outside of all steps. As long as they are, nothing
+    /// is over unless somebody stops it; [`Event::Tick`] has that looked at again.
+    pub fn expect(&mut self, expecting: bool) {
+        self.expecting = expecting;
     }
 
     /// The first commands.
@@ -194,6 +203,9 @@ impl Dispatcher {
         }
         if self.stopping {
             return Some(End::Stopped);
+        }
+        if self.expecting {
+            return None;
         }
         for (step, &paused) in self.steps.iter().zip(&self.paused) {
             let over = step.is_exhausted(&self.heads, self.until_idle, now) || paused && self.until_idle;

@@ -5,12 +5,15 @@
 
 mod cron;
 
+mod ticker;
+
 use std::time::Duration;
 
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
 pub use cron::Cron;
+pub use ticker::Ticker;
 
 use crate::words::Timestamp;
 

@@ -1,5 +1,5 @@
-//! The pushes of one group: looks their keys up, says what they change, and answers them once that is
-//! durable.
+//! The pushes and ticks of one group: looks up the keys of pushes, says what all of them change, and
+//! answers them once that is durable.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,6 +7,7 @@ use tidegate_plugin::Payloads;
 
 use super::ledger::{Ledger, later};
 use super::push::{Answer, Conflict, Key, Push, Pushed};
+use super::ticks::Ticked;
 use crate::config::{Configuration, PushSource, QueueRef, Retain};
 use crate::store::{Append, Block, Changes, Delivered, Details, Outcome, ReadError, Store};
 use crate::words::{DeliveryHash, Timestamp};
@@ -16,7 +17,7 @@ const PIECE_JOBS: usize = 1024;
 /// … or bytes.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// What the pushes of a group come to.
+/// What the pushes and ticks of a group come to.
 #[derive(Default)]
 pub(super) struct Arrivals {
     /// By queue: what is new.
@@ -24,6 +25,8 @@ pub(super) struct Arrivals {
     /// What is to be remembered, and of which queue.
     keys: Vec<(QueueRef, DeliveryHash, Outcome)>,
     answers: Vec<(Answer, Result<Pushed, Conflict>)>,
+    /// Schedules, how many jobs came of their ticks, and up to where those are handled.
+    ticked: Vec<(QueueRef, usize, Timestamp)>,
 }
 
 /// What stands under a key.
@@ -84,9 +87,22 @@ impl Arrivals {
         self.answers.push((answer, outcome));
     }
 
+    pub(super) fn with_ticks(mut self, ticked: Vec<Ticked>) -> Self {
+        for Ticked { queue, jobs, handled } in ticked {
+            self.jobs.entry(queue).or_default().append(&jobs);
+            self.ticked.push((queue, jobs.len(), handled));
+        }
+        self
+    }
+
+    /// Schedules, and how many jobs came of their ticks.
+    pub(super) fn ticked(&self) -> Vec<(QueueRef, usize)> {
+        self.ticked.iter().map(|&(queue, jobs, _)| (queue, jobs)).collect()
+    }
+
     /// Nothing is to be made durable; there may be answers.
     pub(super) fn is_empty(&self) -> bool {
-        self.jobs.values().all(Payloads::is_empty)
+        self.ticked.is_empty() && self.jobs.values().all(Payloads::is_empty)
     }
 
     pub(super) fn add_to(&self, ledger: &Ledger, changes: &mut Changes) {
@@ -100,6 +116,10 @@ impl Arrivals {
                 changes.trims.extend(ledger.trim(queue, &BTreeMap::new(), changes.now));
             }
         }
+        let ticked = self.ticked.iter();
+        let ticked =
+            ticked.map(|&(queue, _, handled)| (configuration.queues[queue.0].address.clone(), handled));
+        changes.ticked.extend(ticked);
         let now = changes.now;
         changes.deliveries.extend(self.keys.iter().map(|&(queue, hash, outcome)| {
             let keep_until = keep_until(configuration, queue, now);

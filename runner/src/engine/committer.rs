@@ -16,13 +16,14 @@ use super::amend::amend;
 use super::arrivals::Arrivals;
 use super::delivery::{Entry, Order};
 use super::error::{Chain, EngineError};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, trims_by_age};
 use super::message::{Durable, Message, Stays};
 use super::push::{Inbox, Push};
 use super::request::Asked;
 use super::sinks::{Positions, Sinks, Trouble};
 use super::stats::Stats;
 use super::tail::Tails;
+use super::ticks::Ticked;
 use crate::config::{Input, QueueRef, Target};
 use crate::store::{Attempts, Changes, Committed, Delayed, DelayedKey, Store, Writer};
 use crate::words::{Batch, Clock, Stamp};
@@ -68,8 +69,18 @@ struct Done {
 struct Group {
     entries: Vec<Entry>,
     pushes: Vec<Push>,
+    ticked: Vec<Ticked>,
+    /// Jobs that are too old go after that.
+    lets_go: bool,
     /// Comes after them, on its own.
     asked: Option<Asked>,
+}
+
+impl Group {
+    /// Somebody waits for what has come from outside.
+    fn is_waited_for(&self) -> bool {
+        !self.pushes.is_empty() || !self.ticked.is_empty()
+    }
 }
 
 impl Committer {
@@ -81,8 +92,11 @@ impl Committer {
         self.open()?;
         let mut last_commit = Instant::now();
         while let Some(first) = self.next(orders) {
-            let Group { entries, pushes, asked } = self.collect(first, orders, last_commit);
-            self.commit(entries, pushes)?;
+            let Group { entries, pushes, ticked, lets_go, asked } = self.collect(first, orders, last_commit);
+            self.commit(entries, pushes, ticked)?;
+            if lets_go {
+                self.let_go()?;
+            }
             if let Some(asked) = asked {
                 self.amend(&asked)?;
             }
@@ -131,6 +145,11 @@ impl Committer {
                     bytes += pushes.iter().map(Push::byte_len).sum::<usize>();
                     group.pushes.extend(pushes);
                 }
+                Order::Ticked(ticked) => {
+                    bytes += ticked.jobs.byte_len();
+                    group.ticked.push(ticked);
+                }
+                Order::LetGo => group.lets_go = true,
                 Order::Enter(entry) => {
                     bytes += entry.byte_len();
                     group.entries.push(entry);
@@ -141,7 +160,7 @@ impl Committer {
             }
             next = match orders.try_recv() {
                 Ok(more) => more,
-                Err(_) if self.coming.load(Ordering::Acquire) == 0 || !group.pushes.is_empty() => {
+                Err(_) if self.coming.load(Ordering::Acquire) == 0 || group.is_waited_for() => {
                     return group;
                 }
                 Err(_) => match orders.recv_deadline(close) {
@@ -194,9 +213,14 @@ impl Committer {
     }
 
     /// Commits a group, however often it has to be tried.
-    pub(super) fn commit(&mut self, mut group: Vec<Entry>, pushes: Vec<Push>) -> Result<(), EngineError> {
+    pub(super) fn commit(
+        &mut self,
+        mut group: Vec<Entry>,
+        pushes: Vec<Push>,
+        ticked: Vec<Ticked>,
+    ) -> Result<(), EngineError> {
         let mut told = false;
-        let arrivals = Arrivals::of(pushes, &self.ledger, &self.store)?;
+        let arrivals = Arrivals::of(pushes, &self.ledger, &self.store)?.with_ticks(ticked);
         loop {
             self.refuse_broken(&mut group);
             if group.is_empty() && arrivals.is_empty() {
@@ -230,6 +254,21 @@ impl Committer {
             self.tell(group, arrivals, committed);
             return Ok(());
         }
+    }
+
+    /// Lets go of jobs that have become older than their queues keep them. Where there are none, nothing
+    /// is written.
+    pub(super) fn let_go(&mut self) -> Result<(), EngineError> {
+        let now = self.clock.now();
+        let mut changes = Changes { now, ..Changes::default() };
+        for trim in trims_by_age(&self.ledger.configuration, &self.ledger.progress, now) {
+            if self.store.would_trim(&trim)? {
+                changes.trims.push(trim);
+            }
+        }
+        let mut told = false;
+        while !changes.trims.is_empty() && self.commit_changes(&changes, &mut told)?.is_none() {}
+        Ok(())
     }
 
     /// Commits `changes`. `None`: for want of room they were not, and there may be some now.
@@ -364,6 +403,7 @@ impl Committer {
                 self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
             }
         }
+        durable.ticked = arrivals.ticked();
         for (queue, jobs) in arrivals.take_pieces() {
             let first = self.ledger.grow(queue, jobs.len());
             grown.insert(queue.0);

@@ -92,6 +92,7 @@ impl Crew {
             marks,
             segments,
             generation,
+            tickers,
             opening,
             halts,
         } = started;
@@ -103,6 +104,7 @@ impl Crew {
         let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
             flows,
+            tickers,
             heads: heads.clone(),
             tails: Arc::clone(&tails),
             workers,

@@ -3,6 +3,7 @@
 use tidegate_plugin::Payloads;
 
 use super::request::Asked;
+use super::ticks::Ticked;
 use crate::decide::{BatchId, Before, Counters};
 use crate::store::{self, Block, Delayed, DelayedKey, Details, Outcome};
 use crate::words::{DeliveryHash, Mark, Origins, Segment};
@@ -14,6 +15,9 @@ pub(super) enum Order {
     Amend(Asked),
     /// Jobs were pushed, and wait in the inbox.
     Arrived,
+    Ticked(Ticked),
+    /// Jobs may have become older than their queues keep them.
+    LetGo,
 }
 
 /// Something of a step to make durable. Those of one step come in order.

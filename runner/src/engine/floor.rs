@@ -18,9 +18,10 @@ use super::shelf::Shelf;
 use super::stats::Stats;
 use super::status::Asking;
 use super::tail::Tails;
+use super::ticks::Ticks;
 use super::work::{Ran, Stumble};
 use crate::config::{Configuration, Input, QueueRef, Step};
-use crate::decide::{BatchId, Before, Bounds, Command, Dispatcher, End, Event, Flow, Port, ReadId};
+use crate::decide::{BatchId, Before, Bounds, Command, Dispatcher, End, Event, Flow, Port, ReadId, Ticker};
 use crate::hands::source::BatchLimit;
 use crate::store::DelayedKey;
 use crate::words::Timestamp;
@@ -64,6 +65,8 @@ pub(super) struct Task {
 pub(super) struct Plan {
     pub(super) configuration: Arc<Configuration>,
     pub(super) flows: Vec<Flow>,
+    /// The schedule sources, by the queues that they fill.
+    pub(super) tickers: Vec<(QueueRef, Ticker)>,
     pub(super) heads: Vec<u64>,
     pub(super) tails: Arc<Tails>,
     pub(super) workers: usize,
@@ -74,6 +77,7 @@ pub(super) struct Plan {
 
 mod gates;
 mod monitoring;
+mod passing;
 mod picking;
 
 use monitoring::{Watch, watches};
@@ -98,20 +102,24 @@ pub(super) struct Floor {
     batch: BatchLimit,
     /// By step: where it shall go on, and who wants that.
     rewinds: HashMap<usize, (Vec<u64>, Asked)>,
+    ticks: Ticks,
+    /// When queues are looked at next for jobs that are too old, if any may have some.
+    lets_go: Option<Timestamp>,
+    /// Nothing more is started in this run.
+    stopping: bool,
     pub(super) halts: Vec<Halt>,
     stats: Arc<Stats>,
     /// By step: its pending jobs; `None` where nobody asks for them.
     watches: Vec<Option<Watch>>,
-    /// Nothing more is started in this run.
-    stopping: bool,
 }
 
 impl Floor {
     pub(super) fn new(plan: Plan) -> Self {
-        let Plan { configuration, flows, heads, tails, workers, batch, until_idle, stats } = plan;
+        let Plan { configuration, flows, tickers, heads, tails, workers, batch, until_idle, stats } = plan;
         // Two batches a worker, so that none waits for the dispatcher; per step as many again for
         // those that are being committed.
         let room = Bounds { slots: 2 * workers, batches: 4 * workers + 4, bytes: STEP_BYTES };
+        let lets_go = passing::first_look(&configuration);
         let inputs = flows.iter().map(|flow| flow.inputs.iter().map(|input| input.next).collect());
         Self {
             read_up_to: inputs.collect(),
@@ -119,7 +127,6 @@ impl Floor {
             returned: flows.iter().map(|_| BTreeSet::new()).collect(),
             shelves: shelves(&configuration),
             watches: watches(&configuration),
-            stopping: false,
             dispatcher: Dispatcher::new(flows, heads, room, until_idle),
             configuration,
             reads: HashMap::new(),
@@ -129,6 +136,9 @@ impl Floor {
             coming: Arc::default(),
             batch,
             rewinds: HashMap::new(),
+            ticks: Ticks::new(tickers),
+            lets_go,
+            stopping: false,
             halts: Vec::new(),
             stats,
         }
@@ -147,6 +157,8 @@ impl Floor {
 
     /// The first things to do.
     pub(super) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.pass(now, actions);
+        self.dispatcher.expect(self.ticks.are_behind());
         let mut commands = Vec::new();
         self.dispatcher.start(now, &mut commands);
         self.carry_out(commands, now, actions);
@@ -155,11 +167,12 @@ impl Floor {
 
     /// When it wants to be told that time has passed.
     pub(super) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now)).min()
+        self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now)).chain(self.passes()).min()
     }
 
     /// Takes note that time has passed.
     pub(super) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.pass(now, actions);
         let mut commands = Vec::new();
         self.dispatcher.handle(Event::Tick, now, &mut commands);
         self.carry_out(commands, now, actions);
@@ -177,6 +190,7 @@ impl Floor {
         actions: &mut Vec<Action>,
     ) -> Result<(), EngineError> {
         let mut commands = Vec::new();
+        self.pass(now, actions);
         match message {
             Message::Read { port, reader, fetched } if self.listens(port, reader) => {
                 let event = self.hold(port, fetched, now);
@@ -272,7 +286,12 @@ impl Floor {
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
-        let Durable { begun, delivered, rewound, grown, returned } = durable;
+        let Durable { begun, delivered, rewound, grown, returned, ticked } = durable;
+        if !ticked.is_empty() {
+            ticked.iter().for_each(|&(queue, jobs)| self.ticks.committed(queue, jobs));
+            self.pass(now, actions);
+            self.dispatcher.expect(self.ticks.are_behind());
+        }
         for (queue, head) in grown {
             self.dispatcher.handle(Event::Grew { queue, head }, now, commands);
         }
@@ -302,6 +321,9 @@ impl Floor {
         }
         for (step, next) in rewound {
             self.rewound((step, &next), now, commands, actions);
+        }
+        if !ticked.is_empty() {
+            self.dispatcher.handle(Event::Tick, now, commands);
         }
     }
 

@@ -10,6 +10,7 @@ use super::request::Asked;
 use super::shelf::Gathered;
 use super::status::Seen;
 use super::work::Ran;
+use crate::config::QueueRef;
 use crate::decide::{BatchId, Port};
 use crate::hands::sink::SinkError;
 use crate::store::{DelayedJob, DelayedKey};
@@ -89,6 +90,8 @@ pub(super) struct Durable {
     pub(super) grown: Vec<(usize, u64)>,
     /// Jobs that somebody wants steps to run again.
     pub(super) returned: Vec<(usize, DelayedKey, DelayedJob)>,
+    /// Schedules whose ticks were handled, and how many jobs came of that.
+    pub(super) ticked: Vec<(QueueRef, usize)>,
 }
 
 /// A job that stands in the store by itself.

@@ -8,9 +8,10 @@ use super::floor::Floor;
 use super::ledger::trims_by_age;
 use super::recover::{Verdict, verdicts};
 use crate::config::{
-    Configuration, GateRef, Input, Promise, SinkRef, SourceKind, SourceRef, Step, Take, Target,
+    Configuration, GateRef, Input, Promise, PushSource, QueueRef, SinkRef, SourceKind, SourceRef, Step, Take,
+    Target,
 };
-use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo};
+use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo, Ticker};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
 use crate::store::{Changes, Generation, NEVER, SnapshotKey, Store};
@@ -41,6 +42,8 @@ pub(super) struct Started {
     pub(super) segments: BTreeMap<usize, Segment>,
     /// The number of this configuration among all that ran on the store.
     pub(super) generation: u64,
+    /// The schedule sources, by the queues that they fill.
+    pub(super) tickers: Vec<(QueueRef, Ticker)>,
     /// To be committed before anything else.
     pub(super) opening: Option<Changes>,
     /// Steps that cannot begin, and why: their source or one of their sinks cannot be opened. The
@@ -142,7 +145,11 @@ pub(super) fn start(
     // Time went by while nothing ran.
     changes.trims = trims_by_age(configuration, &progress, now);
     changes.trims.retain(|trim| kept_now.contains(&trim.queue));
-    let news = changes.generation.is_some() || !changes.settled.is_empty() || !changes.trims.is_empty();
+    let tickers = tickers(configuration, store, &mut changes)?;
+    let news = changes.generation.is_some()
+        || !changes.settled.is_empty()
+        || !changes.trims.is_empty()
+        || !changes.ticked.is_empty();
     Ok(Started {
         progress,
         snapshots,
@@ -154,6 +161,7 @@ pub(super) fn start(
         marks,
         segments: last_segments,
         generation,
+        tickers,
         opening: news.then_some(changes),
         halts,
     })
@@ -193,6 +201,26 @@ pub(super) fn recall(
         }
     }
     Ok(())
+}
+
+/// The schedules, each from its last tick on. From when on one ticks that never did is put on record, so
+/// that what comes while nobody is there was missed.
+fn tickers(
+    configuration: &Configuration,
+    store: &Store,
+    changes: &mut Changes,
+) -> Result<Vec<(QueueRef, Ticker)>, EngineError> {
+    let mut tickers = Vec::new();
+    for (position, queue) in configuration.queues.iter().enumerate() {
+        let Some(PushSource::Schedule(source)) = &queue.source else { continue };
+        let last = store.ticked(&queue.address)?;
+        let ticker = Ticker::new(source.schedule.clone(), source.missed, last, changes.now);
+        if last != Some(ticker.handled()) {
+            changes.ticked.push((queue.address.clone(), ticker.handled()));
+        }
+        tickers.push((QueueRef(position), ticker));
+    }
+    Ok(tickers)
 }
 
 /// What has to be durable before a batch of the step may run.

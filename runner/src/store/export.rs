@@ -14,15 +14,16 @@ use super::delivered::{self, FOR_EVER};
 use super::error::{Cause, ExportError};
 use super::format::{
     self, BY_HAND, CommitRecord, DELAYED, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PROGRESS, Place,
-    QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, from_ordered, whole,
+    QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS, from_ordered, whole,
 };
 use super::generation::Generation;
 use super::lines::{
     Data, DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, Line, MarkLine,
-    OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, VERSION,
+    OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine, VERSION,
 };
 use super::read::Store;
 use super::snapshot;
+use super::ticks;
 use super::value::Value;
 use crate::decide::Progress;
 use crate::words::{Address, DeliveryHash, Origin};
@@ -108,6 +109,7 @@ impl<W: Write> Walk<'_, W> {
         self.snapshots()?;
         self.delayed()?;
         self.generations()?;
+        self.ticks()?;
         self.lines.finish()
     }
 
@@ -282,6 +284,16 @@ impl<W: Write> Walk<'_, W> {
             self.lines.put(&Line::Generation(GenerationLine { number, fingerprint, time: time.0 }))?;
         }
         whole("generations", self.lines.inventory.generations, table.len()?)
+    }
+
+    fn ticks(&mut self) -> Result<(), Cause> {
+        let table = self.txn.open_table(TICKS)?;
+        for (id, source) in self.names {
+            let Some(stored) = table.get(*id)? else { continue };
+            let time = ticks::unseal(*id, stored.value())?.0;
+            self.lines.put(&Line::Ticked(TickedLine { source: source.clone(), time }))?;
+        }
+        whole("ticks", self.lines.inventory.schedules, table.len()?)
     }
 }
 

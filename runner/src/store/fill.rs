@@ -14,14 +14,15 @@ use super::delivered::{self, FOR_EVER};
 use super::error::Cause;
 use super::format::{
     self, BY_HAND, Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, GENERATIONS, MARKS, PROGRESS, Place, QUEUES,
-    QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, ordered,
+    QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS, ordered,
 };
 use super::generation::Generation;
 use super::lines::{
     DelayedLine, DeliveryLine, GenerationLine, Header, Inventory, JobLine, Line, MarkLine, OriginLine,
-    QueueLine, SnapshotLine,
+    QueueLine, SnapshotLine, TickedLine,
 };
 use super::snapshot::{self, Snapshot};
+use super::ticks;
 use super::write::write_values;
 use crate::decide::Progress;
 use crate::words::{Address, DeliveryHash, Mark, Origins, Timestamp};
@@ -128,6 +129,10 @@ impl Filling {
             Line::Generation(GenerationLine { number, fingerprint, time }) => {
                 let generation = Generation { number, fingerprint, time: Timestamp(time) };
                 put(txn, GENERATIONS, number, &generation.seal())
+            }
+            Line::Ticked(TickedLine { source, time }) => {
+                let id = format::intern(txn, &source)?;
+                put(txn, TICKS, id, &ticks::seal(id, Timestamp(time)))
             }
         }
     }

@@ -22,6 +22,7 @@
 //! | delayed | step, due, sequence u64 | see [`super::delayed`] |
 //! | `delayed_counts` | step | how many delayed jobs it has, u64 |
 //! | generations | number u64 | fingerprint u64, time i64 |
+//! | ticks | source | time i64: up to there all ticks of the schedule are handled |
 //!
 //! A record is *sealed*: XXH3-64 over it, seeded with its table and key, follows it. Numbers are
 //! little-endian. JSON is for records that are few, or that grow with the words they hold. A time in
@@ -29,6 +30,7 @@
 //!
 //! Version 2 added the tables from `expiries` on, the number of the commit to each value of the log,
 //! the columns of a section, and the times of deliveries. Version 3 added deliveries that are arrivals.
+//! Version 4 added the table `ticks`.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +46,7 @@ use super::error::Cause;
 use crate::words::{Address, DeliveryHash, Mark, Timestamp};
 
 /// The format that this code writes.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// Where the version stands in `meta`.
 const FORMAT_KEY: &str = "format";
@@ -66,6 +68,7 @@ pub(super) const SNAPSHOTS: TableDefinition<'_, (u32, u64), Bytes> = TableDefini
 pub(super) const DELAYED: TableDefinition<'_, (u32, u64, u64), Bytes> = TableDefinition::new("delayed");
 pub(super) const DELAYED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("delayed_counts");
 pub(super) const GENERATIONS: TableDefinition<'_, u64, Bytes> = TableDefinition::new("generations");
+pub(super) const TICKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("ticks");
 
 /// Stands for the step in the progress of whoever deals with errors by hand; no name has this number.
 pub(super) const BY_HAND: u32 = 0;
@@ -87,6 +90,7 @@ pub(super) enum Place<'a> {
     Delayed(u32, u64, u64),
     DelayedCount(u32),
     Generation(u64),
+    Tick(u32),
 }
 
 /// What is known of a queue.
@@ -128,6 +132,7 @@ impl Place<'_> {
             Place::Delayed(step, due, sequence) => (11, u64::from(step), due, sequence),
             Place::DelayedCount(step) => (12, u64::from(step), 0, 0),
             Place::Generation(number) => (13, number, 0, 0),
+            Place::Tick(source) => (14, u64::from(source), 0, 0),
         };
         let mut key = [0; 25];
         key[0] = table;
@@ -277,6 +282,7 @@ pub(super) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), C
     txn.open_table(SINKS)?;
     txn.open_table(DELIVERIES)?;
     make_tables_of_version_2(txn)?;
+    txn.open_table(TICKS)?;
     {
         let mut meta = txn.open_table(META)?;
         meta.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
@@ -305,6 +311,7 @@ pub(super) fn migrate(database: &Database) -> Result<(), Cause> {
     if found < 2 {
         make_tables_of_version_2(&txn)?;
     }
+    txn.open_table(TICKS)?;
     txn.open_table(META)?.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
     txn.commit()?;
     Ok(())
@@ -359,6 +366,8 @@ pub(super) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
     })?;
     let generations = txn.open_table(GENERATIONS)?;
     count("generations", &generations, |number, stored| Place::Generation(number).unseal(stored).map(drop))?;
+    let ticks = txn.open_table(TICKS)?;
+    count("ticks", &ticks, |source, stored| Place::Tick(source).unseal(stored).map(drop))?;
     let counts = txn.open_table(DELAYED_COUNTS)?;
     count("delayed_counts", &counts, |step, stored| Place::DelayedCount(step).unseal(stored).map(drop))?;
     CommitRecord::read(&meta)

@@ -36,6 +36,7 @@ pub(super) enum Line<'a> {
     #[serde(borrow)]
     Delayed(DelayedLine<'a>),
     Generation(GenerationLine),
+    Ticked(TickedLine),
     End(Inventory),
 }
 
@@ -189,6 +190,14 @@ pub(super) struct GenerationLine {
     pub(super) time: i64,
 }
 
+/// Up to where the ticks of a schedule are handled.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TickedLine {
+    pub(super) source: Address,
+    pub(super) time: i64,
+}
+
 /// How many things of each kind an export holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -204,12 +213,15 @@ pub struct Inventory {
     pub snapshots: u64,
     pub delayed: u64,
     pub generations: u64,
+    /// Exports were made before there were any.
+    #[serde(default)]
+    pub schedules: u64,
 }
 
 impl Inventory {
     /// What is counted, and how many there are.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 10] {
+    pub fn kinds(self) -> [(&'static str, u64); 11] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -221,6 +233,7 @@ impl Inventory {
             ("snapshots", self.snapshots),
             ("delayed jobs", self.delayed),
             ("generations", self.generations),
+            ("schedules", self.schedules),
         ]
     }
 
@@ -238,6 +251,7 @@ impl Inventory {
             Line::Snapshot(_) => &mut self.snapshots,
             Line::Delayed(_) => &mut self.delayed,
             Line::Generation(_) => &mut self.generations,
+            Line::Ticked(_) => &mut self.schedules,
         };
         *count += 1;
     }

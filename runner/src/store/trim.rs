@@ -1,9 +1,10 @@
 //! Retention: takes whole values off the front of a queue.
 
-use redb::{ReadableTable as _, WriteTransaction};
+use redb::{ReadableTable, WriteTransaction};
 
-use super::error::Cause;
-use super::format::{LOG, NAMES, Place, QUEUES, QueueRecord};
+use super::error::{Cause, ReadError};
+use super::format::{Bytes, LOG, NAMES, Place, QUEUES, QueueRecord};
+use super::read::Store;
 use super::value::Value;
 use crate::words::{Address, Timestamp};
 
@@ -39,6 +40,21 @@ pub struct Trimmed {
     pub first: u64,
     pub jobs: u64,
     pub bytes: u64,
+}
+
+impl Store {
+    /// Whether a trim would take anything away, were it committed now.
+    pub fn would_trim(&self, trim: &Trim) -> Result<bool, ReadError> {
+        self.view(|txn| {
+            let Some(queue) = super::format::find_id(&txn.open_table(NAMES)?, &trim.queue)? else {
+                return Ok(false);
+            };
+            let stored = txn.open_table(QUEUES)?.get(queue)?;
+            let record = stored.map(|stored| QueueRecord::unseal(queue, stored.value())).transpose()?;
+            let Some(record) = record else { return Ok(false) };
+            Ok(!going(&txn.open_table(LOG)?, queue, record, trim)?.values.is_empty())
+        })
+    }
 }
 
 /// `None` where nothing had to go. Takes as long as there are values to take away, however long the
@@ -79,7 +95,7 @@ struct Going {
 
 /// Where a value ends is read from where the next one starts, so that a damaged value can go too.
 fn going(
-    log: &redb::Table<'_, (u32, u64), &'static [u8]>,
+    log: &impl ReadableTable<(u32, u64), Bytes>,
     queue: u32,
     record: QueueRecord,
     trim: &Trim,

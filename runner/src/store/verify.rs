@@ -10,11 +10,12 @@ use super::delivered;
 use super::error::{Cause, ReadError};
 use super::format::{
     self, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
-    Place, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS,
+    Place, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
 use super::generation::Generation;
 use super::read::Store;
 use super::snapshot;
+use super::ticks;
 use super::value::Value;
 use crate::words::{Address, DeliveryHash, Segment, SinkPosition};
 
@@ -184,6 +185,10 @@ impl Report {
             let (number, stored) = entry?;
             let generation = Generation::unseal(number.value(), stored.value());
             generation.map_or_else(|cause| self.problem(cause), drop);
+        }
+        for entry in txn.open_table(TICKS)?.iter()? {
+            let (id, stored) = entry?;
+            ticks::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use super::lock::Lock;
 use super::open::{Opened, Origin};
 use super::read::Shared;
 use super::snapshot::{self, Snapshot, SnapshotKey};
+use super::ticks;
 use super::trim::{Trim, Trimmed, trim};
 use super::value;
 use crate::decide::Progress;
@@ -70,6 +71,8 @@ pub struct Changes {
     pub delayed: Vec<Delayed>,
     /// The generation that begins.
     pub generation: Option<Generation>,
+    /// Schedule, and up to where its ticks are handled now.
+    pub ticked: Vec<(Address, Timestamp)>,
     /// Carried out after the appends.
     pub trims: Vec<Trim>,
 }
@@ -189,6 +192,7 @@ fn commit(
     let delayed = delayed::write(&txn, &changes.undelayed, &changes.delayed)?;
     delivered::write(&txn, &changes.deliveries, record)?;
     generation::write(&txn, changes.generation)?;
+    ticks::write(&txn, &changes.ticked)?;
     let mut trimmed = Vec::new();
     for wanted in &changes.trims {
         trimmed.extend(trim(&txn, wanted)?);

@@ -140,8 +140,19 @@ impl<'w> Stage<'w> {
         };
         assert!(started.halts.is_empty(), "{:?}", started.halts);
         world.print_to(&mut started);
-        let Started { progress, snapshots, heads, flows, sources, readers, sinks, marks, segments, .. } =
-            started;
+        let Started {
+            progress,
+            snapshots,
+            heads,
+            flows,
+            tickers,
+            sources,
+            readers,
+            sinks,
+            marks,
+            segments,
+            ..
+        } = started;
         world.tally.again += flows.iter().map(|flow| flow.redo.len() as u64).sum::<u64>();
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
@@ -150,6 +161,7 @@ impl<'w> Stage<'w> {
         let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
             flows,
+            tickers,
             heads: heads.clone(),
             tails: Arc::clone(&tails),
             workers,
@@ -380,6 +392,10 @@ impl<'w> Stage<'w> {
                     let amended = self.committer.amend(&asked);
                     return self.committed(amended);
                 }
+                Some(Order::LetGo) if group.is_empty() => {
+                    let let_go = self.committer.let_go();
+                    return self.committed(let_go);
+                }
                 Some(order) => {
                     self.orders.push_front(order);
                     break;
@@ -392,7 +408,7 @@ impl<'w> Stage<'w> {
                 self.world.effects.forget(&self.configuration.steps[rewind.step].address);
             }
         }
-        let committed = self.committer.commit(group, Vec::new());
+        let committed = self.committer.commit(group, Vec::new(), Vec::new());
         self.committed(committed)
     }
 

@@ -73,6 +73,7 @@ enum Thing {
     Snapshot { number: u64 },
     Delayed { step: usize, due: i64, payload: Vec<u8>, rich: bool },
     Generation(u64),
+    Ticked { source: usize, time: i64 },
     Trim { queue: usize, up_to: u64 },
 }
 
@@ -106,6 +107,7 @@ fn thing() -> impl Strategy<Value = Thing> {
         2 => (0_usize..2, -9_i64..9, bytes(), any::<bool>())
             .prop_map(|(step, due, payload, rich)| Thing::Delayed { step, due, payload, rich }),
         1 => any::<u64>().prop_map(Thing::Generation),
+        1 => (0_usize..3, any::<i64>()).prop_map(|(source, time)| Thing::Ticked { source, time }),
         1 => (0_usize..3, 0_u64..20).prop_map(|(queue, up_to)| Thing::Trim { queue, up_to }),
     ]
 }
@@ -176,6 +178,7 @@ impl Thing {
                 let time = Timestamp(now);
                 changes.generation = Some(Generation { number, fingerprint: !number, time });
             }
+            Self::Ticked { source, time } => changes.ticked.push((name(source), Timestamp(time))),
             Self::Trim { queue, up_to } => {
                 let when = TrimWhen::Always;
                 changes.trims.push(Trim { queue: name(queue), up_to, when, max_bytes: None });

@@ -63,9 +63,14 @@ fn changes(number: u64) -> Changes {
         deliveries: vec![delivered(number)],
         settled: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
         snapshots: vec![snapshot(number)],
-        undelayed: vec![DelayedKey { step, due: delayed(number / 2).due, sequence: number / 2 }],
+        undelayed: vec![DelayedKey {
+            step: step.clone(),
+            due: delayed(number / 2).due,
+            sequence: number / 2,
+        }],
         delayed: vec![delayed(number)],
         generation: Some(generation(number)),
+        ticked: vec![(step.clone(), ticked(number))],
         trims: vec![Trim {
             queue: address("a/in"),
             up_to: head_in(number / 2),
@@ -126,6 +131,11 @@ pub(super) fn delayed(number: u64) -> Delayed {
 
 pub(super) fn generation(number: u64) -> Generation {
     Generation { number, fingerprint: number * 7, time: Timestamp(5) }
+}
+
+/// Now and then the clock is set back.
+fn ticked(number: u64) -> Timestamp {
+    Timestamp(1_000 * i64::try_from(number % 7).unwrap())
 }
 
 fn position(number: u64) -> SinkPosition {
@@ -197,6 +207,8 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     assert_eq!(store.delayed_count(&step).unwrap(), waiting.len() as u64);
     assert_eq!(store.next_due(&step, None).unwrap(), waiting.first().map(|&number| delayed(number).due));
     assert_eq!(store.generation().unwrap(), numbers.last().map(|&number| generation(number)));
+    assert_eq!(store.ticked(&step).unwrap(), numbers.last().map(|&number| ticked(number)));
+    assert_eq!(store.ticked(&address("a/in")).unwrap(), None);
     let mut next = 1;
     while let Some((batch, origins)) = store.read_details(&address("a/out"), next, 9, 9_999).unwrap() {
         for (position, origin) in origins.iter().enumerate() {

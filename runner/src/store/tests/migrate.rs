@@ -18,6 +18,7 @@ const MARKS: Records<(u32, u64)> = TableDefinition::new("marks");
 const SEGMENTS: Records<(u32, u32)> = TableDefinition::new("segments");
 const SINKS: Records<u32> = TableDefinition::new("sinks");
 const DELIVERIES: Records<u128> = TableDefinition::new("deliveries");
+const TICKS: Records<u32> = TableDefinition::new("ticks");
 
 fn seed(table: u8, a: u64, b: u64) -> u64 {
     XxHash3_64::oneshot(&[&[table][..], &a.to_le_bytes(), &b.to_le_bytes()].concat())
@@ -105,17 +106,24 @@ fn a_store_of_version_1_goes_on_as_one_of_this_version() {
 }
 
 #[test]
-fn a_store_of_version_2_goes_on_as_one_of_this_version() {
+fn a_store_of_version_2_or_3_goes_on_as_one_of_this_version() {
+    // They differ in nothing but the number.
+    for version in [2, 3] {
+        goes_on(version);
+    }
+}
+
+fn goes_on(version: u32) {
     let folder = tempfile::tempdir().unwrap();
     {
-        // It differs in nothing but the number.
         let (_store, mut writer) = crate::store::open(folder.path()).unwrap();
         let appends = vec![append("a/q", ["1", "2"])];
         writer.commit(&Changes { now: Timestamp(5), appends, ..Changes::default() }).unwrap();
     }
     let database = Database::open(folder.path().join("store.redb")).unwrap();
     let txn = database.begin_write().unwrap();
-    txn.open_table(META).unwrap().insert("format", &2_u32.to_le_bytes()[..]).unwrap();
+    txn.open_table(META).unwrap().insert("format", &version.to_le_bytes()[..]).unwrap();
+    txn.delete_table(TICKS).unwrap();
     txn.commit().unwrap();
     drop(database);
     for round in 0..2 {
@@ -125,7 +133,9 @@ fn a_store_of_version_2_goes_on_as_one_of_this_version() {
         let outcome = Outcome::Arrived { first: 1, jobs: 2, content: u64::MAX };
         let keep_until = Timestamp(i64::MAX);
         let deliveries = vec![Delivered { hash: DeliveryHash(78), outcome, keep_until }];
-        writer.commit(&Changes { now: Timestamp(9), deliveries, ..Changes::default() }).unwrap();
+        let ticked = vec![(address("a/tick"), Timestamp(8))];
+        assert_eq!(store.ticked(&address("a/tick")).unwrap(), (round > 0).then_some(Timestamp(8)));
+        writer.commit(&Changes { now: Timestamp(9), deliveries, ticked, ..Changes::default() }).unwrap();
         assert_eq!(store.delivery(DeliveryHash(78)).unwrap(), Some(outcome));
         assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
     }

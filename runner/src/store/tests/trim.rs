@@ -18,8 +18,11 @@ fn first_after(up_to: u64, when: TrimWhen, values_max: Option<u64>) -> u64 {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let size = ten_jobs(&mut writer, &store);
     let max_bytes = values_max.map(|values| values * size);
-    let trims = vec![Trim { queue: address("a/q"), up_to, when, max_bytes }];
-    writer.commit(&Changes { now: Timestamp(11), trims, ..Changes::default() }).unwrap();
+    let trim = Trim { queue: address("a/q"), up_to, when, max_bytes };
+    let would_trim = store.would_trim(&trim).unwrap();
+    let trims = vec![trim];
+    let committed = writer.commit(&Changes { now: Timestamp(11), trims, ..Changes::default() }).unwrap();
+    assert_eq!(would_trim, !committed.trimmed.is_empty());
     assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
     store.queue(&address("a/q")).unwrap().unwrap().first
 }
@@ -37,6 +40,16 @@ fn size_takes_what_age_would_keep() {
         (first_after(10, TrimWhen::Always, Some(100)), 11),
     ];
     assert!(cases.iter().all(|(found, expected)| found == expected), "{cases:?}");
+}
+
+#[test]
+fn a_queue_that_never_had_a_job_would_lose_none() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let trim = |queue| Trim { queue: address(queue), up_to: 9, when: TrimWhen::Always, max_bytes: None };
+    assert!(!store.would_trim(&trim("a/q")).unwrap());
+    ten_jobs(&mut writer, &store);
+    assert!(store.would_trim(&trim("a/q")).unwrap());
+    assert!(!store.would_trim(&trim("a/other")).unwrap());
 }
 
 #[test]
