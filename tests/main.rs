@@ -63,6 +63,12 @@ mod http_source;
 
 mod handle;
 
+mod delayed;
+
+mod job;
+
+mod step;
+
 mod replay;
 
 mod store;

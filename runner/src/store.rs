@@ -54,6 +54,8 @@ mod delivered;
 
 mod generation;
 
+mod pause;
+
 mod trim;
 
 mod write;
@@ -90,6 +92,7 @@ pub use import::import;
 pub use lines::Inventory;
 pub use lock::Holder;
 pub use open::{open, open_disk, open_existing};
+pub use pause::Pause;
 pub use read::{DetailedBatch, QueueState, Store};
 pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
 pub use trim::{Trim, TrimWhen, Trimmed};

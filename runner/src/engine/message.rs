@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use crossbeam_channel::Sender;
+
 use super::error::EngineError;
 use super::held::Fetched;
 use super::request::Asked;
 use super::shelf::Gathered;
+use super::sight::Sight;
 use super::work::Ran;
 use crate::decide::{BatchId, Port};
 use crate::hands::sink::SinkError;
@@ -57,6 +60,11 @@ pub(super) enum Message {
     },
     CommitterFailed(EngineError),
     Asked(Asked),
+    /// Somebody wants to see the waiting jobs of a step; `None` where it takes them as they come.
+    Look {
+        step: usize,
+        reply: Sender<Option<Box<Sight>>>,
+    },
     /// Jobs wait in the inbox.
     Arrived,
     Stop,
@@ -75,6 +83,20 @@ pub(super) struct Durable {
     pub(super) grown: Vec<(usize, u64)>,
     /// Jobs that somebody wants steps to run again.
     pub(super) returned: Vec<(usize, DelayedKey, DelayedJob)>,
+    /// What became of jobs that were held back until it was known.
+    pub(super) moved: Option<Moves>,
+    /// A step that shall start nothing, or go on.
+    pub(super) paused: Option<(usize, bool)>,
+}
+
+/// What somebody has made of waiting jobs of a step.
+#[derive(Debug)]
+pub(super) struct Moves {
+    pub(super) step: usize,
+    /// Where each stood, and where it stands now, if it does.
+    pub(super) rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>,
+    /// Indices of the input that are accounted for.
+    pub(super) jobs: Vec<u64>,
 }
 
 /// A job that stands in the store by itself.

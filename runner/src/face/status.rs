@@ -27,7 +27,11 @@ pub(super) fn status(command: &Look) -> Exit {
             row.extend(delayed.then(|| grouped(step.delayed)));
             row.extend(begun.then(|| grouped(step.begun)));
             row.extend([count.taken, count.given, count.filtered, count.failed].map(grouped));
-            row.push(if step.configured { String::new() } else { "not in the configuration".to_owned() });
+            row.push(match &step.paused {
+                _ if !step.configured => "not in the configuration".to_owned(),
+                Some(since) => format!("paused since {since}"),
+                None => String::new(),
+            });
             row
         })
         .collect();

@@ -21,6 +21,7 @@ use super::lines::{
     Data, DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, Line, MarkLine,
     OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, VERSION,
 };
+use super::pause;
 use super::read::Store;
 use super::snapshot;
 use super::value::Value;
@@ -108,6 +109,9 @@ impl<W: Write> Walk<'_, W> {
         self.snapshots()?;
         self.delayed()?;
         self.generations()?;
+        for pause in pause::read(&meta)? {
+            self.lines.put(&Line::Pause(pause))?;
+        }
         self.lines.finish()
     }
 

@@ -21,6 +21,7 @@ use super::lines::{
     DelayedLine, DeliveryLine, GenerationLine, Header, Inventory, JobLine, Line, MarkLine, OriginLine,
     QueueLine, SnapshotLine,
 };
+use super::pause;
 use super::snapshot::{self, Snapshot};
 use super::write::write_values;
 use crate::decide::Progress;
@@ -128,6 +129,10 @@ impl Filling {
             Line::Generation(GenerationLine { number, fingerprint, time }) => {
                 let generation = Generation { number, fingerprint, time: Timestamp(time) };
                 put(txn, GENERATIONS, number, &generation.seal())
+            }
+            Line::Pause(pause) => {
+                let is_new = pause::restore(txn, pause)?;
+                if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
             }
         }
     }

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::delayed::{JobForm, Standing};
 use super::delivered::Outcome;
+use super::pause::Pause;
 use super::snapshot::SnapshotInput;
 use crate::decide::Progress;
 use crate::words::{Address, DeliveryHash, Segment, SinkPosition, base64};
@@ -36,6 +37,7 @@ pub(super) enum Line<'a> {
     #[serde(borrow)]
     Delayed(DelayedLine<'a>),
     Generation(GenerationLine),
+    Pause(Pause),
     End(Inventory),
 }
 
@@ -204,12 +206,15 @@ pub struct Inventory {
     pub snapshots: u64,
     pub delayed: u64,
     pub generations: u64,
+    /// Steps that are paused.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pauses: u64,
 }
 
 impl Inventory {
     /// What is counted, and how many there are.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 10] {
+    pub fn kinds(self) -> [(&'static str, u64); 11] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -221,6 +226,7 @@ impl Inventory {
             ("snapshots", self.snapshots),
             ("delayed jobs", self.delayed),
             ("generations", self.generations),
+            ("paused steps", self.pauses),
         ]
     }
 
@@ -238,6 +244,7 @@ impl Inventory {
             Line::Snapshot(_) => &mut self.snapshots,
             Line::Delayed(_) => &mut self.delayed,
             Line::Generation(_) => &mut self.generations,
+            Line::Pause(_) => &mut self.pauses,
         };
         *count += 1;
     }
@@ -292,6 +299,11 @@ fn take_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeliveryHash,
         Some(&*text).filter(|text| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let number = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
     number.map(DeliveryHash).ok_or_else(|| serde::de::Error::custom("this is no delivery hash"))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn is_delayed(standing: &Standing) -> bool {

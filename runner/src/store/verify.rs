@@ -13,6 +13,7 @@ use super::format::{
     Place, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS,
 };
 use super::generation::Generation;
+use super::pause;
 use super::read::Store;
 use super::snapshot;
 use super::value::Value;
@@ -185,6 +186,7 @@ impl Report {
             let generation = Generation::unseal(number.value(), stored.value());
             generation.map_or_else(|cause| self.problem(cause), drop);
         }
+        pause::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         Ok(())
     }
 

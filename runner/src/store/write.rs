@@ -16,6 +16,7 @@ use super::generation::{self, Generation};
 use super::guard::guarded;
 use super::lock::Lock;
 use super::open::{Opened, Origin};
+use super::pause;
 use super::read::Shared;
 use super::snapshot::{self, Snapshot, SnapshotKey};
 use super::trim::{Trim, Trimmed, trim};
@@ -68,6 +69,8 @@ pub struct Changes {
     /// Delayed jobs that need not wait any more.
     pub undelayed: Vec<DelayedKey>,
     pub delayed: Vec<Delayed>,
+    /// Steps that shall start nothing, or go on.
+    pub pauses: Vec<(Address, bool)>,
     /// The generation that begins.
     pub generation: Option<Generation>,
     /// Carried out after the appends.
@@ -188,6 +191,7 @@ fn commit(
     snapshot::write(&txn, &changes.settled, &changes.snapshots)?;
     let delayed = delayed::write(&txn, &changes.undelayed, &changes.delayed)?;
     delivered::write(&txn, &changes.deliveries, record)?;
+    pause::write(&txn, &changes.pauses, changes.now)?;
     generation::write(&txn, changes.generation)?;
     let mut trimmed = Vec::new();
     for wanted in &changes.trims {

@@ -1,12 +1,13 @@
 //! How far steps are, and what queues hold.
 
-use super::{Answer, QueueStatus, ReaderStatus, StepStatus};
+use super::{Answer, QueueStatus, ReaderStatus, StepStatus, rfc3339};
 use crate::config::{Configuration, Input};
 use crate::decide::Progress;
 use crate::store::{QueueState, ReadError, Store};
 
 pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
     let mut known = store.all_progress()?;
+    let pauses = store.pauses()?;
     let mut steps = Vec::new();
     for step in &configuration.steps {
         let begun = store.snapshots(&step.address)?.iter().map(|snapshot| snapshot.jobs).sum();
@@ -28,6 +29,10 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
                 waiting,
                 delayed,
                 begun,
+                paused: pauses
+                    .iter()
+                    .find(|pause| pause.step == step.address)
+                    .map(|pause| rfc3339(pause.since)),
                 configured: true,
                 counters: progress.counters,
             });
@@ -43,6 +48,7 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
             waiting,
             delayed: 0,
             begun: 0,
+            paused: None,
             configured: false,
             counters: progress.counters,
         });

@@ -105,7 +105,13 @@ fn a_store_of_version_1_goes_on_as_one_of_this_version() {
 }
 
 #[test]
-fn a_store_of_version_2_goes_on_as_one_of_this_version() {
+fn a_store_of_version_2_or_3_goes_on_as_one_of_this_version() {
+    for version in [2_u32, 3] {
+        goes_on(version);
+    }
+}
+
+fn goes_on(version: u32) {
     let folder = tempfile::tempdir().unwrap();
     {
         // It differs in nothing but the number.
@@ -115,7 +121,7 @@ fn a_store_of_version_2_goes_on_as_one_of_this_version() {
     }
     let database = Database::open(folder.path().join("store.redb")).unwrap();
     let txn = database.begin_write().unwrap();
-    txn.open_table(META).unwrap().insert("format", &2_u32.to_le_bytes()[..]).unwrap();
+    txn.open_table(META).unwrap().insert("format", &version.to_le_bytes()[..]).unwrap();
     txn.commit().unwrap();
     drop(database);
     for round in 0..2 {
