@@ -65,6 +65,12 @@ mod http_source;
 
 mod handle;
 
+mod delayed;
+
+mod job;
+
+mod step;
+
 mod replay;
 
 mod store;

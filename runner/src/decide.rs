@@ -10,8 +10,8 @@ mod retry;
 mod schedule;
 
 pub use dispatcher::{
-    BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Picking,
-    Port, ReadId, Redo,
+    BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Look,
+    Picking, Port, ReadId, Redo,
 };
 pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Status};
 pub use progress::{Counters, Progress};

@@ -55,6 +55,8 @@ mod cards;
 
 mod status;
 
+mod sight;
+
 mod shelf;
 
 mod retrying;
@@ -75,6 +77,10 @@ mod ledger;
 
 mod arrivals;
 
+mod amendment;
+
+mod cancel;
+
 mod amend;
 
 mod committer;
@@ -89,13 +95,15 @@ mod crew;
 
 mod run;
 
-pub use amend::{Amendment, amend};
+pub use amend::amend;
+pub use amendment::Amendment;
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
 pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
-pub use request::{Granted, Request};
+pub use request::{Granted, Moved, Request, Row};
 pub use run::{Handle, Run};
+pub use sight::Sight;
 pub use stats::{Closed, ClosedBy, Stats, StepStats};
 
 #[cfg(test)]

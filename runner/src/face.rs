@@ -4,12 +4,14 @@ mod check;
 mod chosen;
 mod cli;
 mod control;
+mod delayed;
 mod errors;
 mod exit;
 mod find;
 mod graph;
 mod handle;
 mod http;
+mod job;
 mod log;
 mod look;
 mod plugin;
@@ -22,6 +24,7 @@ mod replay;
 mod run;
 mod show;
 mod status;
+mod step;
 mod store;
 mod summary;
 mod table;
@@ -31,7 +34,10 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use cli::{Command, ErrorsCommand, PluginCommand, QueueCommand, StoreCommand};
+use cli::{
+    Command, DelayedCommand, ErrorsCommand, JobCommand, PluginCommand, QueueCommand, StepCommand,
+    StoreCommand,
+};
 use exit::Exit;
 
 /// Parses the command line and does what it says.
@@ -58,6 +64,13 @@ pub fn main() -> ExitCode {
         Command::Errors(ErrorsCommand::Show(command)) => errors::show(&command),
         Command::Errors(ErrorsCommand::Retry(command)) => handle::handle(&command, handle::How::Retry),
         Command::Errors(ErrorsCommand::Drop(command)) => handle::handle(&command, handle::How::Drop),
+        Command::Delayed(DelayedCommand::List(command)) => delayed::list(&command),
+        Command::Delayed(DelayedCommand::Now(command)) => delayed::now(&command),
+        Command::Delayed(DelayedCommand::Cancel(command)) => delayed::cancel(&command),
+        Command::Job(JobCommand::Show(command)) => job::show(&command),
+        Command::Job(JobCommand::Cancel(command)) => job::cancel(&command),
+        Command::Step(StepCommand::Pause(command)) => step::pause(&command, true),
+        Command::Step(StepCommand::Resume(command)) => step::pause(&command, false),
         Command::Replay(command) => replay::replay(&command),
         Command::Store(StoreCommand::Verify(command)) => store::verify(&command),
         Command::Store(StoreCommand::Compact(command)) => store::compact(&command),

@@ -56,6 +56,8 @@ mod generation;
 
 mod ticks;
 
+mod pause;
+
 mod trim;
 
 mod write;
@@ -92,6 +94,7 @@ pub use import::import;
 pub use lines::Inventory;
 pub use lock::Holder;
 pub use open::{open, open_disk, open_existing};
+pub use pause::Pause;
 pub use read::{DetailedBatch, QueueState, Store};
 pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
 pub use trim::{Trim, TrimWhen, Trimmed};

@@ -25,6 +25,7 @@ pub use flow::{
     ReadId, Redo,
 };
 use picker::Picker;
+pub use step::Look;
 use step::{Around, Machine, Mode, StepEvent};
 use stream::Stream;
 
@@ -84,6 +85,11 @@ impl Dispatcher {
     /// is over unless somebody stops it; [`Event::Tick`] has that looked at again.
     pub fn expect(&mut self, expecting: bool) {
         self.expecting = expecting;
+    }
+
+    /// Has a step start nothing, before anything begins.
+    pub fn pause(&mut self, step: usize) {
+        self.paused[step] = true;
     }
 
     /// The first commands.
@@ -147,6 +153,40 @@ impl Dispatcher {
     pub fn settle(&mut self, step: usize, jobs: Vec<JobKey>, now: Timestamp, commands: &mut Vec<Command>) {
         self.steps[step].settle(jobs);
         self.decide(now, commands);
+    }
+
+    /// Where a job stands of a step that picks; an output that is due later is delayed.
+    #[must_use]
+    pub fn state(&self, step: usize, key: JobKey) -> Option<State> {
+        self.steps[step].state(key)
+    }
+
+    /// Nothing is done with a delayed job until [`Self::reschedule`].
+    pub fn hold(&mut self, step: usize, key: JobKey) {
+        self.steps[step].reschedule(key, Timestamp(i64::MAX));
+    }
+
+    /// A delayed job is due at another time. Takes effect with the next event.
+    pub fn reschedule(&mut self, step: usize, key: JobKey, due: Timestamp) {
+        self.steps[step].reschedule(key, due);
+    }
+
+    /// Takes out a job that nobody works on. Takes effect with the next event.
+    pub fn cancel(&mut self, step: usize, key: JobKey, now: Timestamp) {
+        self.steps[step].cancel(key, now);
+    }
+
+    /// A job of the input, which was taken out, is accounted for.
+    pub fn account(&mut self, step: usize, index: u64, now: Timestamp, commands: &mut Vec<Command>) {
+        self.steps[step].account(index, commands);
+        self.decide(now, commands);
+    }
+
+    /// The jobs of a step that picks them, and what holds them all.
+    #[must_use]
+    pub fn look(&self, step: usize) -> Option<Look<'_>> {
+        let look = self.steps[step].look()?;
+        Some(Look { paused: self.paused[step], ..look })
     }
 
     /// The step goes on, at these indices of its inputs: its progress was put back, or could not be.

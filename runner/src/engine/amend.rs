@@ -7,24 +7,17 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tidegate_plugin::Payloads;
 
-use super::error::Chain;
-use super::request::{Granted, Request};
+use super::amendment::{Amendment, Moving, Place, said};
+use super::cancel::{self, Wanted};
+use super::request::{Granted, Moved, Request, Row};
 use crate::config::{Configuration, Input, PushSource, QueueRef, Retain};
 use crate::decide::Progress;
 use crate::hands::script::json;
 use crate::store::{
-    Append, Block, Changes, Delayed, DelayedJob, Details, JobForm, ReadError, Store, Trim, TrimWhen,
+    Append, Block, Changes, Delayed, DelayedJob, DelayedKey, Details, JobForm, Standing, Store, Trim,
+    TrimWhen,
 };
 use crate::words::{Address, Timestamp};
-
-/// What a request comes to.
-#[derive(Debug)]
-pub struct Amendment {
-    pub changes: Changes,
-    /// What is appended, by queue.
-    pub(super) appended: Vec<(QueueRef, Payloads)>,
-    pub granted: Granted,
-}
 
 /// # Errors
 /// Why it cannot be done, as a sentence. Nothing is changed then.
@@ -40,6 +33,12 @@ pub fn amend(
         Request::Retry { queue, errors } => retry(store, configuration, queue, errors, changes),
         Request::Drop { queue, errors } => take_off(store, configuration, queue, errors, changes),
         Request::Replay { step, from } => replay(store, configuration, step, from, changes),
+        Request::Hasten { step, rows } => hasten(store, configuration, step, rows, changes),
+        Request::Cancel { step, rows, jobs, drop } => {
+            let step = position(configuration, step)?;
+            cancel::cancel(store, configuration, &Wanted { step, rows, jobs, drop: *drop }, changes)
+        }
+        Request::Pause { step, paused } => pause(store, configuration, step, *paused, changes),
     }
 }
 
@@ -67,7 +66,9 @@ fn push(
     let block = Block::encode(&payloads, Details::default());
     changes.appends.push(Append { queue: queue.clone(), block });
     let granted = Granted::Pushed { jobs: payloads.len() as u64 };
-    Ok(Amendment { changes, appended: vec![(QueueRef(position), payloads)], granted })
+    let mut amendment = Amendment::new(changes, granted);
+    amendment.appended.push((QueueRef(position), payloads, None));
+    Ok(amendment)
 }
 
 /// What is needed of an error record to run its job again.
@@ -148,8 +149,7 @@ fn retry(
         handled.finish(index, index);
     }
     dealt_with(configuration, queue, handled, &mut changes);
-    let granted = Granted::Retried { jobs: errors.len() as u64 };
-    Ok(Amendment { changes, appended: Vec::new(), granted })
+    Ok(Amendment::new(changes, Granted::Retried { jobs: errors.len() as u64 }))
 }
 
 fn take_off(
@@ -168,8 +168,7 @@ fn take_off(
         handled.finish(index, index);
     }
     dealt_with(configuration, queue, handled, &mut changes);
-    let granted = Granted::Dropped { jobs: errors.len() as u64 };
-    Ok(Amendment { changes, appended: Vec::new(), granted })
+    Ok(Amendment::new(changes, Granted::Dropped { jobs: errors.len() as u64 }))
 }
 
 /// Only for a store at rest: a run has to let go of what is on its way first.
@@ -196,8 +195,70 @@ fn replay(
         let (step, number) = (step.clone(), snapshot.number);
         changes.settled.push(crate::store::SnapshotKey { step, number });
     }
-    let granted = Granted::Replayed { from: now_at };
-    Ok(Amendment { changes, appended: Vec::new(), granted })
+    Ok(Amendment::new(changes, Granted::Replayed { from: now_at }))
+}
+
+/// Those that wait for nothing but a time are due at once; the others are left as they are.
+fn hasten(
+    store: &Store,
+    configuration: &Configuration,
+    step: &Address,
+    rows: &[Row],
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let position = position(configuration, step)?;
+    let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
+    let found = store.delayed(&keys).map_err(|error| said(&error))?;
+    let (mut moved, mut places) = (Moved::default(), Vec::with_capacity(keys.len()));
+    for (key, job) in keys.into_iter().zip(found) {
+        let place = match job {
+            None => {
+                moved.gone += 1;
+                Place::Gone
+            }
+            Some(job) if job.standing == Standing::Delayed && key.due > changes.now => {
+                moved.jobs += 1;
+                changes.undelayed.push(key.clone());
+                // Now, whatever the clock says later.
+                changes.delayed.push(Delayed { step: step.clone(), due: Timestamp(0), job });
+                Place::Delayed(changes.delayed.len() - 1)
+            }
+            Some(job) => {
+                match job.standing {
+                    Standing::Pending { .. } => moved.busy += 1,
+                    Standing::Delayed | Standing::Started => moved.gone += 1,
+                }
+                Place::Same(job)
+            }
+        };
+        places.push((key, place));
+    }
+    let mut amendment = Amendment::new(changes, Granted::Hastened(moved));
+    amendment.moves = Some(Moving { step: position, rows: places, jobs: Vec::new() });
+    Ok(amendment)
+}
+
+fn pause(
+    store: &Store,
+    configuration: &Configuration,
+    step: &Address,
+    paused: bool,
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let position = position(configuration, step)?;
+    let before = store.pauses().map_err(|error| said(&error))?;
+    let changed = before.iter().any(|pause| pause.step == *step) != paused;
+    if changed {
+        changes.pauses.push((step.clone(), paused));
+    }
+    let mut amendment = Amendment::new(changes, Granted::Paused { changed });
+    amendment.paused = Some((position, paused));
+    Ok(amendment)
+}
+
+fn position(configuration: &Configuration, step: &Address) -> Result<usize, String> {
+    let position = configuration.steps.iter().position(|declared| declared.address == *step);
+    position.ok_or_else(|| format!("the configuration has no step `{step}`"))
 }
 
 /// Takes note of which errors were dealt with. Where no step reads them, they need not be kept.
@@ -236,8 +297,4 @@ fn error_at(store: &Store, queue: &Address, handled: &Progress, index: u64) -> R
     let batch = store.read(queue, index, 1, usize::MAX).map_err(|error| said(&error))?;
     let payload = batch.as_ref().and_then(|batch| batch.payloads.get(0));
     payload.map(<[u8]>::to_vec).ok_or_else(|| format!("there is no error {queue}/{index}"))
-}
-
-fn said(error: &ReadError) -> String {
-    Chain(error).to_string()
 }

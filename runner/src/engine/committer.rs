@@ -13,19 +13,20 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use tidegate_plugin::Payloads;
 
 use super::amend::amend;
+use super::amendment::{Moving, Place};
 use super::arrivals::Arrivals;
 use super::delivery::{Entry, Order};
 use super::error::{Chain, EngineError};
 use super::ledger::{Ledger, trims_by_age};
-use super::message::{Durable, Message, Stays};
+use super::message::{Durable, Message, Moves, Stays};
 use super::push::{Inbox, Push};
-use super::request::Asked;
+use super::request::{Asked, Request};
 use super::sinks::{Positions, Sinks, Trouble};
 use super::stats::Stats;
 use super::tail::Tails;
 use super::ticks::Ticked;
 use crate::config::{Input, QueueRef, Target};
-use crate::store::{Attempts, Changes, Committed, Delayed, DelayedKey, Store, Writer};
+use crate::store::{Attempts, Changes, Committed, Delayed, DelayedJob, DelayedKey, Store, Writer};
 use crate::words::{Batch, Clock, Stamp};
 
 /// A group is closed when it has this many bytes …
@@ -62,6 +63,21 @@ struct Done {
     stamp: Stamp,
     /// What the delayed jobs are called, in the order of the changes.
     delayed: Vec<DelayedKey>,
+}
+
+/// Where the jobs stand that somebody wanted to be moved.
+fn moved(moves: Moving, rows: &[DelayedKey], jobs: &[Delayed]) -> Moves {
+    let stands = |(was, place): (DelayedKey, Place)| {
+        let now = match place {
+            Place::Gone => None,
+            Place::Same(job) => Some((was.clone(), job)),
+            Place::Delayed(position) => {
+                rows.get(position).cloned().zip(jobs.get(position).map(|delayed| delayed.job.clone()))
+            }
+        };
+        (was, now)
+    };
+    Moves { step: moves.step, rows: moves.rows.into_iter().map(stands).collect(), jobs: moves.jobs }
 }
 
 /// What is committed together.
@@ -177,6 +193,9 @@ impl Committer {
         let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
             Ok(amendment) => amendment,
             Err(why) => {
+                // Nothing was changed: what was held back for it goes on as it is.
+                let durable = Durable { moved: self.unmoved(&asked.request), ..Durable::default() };
+                let _ = self.messages.send(Message::Committed(durable));
                 asked.answer(Err(why));
                 return Ok(());
             }
@@ -201,15 +220,44 @@ impl Committer {
             let step = steps.iter().position(|step| step.address == delayed.step)?;
             Some((step, key, delayed.job.clone()))
         });
-        let mut durable = Durable { returned: returned.collect(), ..Durable::default() };
-        for (queue, payloads) in amendment.appended {
+        let mut durable = Durable { paused: amendment.paused, ..Durable::default() };
+        match amendment.moves {
+            // Where they stand is told beside where they stood.
+            Some(moves) => {
+                let jobs = &amendment.changes.delayed;
+                durable.moved = Some(moved(moves, &committed.delayed, jobs));
+            }
+            None => durable.returned = returned.collect(),
+        }
+        for (step, input, progress) in amendment.progress {
+            self.ledger.progress[step][input] = progress;
+        }
+        for (queue, payloads, carried) in amendment.appended {
             let first = self.ledger.grow(queue, payloads.len());
-            self.keep_tail(queue, first, payloads, None, &committed.stamp);
+            self.keep_tail(queue, first, payloads, carried, &committed.stamp);
             durable.grown.push((queue.0, self.ledger.heads[queue.0]));
         }
         let _ = self.messages.send(Message::Committed(durable));
-        asked.answer(Ok(amendment.granted));
+        asked.answer(Ok(amendment.granted.and(asked.moved)));
         Ok(())
+    }
+
+    /// The jobs of a request that came to nothing, where they stand.
+    fn unmoved(&self, request: &Request) -> Option<Moves> {
+        let (Request::Hasten { step, rows } | Request::Cancel { step, rows, .. }) = request else {
+            return None;
+        };
+        let steps = &self.ledger.configuration.steps;
+        let position = steps.iter().position(|declared| declared.address == *step)?;
+        let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
+        // A store that cannot be read is told by whoever needs more of it.
+        let found = self.store.delayed(&keys).ok()?;
+        let stands = |(key, job): (DelayedKey, Option<DelayedJob>)| (key.clone(), job.map(|job| (key, job)));
+        Some(Moves {
+            step: position,
+            rows: keys.into_iter().zip(found).map(stands).collect(),
+            jobs: Vec::new(),
+        })
     }
 
     /// Commits a group, however often it has to be tried.

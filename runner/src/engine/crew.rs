@@ -114,6 +114,7 @@ impl Crew {
         })
         .without(halts);
         start::recall(&mut floor, &configuration, &store, clock.now())?;
+        start::pause(&mut floor, &configuration, &store)?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);

@@ -2,7 +2,7 @@
 //! with it, and says what they shall do. Does no I/O and knows no thread, so that a test can be the
 //! threads.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,6 +75,7 @@ pub(super) struct Plan {
     pub(super) stats: Arc<Stats>,
 }
 
+mod amending;
 mod gates;
 mod monitoring;
 mod passing;
@@ -94,6 +95,9 @@ pub(super) struct Floor {
     readers: Vec<Vec<u64>>,
     /// By step: jobs that came again and are on their way.
     returned: Vec<BTreeSet<DelayedKey>>,
+    /// By step: jobs that came again until somebody moved them, and whether that is over: what was read
+    /// before may still bring them.
+    moved: Vec<BTreeMap<DelayedKey, bool>>,
     /// By step: the jobs that wait to be picked; `None` where jobs are taken as they come.
     shelves: Vec<Option<Shelf>>,
     tails: Arc<Tails>,
@@ -125,6 +129,7 @@ impl Floor {
             read_up_to: inputs.collect(),
             readers: flows.iter().map(|flow| vec![0; flow.inputs.len() + 1]).collect(),
             returned: flows.iter().map(|_| BTreeSet::new()).collect(),
+            moved: flows.iter().map(|_| BTreeMap::new()).collect(),
             shelves: shelves(&configuration),
             watches: watches(&configuration),
             dispatcher: Dispatcher::new(flows, heads, room, until_idle),
@@ -170,6 +175,11 @@ impl Floor {
         self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now)).chain(self.passes()).min()
     }
 
+    /// Has a step start nothing from the beginning on.
+    pub(super) fn pause(&mut self, step: usize) {
+        self.dispatcher.pause(step);
+    }
+
     /// Takes note that time has passed.
     pub(super) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.pass(now, actions);
@@ -193,7 +203,10 @@ impl Floor {
         self.pass(now, actions);
         match message {
             Message::Read { port, reader, fetched } if self.listens(port, reader) => {
-                let event = self.hold(port, fetched, now);
+                let event = match self.without_moved(port.step, fetched) {
+                    Some(fetched) => self.hold(port, fetched, now),
+                    None => Event::NoneDue { step: port.step, next: Some(now) },
+                };
                 self.dispatcher.handle(event, now, &mut commands);
             }
             Message::Idle { port, reader } if self.listens(port, reader) => {
@@ -232,6 +245,8 @@ impl Floor {
             }
             Message::CommitterFailed(error) => return Err(error),
             Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
+            // Who asked may have gone away.
+            Message::Look { step, reply } => _ = reply.send(self.sight(step)),
             Message::Asked(asked) => self.asked(asked, now, &mut commands, actions),
             Message::Stop => {
                 self.stopping = true;
@@ -286,7 +301,7 @@ impl Floor {
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
-        let Durable { begun, delivered, rewound, grown, returned, ticked } = durable;
+        let Durable { begun, delivered, rewound, grown, returned, ticked, moved, paused } = durable;
         if !ticked.is_empty() {
             ticked.iter().for_each(|&(queue, jobs)| self.ticks.committed(queue, jobs));
             self.pass(now, actions);
@@ -319,6 +334,12 @@ impl Floor {
             }
             self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
         }
+        if let Some(moves) = moved {
+            self.moved(moves, now, commands);
+        }
+        if let Some((step, paused)) = paused {
+            self.dispatcher.handle(Event::Pause { step, paused }, now, commands);
+        }
         for (step, next) in rewound {
             self.rewound((step, &next), now, commands, actions);
         }
@@ -344,7 +365,9 @@ impl Floor {
         actions: &mut Vec<Action>,
     ) {
         let Request::Replay { step: address, from } = &asked.request else {
-            actions.push(Action::Commit(Order::Amend(asked)));
+            if let Some(asked) = self.hold_back(asked, now, commands) {
+                actions.push(Action::Commit(Order::Amend(asked)));
+            }
             return;
         };
         let step = self.configuration.steps.iter().position(|step| step.address == *address);
@@ -521,7 +544,7 @@ impl Floor {
         let step = &self.configuration.steps[port.step];
         let queue = match step.inputs.get(port.input).map(|input| input.input) {
             None => {
-                let (step, but) = (step.address.clone(), self.returned[port.step].clone());
+                let (step, but) = (step.address.clone(), self.not_again(port.step));
                 let what = Wanted::Returned { step, but };
                 actions.push(Action::ReadStore(StoreAsk { port, reader, what }));
                 return None;

@@ -289,6 +289,11 @@ impl Item<'_> {
         })
     }
 
+    /// What its last attempt failed of, if it was tried.
+    pub(super) fn last_error(&self) -> Option<&str> {
+        self.row.iter().find_map(|place| place.returned?.job.last_error.as_deref())
+    }
+
     /// The inputs that gave something, each with the index.
     pub(super) fn given(&self) -> impl Iterator<Item = (&Seen, u64)> {
         let given = self.inputs.iter().zip(self.indices);

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crossbeam_channel::Sender;
 use tidegate_plugin::Failure;
 
 use super::error::EngineError;
 use super::held::Fetched;
 use super::request::Asked;
 use super::shelf::Gathered;
+use super::sight::Sight;
 use super::status::Seen;
 use super::work::Ran;
 use crate::config::QueueRef;
@@ -72,6 +74,11 @@ pub(super) enum Message {
     },
     CommitterFailed(EngineError),
     Asked(Asked),
+    /// Somebody wants to see the waiting jobs of a step; `None` where it takes them as they come.
+    Look {
+        step: usize,
+        reply: Sender<Option<Box<Sight>>>,
+    },
     /// Jobs wait in the inbox.
     Arrived,
     Stop,
@@ -92,6 +99,20 @@ pub(super) struct Durable {
     pub(super) returned: Vec<(usize, DelayedKey, DelayedJob)>,
     /// Schedules whose ticks were handled, and how many jobs came of that.
     pub(super) ticked: Vec<(QueueRef, usize)>,
+    /// What became of jobs that were held back until it was known.
+    pub(super) moved: Option<Moves>,
+    /// A step that shall start nothing, or go on.
+    pub(super) paused: Option<(usize, bool)>,
+}
+
+/// What somebody has made of waiting jobs of a step.
+#[derive(Debug)]
+pub(super) struct Moves {
+    pub(super) step: usize,
+    /// Where each stood, and where it stands now, if it does.
+    pub(super) rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>,
+    /// Indices of the input that are accounted for.
+    pub(super) jobs: Vec<u64>,
 }
 
 /// A job that stands in the store by itself.

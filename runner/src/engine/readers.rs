@@ -247,7 +247,8 @@ fn gather(
     Ok(gathered)
 }
 
-fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {
+/// Jobs that come again, as they are handed on.
+pub(super) fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {
     let returned: Vec<Returned> = due.into_iter().map(|(key, job)| Returned { key, job }).collect();
     let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
     // They have no index in the order of which they came; what they are is with each of them.

@@ -3,7 +3,8 @@
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
-use crate::words::Address;
+use crate::store::DelayedKey;
+use crate::words::{Address, Timestamp};
 
 /// A change that somebody wants.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,6 +19,20 @@ pub enum Request {
     /// Run a step again from here on: by input, the index of the first job. An input that is not
     /// named stays where it is.
     Replay { step: Address, from: Vec<(Address, u64)> },
+    /// Make jobs of a step due at once that wait for a time.
+    Hasten { step: Address, rows: Vec<Row> },
+    /// Take waiting jobs of a step out, onto its error queue or for good: those that stand in the store
+    /// by themselves, and those at these indices of its one input.
+    Cancel { step: Address, rows: Vec<Row>, jobs: Vec<u64>, drop: bool },
+    /// Have a step start nothing, however often the runner is started again, or go on.
+    Pause { step: Address, paused: bool },
+}
+
+/// A job that stands in the store by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Row {
+    pub due: Timestamp,
+    pub sequence: u64,
 }
 
 /// What a request has come to. It is durable.
@@ -39,6 +54,22 @@ pub enum Granted {
     Replayed {
         from: Vec<(Address, u64)>,
     },
+    Hastened(Moved),
+    Cancelled(Moved),
+    Paused {
+        /// It was not so before.
+        changed: bool,
+    },
+}
+
+/// What became of jobs that somebody wanted to be moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    pub jobs: u64,
+    /// Those that just run, or that an outside system has; they were left alone.
+    pub busy: u64,
+    /// Those that do not wait, or not for a time.
+    pub gone: u64,
 }
 
 /// A request, and where the answer goes: why not is a sentence.
@@ -46,9 +77,43 @@ pub enum Granted {
 pub(super) struct Asked {
     pub(super) request: Request,
     pub(super) reply: Sender<Result<Granted, String>>,
+    /// What was found out before it reached the store.
+    pub(super) moved: Moved,
+}
+
+impl Row {
+    pub(super) fn of(key: &DelayedKey) -> Self {
+        Self { due: key.due, sequence: key.sequence }
+    }
+
+    pub(super) fn key(self, step: &Address) -> DelayedKey {
+        DelayedKey { step: step.clone(), due: self.due, sequence: self.sequence }
+    }
+}
+
+impl Moved {
+    pub(super) fn add(&mut self, other: Self) {
+        self.jobs += other.jobs;
+        self.busy += other.busy;
+        self.gone += other.gone;
+    }
+}
+
+impl Granted {
+    /// With what was found out before it reached the store.
+    pub(super) fn and(mut self, before: Moved) -> Self {
+        if let Self::Hastened(moved) | Self::Cancelled(moved) = &mut self {
+            moved.add(before);
+        }
+        self
+    }
 }
 
 impl Asked {
+    pub(super) fn new(request: Request, reply: Sender<Result<Granted, String>>) -> Self {
+        Self { request, reply, moved: Moved::default() }
+    }
+
     pub(super) fn answer(&self, answer: Result<Granted, String>) {
         // Who asked may have gone away.
         let _ = self.reply.send(answer);

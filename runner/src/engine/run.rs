@@ -10,6 +10,7 @@ use super::message::Message;
 use super::push::{Inbox, Push};
 use super::report::{Options, Report};
 use super::request::{Asked, Granted, Request};
+use super::sight::Sight;
 use super::stats::Stats;
 use crate::config::{Configuration, QueueRef};
 use crate::hands::plugin::Plugins;
@@ -56,6 +57,15 @@ impl Handle {
         self.attempts.close();
     }
 
+    /// What can be seen of the waiting jobs of the step at this position; `None` where it takes them as
+    /// they come, or the run ends.
+    #[must_use]
+    pub fn sight(&self, step: usize) -> Option<Box<Sight>> {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        self.messages.send(Message::Look { step, reply }).ok()?;
+        answer.recv().ok().flatten()
+    }
+
     /// Asks for a change, and waits until it is durable.
     ///
     /// # Errors
@@ -68,7 +78,7 @@ impl Handle {
     /// As [`Self::ask`]. `None`: the run ends, and nothing was changed.
     pub fn ask_unless_it_ends(&self, request: Request) -> Option<Result<Granted, String>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
-        self.messages.send(Message::Asked(Asked { request, reply })).ok()?;
+        self.messages.send(Message::Asked(Asked::new(request, reply))).ok()?;
         answer.recv().ok()
     }
 }

@@ -1,12 +1,13 @@
 //! The jobs of a step that picks them: what is in memory of those that wait, and where the others are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::cards::Cards;
 use super::delivery::Places;
 use super::gather::Gatherer;
 use super::held::{Portion, Returned, Work};
+use super::request::Row;
 use crate::config::{Configuration, Input, Queuer, Step};
 use crate::decide::{JobKey, ReadId};
 use crate::store::DelayedKey;
@@ -98,6 +99,18 @@ impl Shelf {
     /// The job stands in the store by itself.
     pub(super) fn stands(&mut self, key: JobKey, row: &DelayedKey) {
         self.rows.insert(key, (row.due, row.sequence));
+    }
+
+    /// Where those stand that stand in the store by themselves.
+    pub(super) fn all_rows(&self) -> HashMap<JobKey, Row> {
+        self.rows.iter().map(|(&key, &(due, sequence))| (key, Row { due, sequence })).collect()
+    }
+
+    /// Which jobs stand in these places. Looks at every job that stands in the store by itself.
+    pub(super) fn find(&self, rows: &[Row]) -> HashMap<Row, JobKey> {
+        let wanted: HashSet<&Row> = rows.iter().collect();
+        let all = self.rows.iter().map(|(&key, &(due, sequence))| (Row { due, sequence }, key));
+        all.filter(|(row, _)| wanted.contains(row)).collect()
     }
 
     /// The job is through.

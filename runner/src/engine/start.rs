@@ -223,6 +223,22 @@ fn tickers(
     Ok(tickers)
 }
 
+/// Has those steps start nothing that somebody has paused.
+pub(super) fn pause(
+    floor: &mut Floor,
+    configuration: &Configuration,
+    store: &Store,
+) -> Result<(), EngineError> {
+    for pause in store.pauses()? {
+        let position = configuration.steps.iter().position(|step| step.address == pause.step);
+        if let Some(position) = position {
+            tracing::warn!(step = %pause.step, "the step is paused; `tidegate step resume {}` has it go on", pause.step);
+            floor.pause(position);
+        }
+    }
+    Ok(())
+}
+
 /// What has to be durable before a batch of the step may run.
 fn before(step: &Step, configuration: &Configuration) -> Before {
     match step.delivery {

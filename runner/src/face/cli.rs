@@ -31,6 +31,15 @@ pub(super) enum Command {
     /// Look at jobs that were rejected or failed, and deal with them
     #[command(subcommand)]
     Errors(ErrorsCommand),
+    /// Look at jobs that wait for a time, hasten them, take them out
+    #[command(subcommand)]
+    Delayed(DelayedCommand),
+    /// Look what has become of a job, and why it does not run
+    #[command(subcommand)]
+    Job(JobCommand),
+    /// Have a step start nothing for a while
+    #[command(subcommand)]
+    Step(StepCommand),
     /// Run a step again from an earlier job on, into its outputs
     Replay(Replay),
     /// Look after the store
@@ -89,6 +98,105 @@ pub(super) enum ErrorsCommand {
     Retry(ErrorsChoice),
     /// Take errors off their queues
     Drop(ErrorsChoice),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum DelayedCommand {
+    /// List the jobs that wait for a time, an attempt or an outside system, the first due first
+    List(DelayedList),
+    /// Make jobs that wait for a time due at once
+    Now(DelayedChoice),
+    /// Take jobs out: onto the error queue of their step, or with `--drop` for good
+    Cancel(Cancel),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum JobCommand {
+    /// Show what each step has made of a job, or why it does not run and when it may
+    Show(JobShow),
+    /// Take a waiting job out of the steps that read it: onto their error queues, or with `--drop` for good
+    Cancel(JobCancel),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum StepCommand {
+    /// Start nothing more of a step, however often the runner is started again
+    Pause(StepChoice),
+    /// Have a paused step go on
+    Resume(StepChoice),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DelayedList {
+    #[command(flatten)]
+    pub(super) look: Look,
+    /// Only jobs of this step: PIPELINE/STEP
+    #[arg(long)]
+    pub(super) step: Option<String>,
+    /// How many jobs to list at most
+    #[arg(long, default_value_t = 20, value_name = "JOBS", value_parser = limit())]
+    pub(super) limit: usize,
+}
+
+/// Which delayed jobs, and whether to go on without asking.
+#[derive(Debug, Args)]
+pub(super) struct DelayedChoice {
+    /// PIPELINE/STEP for all delayed jobs of a step, PIPELINE/QUEUE/INDEX for those that were made of a job
+    #[arg(required = true)]
+    pub(super) jobs: Vec<String>,
+    /// Do not ask
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// A folder with TOML files, or one TOML file
+    #[arg(long, default_value = ".")]
+    pub(super) config: PathBuf,
+    /// Where state lives, instead of `.tidegate` in the configuration's folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) data: Option<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Cancel {
+    #[command(flatten)]
+    pub(super) choice: DelayedChoice,
+    /// Leave nothing behind, not even on the error queue
+    #[arg(long)]
+    pub(super) drop: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct JobShow {
+    /// PIPELINE/QUEUE/INDEX
+    pub(super) job: String,
+    #[command(flatten)]
+    pub(super) look: Look,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct JobCancel {
+    /// PIPELINE/QUEUE/INDEX
+    pub(super) job: String,
+    #[command(flatten)]
+    pub(super) look: Look,
+    /// Only of this step: PIPELINE/STEP
+    #[arg(long)]
+    pub(super) step: Option<String>,
+    /// Leave nothing behind, not even on the error queue
+    #[arg(long)]
+    pub(super) drop: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub(super) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StepChoice {
+    /// PIPELINE/STEP
+    pub(super) step: String,
+    #[command(flatten)]
+    pub(super) look: Look,
 }
 
 #[derive(Debug, Subcommand)]

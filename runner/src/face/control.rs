@@ -139,11 +139,13 @@ async fn converse(mut stream: tokio::net::UnixStream, desk: Desk) -> io::Result<
 
 fn reply(question: &str, desk: &Desk) -> Reply {
     match serde_json::from_str(question) {
-        Ok(Question::Look(query)) => match answer(&desk.store, &desk.configuration, &query) {
-            Ok(answer) => Reply::Told(Told::Answer(answer.with(&desk.configuration, &desk.stats))),
-            Err(error @ ReadError::Interrupted) => Reply::Refusal(Refusal::Closed(error.to_string())),
-            Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
-        },
+        Ok(Question::Look(query)) => {
+            match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
+                Ok(answer) => Reply::Told(Told::Answer(answer.with(&desk.configuration, &desk.stats))),
+                Err(error @ ReadError::Interrupted) => Reply::Refusal(Refusal::Closed(error.to_string())),
+                Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
+            }
+        }
         Ok(Question::Change(request)) => match desk.handle.ask_unless_it_ends(request) {
             Some(outcome) => Reply::Told(Told::Change(outcome)),
             None => Reply::Refusal(Refusal::Closed("the runner is just ending".to_owned())),

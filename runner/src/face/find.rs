@@ -75,7 +75,7 @@ impl Place {
             Found::Runner(Told::Change(_)) => Err(other_question()),
             Found::Store(store, _writer) => {
                 let Question::Look(query) = &question else { return Err(other_question()) };
-                let answer = answer(&store, &self.configuration, query);
+                let answer = answer(&store, &self.configuration, None, query);
                 answer.map(|answer| (answer, Teller::Store)).map_err(|error| exit::fail(Chain(&error)))
             }
         }

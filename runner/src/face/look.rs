@@ -1,23 +1,26 @@
 //! Questions about state, and their answers. They are the same on a stopped store and, through the
 //! local socket, against a running runner.
 
+mod delayed;
 mod job;
 mod jobs;
 mod replay;
 mod steps;
+mod why;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-pub(super) use job::JobStatus;
+pub(super) use delayed::{DelayedPage, DelayedStatus, WaitsFor};
+pub(super) use job::{JobStatus, Status, StepOutcome};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::config::{Configuration, Take};
 use crate::decide::Counters;
-use crate::engine::Stats;
+use crate::engine::{Handle, Row, Stats};
 use crate::store::{ExportError, Inventory, ReadError, Store, export, open_existing, verify};
 use crate::words::{Address, Timestamp};
 
@@ -47,10 +50,20 @@ pub(super) enum Query {
         queue: String,
         index: u64,
     },
-    /// What has become of a job.
+    /// What has become of a job, and where `why` says so, why it does not run. That looks at all jobs that
+    /// wait.
     Job {
         queue: String,
         index: u64,
+        why: bool,
+    },
+    /// Jobs that stand in the store by themselves.
+    Delayed {
+        step: Option<String>,
+        /// Only those that were made of this one: `pipeline/queue/index`.
+        job: Option<String>,
+        after: Option<Row>,
+        limit: usize,
     },
     /// Errors that nobody has dealt with, from an index on.
     OpenErrors {
@@ -90,6 +103,7 @@ pub(super) enum Answer {
     Jobs(Page),
     Errors(Vec<Job>),
     Job(JobStatus),
+    Delayed(DelayedPage),
     Replay(Replay),
     Verify(Verified),
     Exported(Inventory),
@@ -122,6 +136,9 @@ pub(super) struct StepStatus {
     /// What keeps the step from starting anything; known only while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) closed: Option<ClosedStatus>,
+    /// Since when the step is paused; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) paused: Option<String>,
     /// The step is in the configuration.
     pub(super) configured: bool,
     #[serde(flatten)]
@@ -245,13 +262,14 @@ impl Answer {
     }
 }
 
-/// Answers from the store.
+/// Answers from the store, and where a run has it open, from that.
 ///
 /// # Errors
 /// Where the store cannot be read.
 pub(super) fn answer(
     store: &Store,
     configuration: &Configuration,
+    run: Option<&Handle>,
     query: &Query,
 ) -> Result<Answer, ReadError> {
     match query {
@@ -264,7 +282,12 @@ pub(super) fn answer(
             jobs::errors(store, configuration, queue.as_deref(), *all, *limit)
         }
         Query::Error { queue, index } => jobs::error(store, queue, *index),
-        Query::Job { queue, index } => job::status(store, configuration, queue, *index),
+        Query::Job { queue, index, why } => {
+            job::status(store, configuration, (queue, *index), why.then_some(run))
+        }
+        Query::Delayed { step, job, after, limit } => {
+            delayed::delayed(store, configuration, (step.as_deref(), job.as_deref()), *after, *limit)
+        }
         Query::OpenErrors { queue, from, to } => jobs::open_errors(store, queue, *from, *to),
         Query::Replay { step, input, start } => {
             replay::plan(store, configuration, step, input.as_deref(), *start)

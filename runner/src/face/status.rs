@@ -54,6 +54,7 @@ fn remark(step: &StepStatus) -> String {
     if !step.configured {
         remarks.push("not in the configuration".to_owned());
     }
+    remarks.extend(step.paused.as_ref().map(|since| format!("paused since {since}")));
     remarks.extend(step.closed.as_ref().map(|closed| match &*closed.why {
         "" => format!("closed since {}", closed.since),
         why => format!("closed since {}: {why}", closed.since),

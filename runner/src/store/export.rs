@@ -21,6 +21,7 @@ use super::lines::{
     Data, DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, Line, MarkLine,
     OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine, VERSION,
 };
+use super::pause;
 use super::read::Store;
 use super::snapshot;
 use super::ticks;
@@ -110,6 +111,9 @@ impl<W: Write> Walk<'_, W> {
         self.delayed()?;
         self.generations()?;
         self.ticks()?;
+        for pause in pause::read(&meta)? {
+            self.lines.put(&Line::Pause(pause))?;
+        }
         self.lines.finish()
     }
 

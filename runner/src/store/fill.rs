@@ -21,6 +21,7 @@ use super::lines::{
     DelayedLine, DeliveryLine, GenerationLine, Header, Inventory, JobLine, Line, MarkLine, OriginLine,
     QueueLine, SnapshotLine, TickedLine,
 };
+use super::pause;
 use super::snapshot::{self, Snapshot};
 use super::ticks;
 use super::write::write_values;
@@ -133,6 +134,10 @@ impl Filling {
             Line::Ticked(TickedLine { source, time }) => {
                 let id = format::intern(txn, &source)?;
                 put(txn, TICKS, id, &ticks::seal(id, Timestamp(time)))
+            }
+            Line::Pause(pause) => {
+                let is_new = pause::restore(txn, pause)?;
+                if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
             }
         }
     }

@@ -9,6 +9,7 @@
 //! | meta | `created` | time i64 |
 //! | meta | `commit` | number u64, time i64 of the last commit |
 //! | meta | `delayed` | u64, the last sequence that a delayed job was given |
+//! | meta | `paused` | JSON, see [`super::pause`]; missing where no step ever was |
 //! | names | `pipeline/name` | u32, from 1 |
 //! | queues | queue | head u64, first u64, bytes u64 |
 //! | log | queue, first index | see [`super::value`] |
@@ -30,7 +31,7 @@
 //!
 //! Version 2 added the tables from `expiries` on, the number of the commit to each value of the log,
 //! the columns of a section, and the times of deliveries. Version 3 added deliveries that are arrivals.
-//! Version 4 added the table `ticks`.
+//! Version 4 added the table `ticks`, and the steps that are paused, which an older version would run.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +44,7 @@ use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_64;
 
 use super::error::Cause;
+use super::pause;
 use crate::words::{Address, DeliveryHash, Mark, Timestamp};
 
 /// The format that this code writes.
@@ -370,6 +372,7 @@ pub(super) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
     count("ticks", &ticks, |source, stored| Place::Tick(source).unseal(stored).map(drop))?;
     let counts = txn.open_table(DELAYED_COUNTS)?;
     count("delayed_counts", &counts, |step, stored| Place::DelayedCount(step).unseal(stored).map(drop))?;
+    pause::read(&meta)?;
     CommitRecord::read(&meta)
 }
 

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::delayed::{JobForm, Standing};
 use super::delivered::Outcome;
+use super::pause::Pause;
 use super::snapshot::SnapshotInput;
 use crate::decide::Progress;
 use crate::words::{Address, DeliveryHash, Segment, SinkPosition, base64};
@@ -37,6 +38,7 @@ pub(super) enum Line<'a> {
     Delayed(DelayedLine<'a>),
     Generation(GenerationLine),
     Ticked(TickedLine),
+    Pause(Pause),
     End(Inventory),
 }
 
@@ -216,12 +218,15 @@ pub struct Inventory {
     /// Exports were made before there were any.
     #[serde(default)]
     pub schedules: u64,
+    /// Steps that are paused.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pauses: u64,
 }
 
 impl Inventory {
     /// What is counted, and how many there are.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 11] {
+    pub fn kinds(self) -> [(&'static str, u64); 12] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -234,6 +239,7 @@ impl Inventory {
             ("delayed jobs", self.delayed),
             ("generations", self.generations),
             ("schedules", self.schedules),
+            ("paused steps", self.pauses),
         ]
     }
 
@@ -252,6 +258,7 @@ impl Inventory {
             Line::Delayed(_) => &mut self.delayed,
             Line::Generation(_) => &mut self.generations,
             Line::Ticked(_) => &mut self.schedules,
+            Line::Pause(_) => &mut self.pauses,
         };
         *count += 1;
     }
@@ -306,6 +313,11 @@ fn take_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeliveryHash,
         Some(&*text).filter(|text| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
     let number = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
     number.map(DeliveryHash).ok_or_else(|| serde::de::Error::custom("this is no delivery hash"))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn is_delayed(standing: &Standing) -> bool {

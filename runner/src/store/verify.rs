@@ -13,6 +13,7 @@ use super::format::{
     Place, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
 };
 use super::generation::Generation;
+use super::pause;
 use super::read::Store;
 use super::snapshot;
 use super::ticks;
@@ -190,6 +191,7 @@ impl Report {
             let (id, stored) = entry?;
             ticks::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
         }
+        pause::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         Ok(())
     }
 

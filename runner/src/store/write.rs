@@ -16,6 +16,7 @@ use super::generation::{self, Generation};
 use super::guard::guarded;
 use super::lock::Lock;
 use super::open::{Opened, Origin};
+use super::pause;
 use super::read::Shared;
 use super::snapshot::{self, Snapshot, SnapshotKey};
 use super::ticks;
@@ -69,6 +70,8 @@ pub struct Changes {
     /// Delayed jobs that need not wait any more.
     pub undelayed: Vec<DelayedKey>,
     pub delayed: Vec<Delayed>,
+    /// Steps that shall start nothing, or go on.
+    pub pauses: Vec<(Address, bool)>,
     /// The generation that begins.
     pub generation: Option<Generation>,
     /// Schedule, and up to where its ticks are handled now.
@@ -191,6 +194,7 @@ fn commit(
     snapshot::write(&txn, &changes.settled, &changes.snapshots)?;
     let delayed = delayed::write(&txn, &changes.undelayed, &changes.delayed)?;
     delivered::write(&txn, &changes.deliveries, record)?;
+    pause::write(&txn, &changes.pauses, changes.now)?;
     generation::write(&txn, changes.generation)?;
     ticks::write(&txn, &changes.ticked)?;
     let mut trimmed = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::flow::{BatchId, Before, Command, Feed, Flow, JobEnd, Picking, Port, ReadId};
 use super::input::{InputState, Reading};
-use super::step::{Around, Machine, Mode, StepEvent};
+use super::step::{Around, Look, Machine, Mode, StepEvent};
 use super::stream::number;
 use crate::decide::Progress;
 use crate::decide::queuer::{Card, JobKey, State, WaitingRoom};
@@ -402,6 +402,50 @@ impl Machine for Picker {
 
     fn settle(&mut self, mut jobs: Vec<JobKey>) {
         self.settling.append(&mut jobs);
+    }
+
+    fn state(&self, key: JobKey) -> Option<State> {
+        let late = || self.late.iter().find(|&&(_, late)| late == key);
+        let room = self.room.state(key);
+        room.or_else(|| late().map(|&(until, _)| State::Delayed { until }))
+    }
+
+    fn reschedule(&mut self, key: JobKey, due: Timestamp) {
+        if let Some(&late) = self.late.iter().find(|&&(_, late)| late == key) {
+            self.late.remove(&late);
+            self.late.insert((due, key));
+        } else {
+            // One that is not delayed is due, and stays so.
+            let _ = self.room.reschedule(key, due);
+        }
+    }
+
+    fn cancel(&mut self, key: JobKey, now: Timestamp) {
+        self.late.retain(|&(_, late)| late != key);
+        // One that runs was not taken out, and stays.
+        let _ = self.room.cancel(key, now);
+    }
+
+    fn account(&mut self, index: u64, commands: &mut Vec<Command>) {
+        self.progress.finish(index, index);
+        self.let_go(index, commands);
+        let (step, watermark) = (self.position, self.progress.watermark());
+        commands.push(Command::Passed { step, watermark });
+    }
+
+    fn look(&self) -> Option<Look<'_>> {
+        let closed = self.gate.as_ref().filter(|gate| !gate.open);
+        let again = closed.and_then(|gate| Some(Timestamp(gate.looked?.0.saturating_add(gate.every))));
+        let ahead = self.progress.watermark().saturating_add(self.search_ahead);
+        Some(Look {
+            room: &self.room,
+            paused: false,
+            gate: again,
+            held_until: self.held_until,
+            ahead: (self.search_ahead > 0).then_some(ahead),
+            read: self.input.next.saturating_sub(1),
+            halted: self.end > Halting::No,
+        })
     }
 
     fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {

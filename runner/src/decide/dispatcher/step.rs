@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::flow::{BatchId, Bounds, Command, JobEnd, ReadId};
-use crate::decide::queuer::{Card, JobKey, State};
+use crate::decide::queuer::{Card, JobKey, State, WaitingRoom};
 use crate::words::Timestamp;
 
 /// One step as a state machine of its own.
@@ -29,6 +29,24 @@ pub(super) trait Machine: Debug + Send {
 
     /// What became of these jobs, which were pending, is known.
     fn settle(&mut self, _jobs: Vec<JobKey>) {}
+    /// Where a job stands, if it is one of those that it may pick.
+    fn state(&self, _key: JobKey) -> Option<State> {
+        None
+    }
+
+    /// A delayed job is due at another time.
+    fn reschedule(&mut self, _key: JobKey, _due: Timestamp) {}
+
+    /// Takes out a job that nobody works on.
+    fn cancel(&mut self, _key: JobKey, _now: Timestamp) {}
+
+    /// A job of the input, which was taken out, is accounted for.
+    fn account(&mut self, _index: u64, _commands: &mut Vec<Command>) {}
+
+    /// The jobs that it may pick.
+    fn look(&self) -> Option<Look<'_>> {
+        None
+    }
 
     /// Takes the step out before anything begins.
     fn exclude(&mut self);
@@ -50,6 +68,24 @@ pub(super) trait Machine: Debug + Send {
 
     /// When it has something to do, if only time has to pass for that.
     fn wakes(&self, now: Timestamp) -> Option<Timestamp>;
+}
+
+/// The jobs of a step that picks them, and what holds them all.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    pub room: &'a WaitingRoom,
+    /// Somebody has paused the step.
+    pub paused: bool,
+    /// Its gate was found closed; it is looked at again then.
+    pub gate: Option<Timestamp>,
+    /// A job has said that nothing shall start before this.
+    pub held_until: Option<Timestamp>,
+    /// How far jobs are looked at: the last index, where there is a bound.
+    pub ahead: Option<u64>,
+    /// The index up to which they were read.
+    pub read: u64,
+    /// One of its jobs has stopped it.
+    pub halted: bool,
 }
 
 /// What a step sees of the rest.

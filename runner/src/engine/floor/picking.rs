@@ -8,6 +8,7 @@ use crate::engine::message::Stays;
 use crate::engine::readers::{StoreAsk, Wanted};
 use crate::engine::retrying;
 use crate::engine::shelf::Gathered;
+use crate::engine::sight::{self, Sight};
 use crate::store::{Delayed, DelayedJob, DelayedKey, Standing};
 use crate::words::Timestamp;
 
@@ -33,12 +34,7 @@ impl Floor {
             self.dispatcher.saw_late(step, key, row.due);
             return;
         }
-        let state = match job.standing {
-            Standing::Delayed => State::Delayed { until: row.due },
-            Standing::Started => State::Unknown,
-            Standing::Pending { .. } => State::Pending,
-        };
-        let index = job.inputs.first().map_or(0, |&(_, index)| index);
+        let (state, index) = (sight::state(job, row.due), sight::index(job));
         let waiting_since = job.first_attempt.unwrap_or(now);
         if let (Standing::Pending { since, .. }, Some(watch)) = (&job.standing, &mut self.watches[step]) {
             watch.pended(key, &shelf.cards.lane(&job.payload), *since, now);
@@ -46,6 +42,12 @@ impl Floor {
         let Self { dispatcher, .. } = self;
         let card = (index, waiting_since);
         shelf.cards.write(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
+    }
+
+    /// What can be seen of the jobs of a step that picks them.
+    pub(super) fn sight(&self, step: usize) -> Option<Box<Sight>> {
+        let (look, shelf) = (self.dispatcher.look(step)?, self.shelves.get(step)?.as_ref()?);
+        Some(Box::new(Sight::new(&look, shelf.all_rows())))
     }
 
     /// Puts what was read to the jobs that wait.

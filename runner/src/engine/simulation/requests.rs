@@ -147,7 +147,7 @@ impl Requests {
     pub(super) fn ask(&mut self, request: Request) -> Asked {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.all.push(Wish { request: request.clone(), reply: Some(answer), granted: false });
-        Asked { request, reply }
+        Asked::new(request, reply)
     }
 
     /// Something that was done to a store at rest.
@@ -186,7 +186,8 @@ impl Requests {
                         |index| self.all.iter().any(|wish| wish.granted && wish.deals_with(queue, index));
                     errors.iter().all(|&index| handled.has(index) && !before(index))
                 }
-                Request::Replay { .. } => false,
+                // The rest is not thought of.
+                _ => false,
             };
             self.all[at].granted = granted;
         }
@@ -242,7 +243,7 @@ impl Wish {
             Request::Retry { queue, errors } | Request::Drop { queue, errors } => {
                 queue == with && errors.contains(&index)
             }
-            Request::Push { .. } | Request::Replay { .. } => false,
+            _ => false,
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::store::ReadError;
 
 pub(super) fn status(asked: &Asked, desk: &Desk) -> Result<Response, Refusal> {
     let Asked { queue, index } = asked;
-    let query = Query::Job { queue: queue.to_string(), index: *index };
-    match answer(&desk.store, &desk.configuration, &query) {
+    let query = Query::Job { queue: queue.to_string(), index: *index, why: false };
+    match answer(&desk.store, &desk.configuration, None, &query) {
         Ok(Answer::Job(job)) => Ok(json(StatusCode::OK, &job)),
         Ok(Answer::Missing(what)) => Err(Refusal::missing(what)),
         Ok(_) => Err(Refusal::broken("an answer to another question")),

@@ -4,10 +4,12 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::why::{self, Case};
 use super::{Answer, jobs, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Target};
-use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Store};
-use crate::words::{Address, Origin, Timestamp};
+use crate::engine::{Handle, Row, Sight};
+use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Standing, Store};
+use crate::words::{Address, Clock as _, Origin, SystemClock, Timestamp};
 
 /// So many jobs of a queue are looked through for what came of one, and so many delayed jobs.
 const LOOKED_THROUGH_MAX: usize = 20_000;
@@ -50,6 +52,9 @@ pub(in crate::face) struct StepOutcome {
     /// Where its error stands: `pipeline/queue/index`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) error: Option<String>,
+    /// What keeps it from running, where that was asked for and is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::face) why: Vec<String>,
     /// What was made of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::face) outputs: Vec<Output>,
@@ -64,6 +69,8 @@ pub(in crate::face) enum Status {
     Running,
     /// It runs again at a time.
     Delayed,
+    /// An outside system finishes it.
+    Pending,
     /// It stands on an error queue.
     Failed,
     /// It is accounted for. What came of it is told where it is still kept.
@@ -83,8 +90,8 @@ pub(in crate::face) struct Output {
 pub(super) fn status(
     store: &Store,
     configuration: &Configuration,
-    queue: &str,
-    index: u64,
+    (queue, index): (&str, u64),
+    run: Option<Option<&Handle>>,
 ) -> Result<Answer, ReadError> {
     let Some((address, state)) = jobs::find(store, queue)? else {
         let declared = configuration.queues.iter().any(|declared| declared.address.to_string() == queue);
@@ -99,7 +106,7 @@ pub(super) fn status(
     let mut steps = Vec::new();
     for step in &configuration.steps {
         for input in step.inputs.iter().filter(|input| input.address == address) {
-            let look = Look { store, configuration, step, input, index, time };
+            let look = Look { store, configuration, run, step, input, index, time };
             steps.push(look.outcome(&state)?);
         }
     }
@@ -123,6 +130,8 @@ fn committed_at(store: &Store, state: &QueueState, index: u64) -> Result<Option<
 struct Look<'a> {
     store: &'a Store,
     configuration: &'a Configuration,
+    /// Where it is asked why a job does not run: the run, if there is one.
+    run: Option<Option<&'a Handle>>,
     step: &'a Step,
     input: &'a InputRef,
     index: u64,
@@ -143,15 +152,24 @@ impl Look<'_> {
             });
             let status = if begun { Status::Running } else { Status::Waiting };
             let next = progress.watermark().max(state.first - 1) + 1;
-            return Ok(StepOutcome { before: Some(self.index.saturating_sub(next)), ..self.of(status) });
+            let before = Some(self.index.saturating_sub(next));
+            return Ok(StepOutcome { before, why: self.why(None)?, ..self.of(status) });
         }
         if let Some((key, job)) = self.delayed()? {
+            let status = match job.standing {
+                Standing::Delayed => Status::Delayed,
+                Standing::Started => Status::Running,
+                Standing::Pending { .. } => Status::Pending,
+            };
+            let row = Row { due: key.due, sequence: key.sequence };
+            let is_timed = status == Status::Delayed && key.due > Timestamp(0);
             return Ok(StepOutcome {
                 // It is put back at once, or for good.
-                until: Some(rfc3339(key.due)).filter(|_| key.due > Timestamp(0)),
+                until: is_timed.then(|| rfc3339(key.due)),
                 attempts: Some(job.attempt),
                 reason: job.last_error,
-                ..self.of(Status::Delayed)
+                why: self.why(Some(row))?,
+                ..self.of(status)
             });
         }
         if let Some(outcome) = self.error()? {
@@ -169,8 +187,26 @@ impl Look<'_> {
             until: None,
             reason: None,
             error: None,
+            why: Vec::new(),
             outputs: Vec::new(),
         }
+    }
+
+    /// What keeps the job from running. Of a step that takes its jobs as they come that is what is before it.
+    fn why(&self, row: Option<Row>) -> Result<Vec<String>, ReadError> {
+        let Some(run) = self.run else { return Ok(Vec::new()) };
+        let (store, configuration, step) = (self.store, self.configuration, self.step);
+        let now = SystemClock.now();
+        let position = configuration.steps.iter().position(|one| one.address == step.address);
+        let sight = match (run, position) {
+            (Some(run), Some(position)) => run.sight(position),
+            _ => Sight::of_store(store, configuration, step, now)?.map(Box::new),
+        };
+        if let Some(sight) = sight {
+            return Case { store, step, sight: &sight, now }.reasons(self.index, row);
+        }
+        let paused = store.pauses()?.iter().any(|pause| pause.step == step.address);
+        Ok(paused.then(|| why::paused(&step.address.to_string())).into_iter().collect())
     }
 
     fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {

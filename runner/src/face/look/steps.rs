@@ -9,6 +9,7 @@ use crate::store::{QueueState, ReadError, Store};
 
 pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
     let mut known = store.all_progress()?;
+    let pauses = store.pauses()?;
     let mut steps = Vec::new();
     for step in &configuration.steps {
         let begun = store.snapshots(&step.address)?.iter().map(|snapshot| snapshot.jobs).sum();
@@ -34,6 +35,10 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
                 pending: 0,
                 valid: 0,
                 closed: None,
+                paused: pauses
+                    .iter()
+                    .find(|pause| pause.step == step.address)
+                    .map(|pause| rfc3339(pause.since)),
                 configured: true,
                 counters: progress.counters,
             });
@@ -53,6 +58,7 @@ pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Ans
             pending: 0,
             valid: 0,
             closed: None,
+            paused: None,
             configured: false,
             counters: progress.counters,
         });

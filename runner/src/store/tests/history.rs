@@ -63,6 +63,7 @@ fn changes(number: u64) -> Changes {
         deliveries: vec![delivered(number)],
         settled: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
         snapshots: vec![snapshot(number)],
+        pauses: vec![(step.clone(), number % 2 == 1)],
         undelayed: vec![DelayedKey {
             step: step.clone(),
             due: delayed(number / 2).due,
@@ -206,6 +207,7 @@ fn assert_details_are_after(store: &Store, commits: u64) {
     assert!(due.iter().all(|(key, job)| *job == delayed(key.sequence).job));
     assert_eq!(store.delayed_count(&step).unwrap(), waiting.len() as u64);
     assert_eq!(store.next_due(&step, None).unwrap(), waiting.first().map(|&number| delayed(number).due));
+    assert_eq!(store.pauses().unwrap().len() as u64, commits % 2);
     assert_eq!(store.generation().unwrap(), numbers.last().map(|&number| generation(number)));
     assert_eq!(store.ticked(&step).unwrap(), numbers.last().map(|&number| ticked(number)));
     assert_eq!(store.ticked(&address("a/in")).unwrap(), None);

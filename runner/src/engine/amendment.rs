@@ -1,0 +1,56 @@
+//! What a change that somebody asks for comes to: for the store, and for a run that has it open.
+
+use tidegate_plugin::Payloads;
+
+use super::error::Chain;
+use super::request::Granted;
+use crate::config::QueueRef;
+use crate::decide::Progress;
+use crate::store::{Changes, DelayedJob, DelayedKey, ReadError};
+
+/// What a request comes to.
+#[derive(Debug)]
+pub struct Amendment {
+    pub changes: Changes,
+    /// What is appended, by queue, and what it carries.
+    pub(super) appended: Vec<(QueueRef, Payloads, Option<Payloads>)>,
+    /// By step and input: progress that is another now.
+    pub(super) progress: Vec<(usize, usize, Progress)>,
+    /// Waiting jobs that somebody wanted to be moved.
+    pub(super) moves: Option<Moving>,
+    /// A step that shall start nothing, or go on.
+    pub(super) paused: Option<(usize, bool)>,
+    pub granted: Granted,
+}
+
+/// Jobs of a step that wait, and what becomes of them.
+#[derive(Debug)]
+pub(super) struct Moving {
+    pub(super) step: usize,
+    pub(super) rows: Vec<(DelayedKey, Place)>,
+    /// Indices of the input that are accounted for now.
+    pub(super) jobs: Vec<u64>,
+}
+
+/// Where a job stands that stood in the store by itself.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// Nowhere any more.
+    Gone,
+    /// As it did.
+    Same(DelayedJob),
+    /// At this position among those that the changes delay.
+    Delayed(usize),
+}
+
+impl Amendment {
+    pub(super) fn new(changes: Changes, granted: Granted) -> Self {
+        let (appended, progress) = (Vec::new(), Vec::new());
+        Self { changes, appended, progress, moves: None, paused: None, granted }
+    }
+}
+
+/// An error of the store as a sentence.
+pub(super) fn said(error: &ReadError) -> String {
+    Chain(error).to_string()
+}

@@ -1,0 +1,229 @@
+//! Waiting jobs that somebody takes out: onto the error queue of their step, as rejected, or for good.
+
+use std::sync::Arc;
+
+use tidegate_plugin::{Failure, FailureKind, Payloads};
+
+use super::amendment::{Amendment, Moving, Place, said};
+use super::delivery::Made;
+use super::error_record::{self, Case};
+use super::gather::{Gatherer, Walk};
+use super::held::{Portion, Returned, Work};
+use super::ledger::later;
+use super::request::{Granted, Moved, Row};
+use crate::config::{Configuration, Input, Step};
+use crate::decide::Progress;
+use crate::store::{Append, Changes, Delivered, Outcome, ReadError, Standing, Store};
+use crate::words::{Address, Batch, Origins};
+
+/// What shall be taken out.
+pub(super) struct Wanted<'a> {
+    /// Its position in the configuration.
+    pub(super) step: usize,
+    pub(super) rows: &'a [Row],
+    /// Indices of the one input of a step that picks its jobs.
+    pub(super) jobs: &'a [u64],
+    /// For good.
+    pub(super) drop: bool,
+}
+
+/// # Errors
+/// Why not, as a sentence: nothing is changed then.
+pub(super) fn cancel(
+    store: &Store,
+    configuration: &Configuration,
+    wanted: &Wanted<'_>,
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let step = &configuration.steps[wanted.step];
+    may_cancel(step, wanted)?;
+    let mut moves = Moving { step: wanted.step, rows: Vec::new(), jobs: Vec::new() };
+    let (mut moved, mut works) = (Moved::default(), Vec::new());
+    let rows = of_rows(store, step, wanted, &mut moves, &mut moved).map_err(|error| said(&error))?;
+    // An output that was made already is no job of the step: it leaves nothing behind.
+    let jobs: Vec<Returned> = rows
+        .into_iter()
+        .filter_map(|row| {
+            changes.undelayed.push(row.key.clone());
+            row.job.to.is_none().then_some(row)
+        })
+        .collect();
+    if !jobs.is_empty() {
+        works.push(work_of(jobs));
+    }
+    let mut progress = match step.inputs.first() {
+        Some(input) => store.progress(&step.address, &input.address).map_err(|error| said(&error))?,
+        None => None,
+    }
+    .unwrap_or_default();
+    if let Some(input) = step.inputs.first() {
+        let of_input = of_input(store, &input.address, wanted.jobs, &mut progress, &mut moved);
+        for (index, work) in of_input.map_err(|error| said(&error))? {
+            works.push(work);
+            moves.jobs.push(index);
+        }
+    }
+    let count = works.iter().map(|work| work.jobs as u64).sum::<u64>();
+    let mut amendment = Amendment::new(changes, Granted::Cancelled(moved));
+    amendment.moves = Some(moves);
+    if count > 0 {
+        progress.counters.taken += count;
+        progress.counters.failed += count;
+        // A step has an input.
+        if let Some(input) = step.inputs.first() {
+            let (address, input) = (step.address.clone(), input.address.clone());
+            amendment.changes.progress.push((address, input, progress.clone()));
+            amendment.progress.push((wanted.step, 0, progress));
+        }
+        let generation = store.generation().map_err(|error| said(&error))?;
+        write_records(
+            configuration,
+            (wanted, generation.map_or(0, |one| one.number)),
+            &works,
+            &mut amendment,
+        )?;
+    }
+    Ok(amendment)
+}
+
+pub(super) fn may_cancel(step: &Step, wanted: &Wanted<'_>) -> Result<(), String> {
+    let address = &step.address;
+    if step.errors.is_none() && !wanted.drop {
+        return Err(format!(
+            "step `{address}` has no error queue for what is cancelled; name one with `errors = \"…\"`, or drop it with `--drop`"
+        ));
+    }
+    let reads_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
+    if !wanted.jobs.is_empty() && !(step.picks().is_some() && reads_queue) {
+        return Err(format!(
+            "step `{address}` takes its jobs as they come, in order: one that it has not come to cannot be cancelled"
+        ));
+    }
+    Ok(())
+}
+
+/// The jobs that stand in the store by themselves and may be taken out.
+fn of_rows(
+    store: &Store,
+    step: &Step,
+    wanted: &Wanted<'_>,
+    moves: &mut Moving,
+    moved: &mut Moved,
+) -> Result<Vec<Returned>, ReadError> {
+    let keys: Vec<_> = wanted.rows.iter().map(|row| row.key(&step.address)).collect();
+    let found = store.delayed(&keys)?;
+    let mut taken = Vec::new();
+    for (key, job) in keys.into_iter().zip(found) {
+        let place = match job {
+            None => {
+                moved.gone += 1;
+                Place::Gone
+            }
+            // The one is not ours to take back, the other no job that could be run again.
+            Some(job)
+                if matches!(job.standing, Standing::Pending { .. }) || job.to.is_some() && !wanted.drop =>
+            {
+                moved.busy += 1;
+                Place::Same(job)
+            }
+            Some(job) => {
+                moved.jobs += 1;
+                taken.push(Returned { key: key.clone(), job });
+                Place::Gone
+            }
+        };
+        moves.rows.push((key, place));
+    }
+    Ok(taken)
+}
+
+fn work_of(rows: Vec<Returned>) -> Work {
+    let payloads = rows.iter().map(|row| &*row.job.payload).collect();
+    let (batch, jobs) = (Arc::new(Batch::json(1, payloads)), rows.len());
+    let portion = Portion { input: 0, batch, skip: 0, jobs, returned: Some(rows.into()) };
+    Work { jobs, portions: vec![portion], sequential: true, words: None }
+}
+
+/// Those of the input that are not accounted for; now they are.
+fn of_input(
+    store: &Store,
+    input: &Address,
+    indices: &[u64],
+    progress: &mut Progress,
+    moved: &mut Moved,
+) -> Result<Vec<(u64, Work)>, ReadError> {
+    let mut works = Vec::new();
+    for &index in indices {
+        let batch = if index == 0 || progress.has(index) {
+            None
+        } else {
+            match store.read(input, index, 1, usize::MAX) {
+                Err(ReadError::Gone { .. }) => None,
+                batch => batch?,
+            }
+        };
+        let Some(batch) = batch else {
+            moved.gone += 1;
+            continue;
+        };
+        let portion = Portion { input: 0, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None };
+        works.push((index, Work { jobs: 1, portions: vec![portion], sequential: true, words: None }));
+        progress.finish(index, index);
+        moved.jobs += 1;
+    }
+    Ok(works)
+}
+
+/// Writes an error record for each job, unless they are dropped, and what is remembered of deliveries.
+fn write_records(
+    configuration: &Configuration,
+    (wanted, generation): (&Wanted<'_>, u64),
+    works: &[Work],
+    amendment: &mut Amendment,
+) -> Result<(), String> {
+    let (step, now) = (&configuration.steps[wanted.step], amendment.changes.now);
+    let errors = step.errors.filter(|_| !wanted.drop);
+    let keep_until = configuration.keeps_records(step).map(|keep| later(now, keep));
+    let mut gatherer = Gatherer::new(configuration, step);
+    let (names, take) = (gatherer.inputs.iter().map(|input| input.name.clone()).collect(), gatherer.take);
+    let mut origins = Origins::new(step.address.clone(), names);
+    let (mut records, mut carried) = (Payloads::new(), Payloads::new());
+    let carries = works.iter().any(|work| gatherer.carries(work));
+    for work in works {
+        let mut walk = Walk::new(work);
+        while let Some(mut item) = gatherer.next(&mut walk, carries) {
+            // What is told is how often it was tried, not which attempt would be next.
+            item.attempt = item.attempt.saturating_sub(1);
+            let outcome = if errors.is_some() { Outcome::Error } else { Outcome::Nothing };
+            let record = |keep_until| Delivered { hash: item.hash, outcome, keep_until };
+            amendment.changes.deliveries.extend(keep_until.map(record));
+            if errors.is_none() {
+                continue;
+            }
+            let failure = Failure::new(FailureKind::Rejected, why(item.last_error()));
+            let case = Case { now, step: &step.address, take, generation, item: &item };
+            records
+                .push_with(|buffer| error_record::write(&case, &failure, buffer))
+                .map_err(|error| format!("a job cannot be written down as an error: {error}"))?;
+            origins.push(item.indices);
+            if carries {
+                carried.push(item.carried.as_bytes());
+            }
+        }
+    }
+    let Some(queue) = errors else { return Ok(()) };
+    let Made { payloads, carried, block } = Made::for_queue(records, &origins, carries.then_some(carried));
+    if let Some(block) = block {
+        let queue = configuration.queues[queue.0].address.clone();
+        amendment.changes.appends.push(Append { queue, block });
+    }
+    amendment.appended.push((queue, payloads, carried));
+    Ok(())
+}
+
+fn why(last_error: Option<&str>) -> String {
+    match last_error {
+        Some(error) => format!("cancelled; before that, its last attempt failed: {error}"),
+        None => "cancelled".to_owned(),
+    }
+}

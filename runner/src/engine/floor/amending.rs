@@ -1,0 +1,203 @@
+//! The floor's part in jobs that somebody moves or takes out while they wait: nobody works on them until
+//! it is known what became of them.
+
+use std::collections::BTreeSet;
+
+use super::Floor;
+use crate::decide::{Command, Event, JobKey, State};
+use crate::engine::cancel::{self, Wanted};
+use crate::engine::held::Fetched;
+use crate::engine::message::Moves;
+use crate::engine::readers::returned;
+use crate::engine::request::{Asked, Moved, Request, Row};
+use crate::store::DelayedKey;
+use crate::words::Timestamp;
+
+/// What somebody wants to be made of waiting jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    Hasten,
+    Cancel,
+}
+
+impl Floor {
+    /// The request with those of its jobs that may be moved, which nobody works on from now on; `None`
+    /// where it is answered already. What is known here is newer than what stands in the store.
+    pub(super) fn hold_back(
+        &mut self,
+        mut asked: Asked,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) -> Option<Asked> {
+        let mut moved = Moved::default();
+        match &mut asked.request {
+            Request::Hasten { step, rows } => {
+                let Some(step) = self.position(step) else { return Some(asked) };
+                let wanted = std::mem::take(rows);
+                *rows = self.hold_rows(step, Aim::Hasten, wanted, now, &mut moved);
+            }
+            Request::Cancel { step, rows, jobs, drop } => {
+                let Some(step) = self.position(step) else { return Some(asked) };
+                let wanted = Wanted { step, rows, jobs, drop: *drop };
+                if let Err(why) = cancel::may_cancel(&self.configuration.steps[step], &wanted) {
+                    asked.answer(Err(why));
+                    return None;
+                }
+                let wanted = std::mem::take(rows);
+                *rows = self.hold_rows(step, Aim::Cancel, wanted, now, &mut moved);
+                jobs.retain(|&index| self.hold_job(step, index, now, &mut moved));
+            }
+            _ => return Some(asked),
+        }
+        asked.moved = moved;
+        // A round may have ended with what was taken out.
+        self.dispatcher.handle(Event::Tick, now, commands);
+        Some(asked)
+    }
+
+    /// What became of jobs that were held back.
+    pub(super) fn moved(&mut self, moves: Moves, now: Timestamp, commands: &mut Vec<Command>) {
+        let Moves { step, rows, jobs } = moves;
+        for index in jobs {
+            self.dispatcher.account(step, index, now, commands);
+        }
+        let mut due = None;
+        for (was, stands) in rows {
+            if self.shelves[step].is_some() {
+                self.moved_picked(step, &was, stands.as_ref(), now);
+            } else {
+                // Where one is gone, it is looked up when the next one is due.
+                let stands = stands.map_or(now, |(row, _)| {
+                    // Where it stays as it is, it may be read again.
+                    self.moved[step].remove(&row);
+                    row.due
+                });
+                due = Some(due.map_or(stands, |due| stands.min(due)));
+            }
+            self.moved[step].entry(was).and_modify(|over| *over = true);
+        }
+        if let Some(due) = due {
+            self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+        }
+        self.dispatcher.handle(Event::Tick, now, commands);
+    }
+
+    /// What was read, without jobs that were moved since; `None` where nothing is left.
+    pub(super) fn without_moved(&self, step: usize, fetched: Fetched) -> Option<Fetched> {
+        let Some(rows) = &fetched.returned else { return Some(fetched) };
+        if rows.iter().all(|row| !self.moved[step].contains_key(&row.key)) {
+            return Some(fetched);
+        }
+        let left = rows.iter().filter(|row| !self.moved[step].contains_key(&row.key));
+        let left: Vec<_> = left.map(|row| (row.key.clone(), row.job.clone())).collect();
+        (!left.is_empty()).then(|| returned(left))
+    }
+
+    /// Jobs of a step that shall not be read: they are on their way, or somebody moves them.
+    pub(super) fn not_again(&mut self, step: usize) -> BTreeSet<DelayedKey> {
+        // What is read from now on is read after that.
+        self.moved[step].retain(|_, over| !*over);
+        self.returned[step].iter().chain(self.moved[step].keys()).cloned().collect()
+    }
+
+    fn hold_rows(
+        &mut self,
+        step: usize,
+        aim: Aim,
+        mut rows: Vec<Row>,
+        now: Timestamp,
+        moved: &mut Moved,
+    ) -> Vec<Row> {
+        let address = self.configuration.steps[step].address.clone();
+        let known = self.shelves[step].as_ref().map(|shelf| shelf.find(&rows));
+        rows.retain(|row| match &known {
+            Some(known) => self.hold_picked(step, aim, known.get(row).copied(), now, moved),
+            None => {
+                let key = row.key(&address);
+                let runs = self.returned[step].contains(&key);
+                if runs {
+                    moved.busy += 1;
+                } else {
+                    self.moved[step].insert(key, false);
+                }
+                !runs
+            }
+        });
+        rows
+    }
+
+    /// Whether the job of a step that picks is held back now.
+    fn hold_picked(
+        &mut self,
+        step: usize,
+        aim: Aim,
+        key: Option<JobKey>,
+        now: Timestamp,
+        moved: &mut Moved,
+    ) -> bool {
+        let state = key.and_then(|key| Some((key, self.dispatcher.state(step, key)?)));
+        match (state, aim) {
+            (Some((_, State::Running | State::Pending)), _) => {
+                moved.busy += 1;
+                false
+            }
+            (Some((key, State::Delayed { .. })), Aim::Hasten) => {
+                self.dispatcher.hold(step, key);
+                true
+            }
+            (Some((key, _)), Aim::Cancel) => {
+                self.dispatcher.cancel(step, key, now);
+                true
+            }
+            // It is due, or it is through.
+            (Some(_) | None, _) => {
+                moved.gone += 1;
+                false
+            }
+        }
+    }
+
+    /// Whether a job of the input is held back now.
+    fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut Moved) -> bool {
+        let key = JobKey::fresh(index);
+        match self.dispatcher.state(step, key) {
+            Some(State::Running | State::Pending) => {
+                moved.busy += 1;
+                false
+            }
+            Some(_) => {
+                self.dispatcher.cancel(step, key, now);
+                true
+            }
+            // It was not read yet, or it is through, which its progress tells.
+            None => true,
+        }
+    }
+
+    fn moved_picked(
+        &mut self,
+        step: usize,
+        was: &DelayedKey,
+        stands: Option<&(DelayedKey, crate::store::DelayedJob)>,
+        now: Timestamp,
+    ) {
+        let Some(shelf) = &mut self.shelves[step] else { return };
+        let Some(key) = shelf.find(&[Row::of(was)]).into_values().next() else { return };
+        let Some((row, job)) = stands else { return shelf.leaves(key) };
+        if self.dispatcher.state(step, key).is_some() {
+            shelf.stands(key, row);
+            self.dispatcher.reschedule(step, key, row.due);
+        } else if job.to.is_some() {
+            shelf.stands(key, row);
+            self.dispatcher.saw_late(step, key, row.due);
+        } else {
+            shelf.leaves(key);
+            self.stands(step, row, job, now);
+        }
+    }
+
+    /// The position of a step; the store is asked about one that there is not, and says so.
+    fn position(&self, address: &crate::words::Address) -> Option<usize> {
+        self.configuration.steps.iter().position(|step| step.address == *address)
+    }
+}

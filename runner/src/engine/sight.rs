@@ -1,0 +1,144 @@
+//! What can be seen of the waiting jobs of a step: as a run has them, or as the next one would.
+
+use std::collections::HashMap;
+
+use super::cards::Cards;
+use super::request::Row;
+use crate::config::{Configuration, Input, Step};
+use crate::decide::{JobKey, Look, Progress, State, WaitingRoom};
+use crate::store::{DelayedJob, NEVER, ReadError, Standing, Store};
+use crate::words::{Address, Timestamp};
+
+/// So many jobs are looked at together, and so many bytes of them.
+const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4 << 20;
+
+/// The waiting jobs of a step that picks them, at one moment.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    pub room: WaitingRoom,
+    /// Where those stand that stand in the store by themselves.
+    pub rows: HashMap<JobKey, Row>,
+    /// Somebody has paused the step.
+    pub paused: bool,
+    /// Its gate was found closed; it is looked at again then.
+    pub gate: Option<Timestamp>,
+    /// A job has said that nothing shall start before this.
+    pub held_until: Option<Timestamp>,
+    /// The last index that is looked at, where there is a bound.
+    pub ahead: Option<u64>,
+    /// The index up to which jobs were read.
+    pub read: u64,
+    /// One of its jobs has stopped it.
+    pub halted: bool,
+}
+
+impl Sight {
+    pub(super) fn new(look: &Look<'_>, rows: HashMap<JobKey, Row>) -> Self {
+        let Look { room, paused, gate, held_until, ahead, read, halted } = *look;
+        Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted }
+    }
+
+    /// The jobs of a step as the next run would find them; `None` where it takes them as they come.
+    /// Reads everything that waits, as far as the step would look at it.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn of_store(
+        store: &Store,
+        configuration: &Configuration,
+        step: &Step,
+        now: Timestamp,
+    ) -> Result<Option<Self>, ReadError> {
+        let Some(queuer) = step.picks() else { return Ok(None) };
+        let cards = Cards::new(&queuer);
+        let mut sight = Self {
+            room: WaitingRoom::new(cards.rules()),
+            rows: HashMap::new(),
+            paused: store.pauses()?.iter().any(|pause| pause.step == step.address),
+            gate: None,
+            held_until: None,
+            ahead: None,
+            read: 0,
+            halted: false,
+        };
+        sight.add_rows(store, &step.address, &cards, now)?;
+        for input in &step.inputs {
+            let Input::Queue(queue) = input.input else { continue };
+            let queue = &configuration.queues[queue.0].address;
+            let progress = store.progress(&step.address, queue)?.unwrap_or_default();
+            let ahead = queuer.max_search_ahead.filter(|&ahead| ahead > 0);
+            sight.ahead = ahead.map(|ahead| progress.watermark().saturating_add(ahead));
+            sight.add_jobs(store, queue, &cards, &progress)?;
+        }
+        Ok(Some(sight))
+    }
+
+    fn add_rows(
+        &mut self,
+        store: &Store,
+        step: &Address,
+        cards: &Cards,
+        now: Timestamp,
+    ) -> Result<(), ReadError> {
+        let mut after = None;
+        loop {
+            let found = store.due(step, NEVER, after.as_ref(), PAGE, PAGE_BYTES)?;
+            for (row, job) in &found {
+                let key = JobKey::stored(row.sequence);
+                self.rows.insert(key, Row::of(row));
+                if job.to.is_none() {
+                    let place = (index(job), job.first_attempt.unwrap_or(now));
+                    let state = state(job, row.due);
+                    // No two have the same number.
+                    let _ = cards.write(key, place, &job.payload, |card| self.room.add(card.clone(), state));
+                }
+            }
+            let Some((last, _)) = found.into_iter().next_back() else { return Ok(()) };
+            after = Some(last);
+        }
+    }
+
+    fn add_jobs(
+        &mut self,
+        store: &Store,
+        queue: &Address,
+        cards: &Cards,
+        progress: &Progress,
+    ) -> Result<(), ReadError> {
+        let Some(state) = store.queue(queue)? else { return Ok(()) };
+        let last = self.ahead.map_or(state.head, |ahead| state.head.min(ahead));
+        let mut next = state.first.max(progress.watermark() + 1);
+        while next <= last {
+            let Some(batch) = store.read(queue, next, PAGE, PAGE_BYTES)? else { break };
+            for (position, payload) in batch.payloads.iter().enumerate() {
+                let index = batch.first + position as u64;
+                if progress.has(index) || index > last {
+                    continue;
+                }
+                let since = batch.stamp(position).map_or(Timestamp(0), |stamp| stamp.time);
+                let key = JobKey::fresh(index);
+                // As above.
+                let _ = cards
+                    .write(key, (index, since), payload, |card| self.room.add(card.clone(), State::Waiting));
+            }
+            next = batch.end();
+        }
+        self.read = last;
+        Ok(())
+    }
+}
+
+/// Where a job stands that stands in the store by itself.
+pub(super) fn state(job: &DelayedJob, due: Timestamp) -> State {
+    match job.standing {
+        Standing::Delayed => State::Delayed { until: due },
+        Standing::Started => State::Unknown,
+        Standing::Pending { .. } => State::Pending,
+    }
+}
+
+/// The place of such a job in the input.
+pub(super) fn index(job: &DelayedJob) -> u64 {
+    job.inputs.first().map_or(0, |&(_, index)| index)
+}

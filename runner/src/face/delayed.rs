@@ -1,0 +1,210 @@
+//! `tidegate delayed`: jobs that wait in the store, and what somebody makes of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cli::{Cancel, DelayedChoice, DelayedList, Format};
+use super::exit::{self, Exit};
+use super::find::{Place, Teller, ask, other_question, print_json, print_text};
+use super::look::{Answer, DelayedStatus, JOBS_MAX, Query, WaitsFor};
+use super::table::{grouped, jobs, table};
+use super::terminal::{confirm, cut};
+use crate::engine::{Granted, Moved, Request, Row};
+use crate::words::Address;
+
+/// How many jobs one change deals with.
+const AT_ONCE: usize = 1000;
+/// Longest error in a list, in characters.
+const ERROR_MAX: usize = 60;
+
+pub(super) fn list(command: &DelayedList) -> Exit {
+    let (step, limit) = (command.step.clone(), command.limit);
+    let page = match ask(&command.look, Query::Delayed { step, job: None, after: None, limit }) {
+        Ok(Answer::Delayed(page)) => page,
+        Ok(Answer::Missing(what)) => return exit::fail(what),
+        Ok(_) => return other_question(),
+        Err(exit) => return exit,
+    };
+    if command.look.format == Format::Json {
+        return print_json(&page, Exit::Done);
+    }
+    if page.jobs.is_empty() {
+        print_text("no delayed jobs");
+        return Exit::Done;
+    }
+    let rows: Vec<Vec<String>> = page.jobs.iter().map(row).collect();
+    let mut text = table(&["due", "step", "job", "attempts", "last error"], &[3], &rows);
+    let more = page.total.saturating_sub(rows.len() as u64);
+    if more > 0 {
+        text += &format!("and {} more: --limit, --step\n", grouped(more));
+    }
+    print_text(&text);
+    Exit::Done
+}
+
+fn row(job: &DelayedStatus) -> Vec<String> {
+    let due = match (job.waits_for, &job.due, &job.handle, &job.output) {
+        (WaitsFor::Outside, _, Some(handle), _) => format!("pending as `{}`", cut(handle, 24)),
+        (WaitsFor::Outside, ..) => "pending".to_owned(),
+        (WaitsFor::Attempt, ..) => "begun".to_owned(),
+        (WaitsFor::Output, Some(due), _, Some(to)) if !to.is_empty() => format!("{due}, for `{to}`"),
+        (WaitsFor::Output, Some(due), ..) => format!("{due}, an output"),
+        (WaitsFor::Time, Some(due), ..) => due.clone(),
+        (_, None, ..) => "now".to_owned(),
+    };
+    let error = job.last_error.as_deref().unwrap_or_default().replace('\n', " ");
+    vec![due, job.step.clone(), job.jobs.join(" + "), job.attempts.to_string(), cut(&error, ERROR_MAX)]
+}
+
+pub(super) fn now(command: &DelayedChoice) -> Exit {
+    deal(command, How::Now).unwrap_or_else(|exit| exit)
+}
+
+pub(super) fn cancel(command: &Cancel) -> Exit {
+    deal(&command.choice, How::Cancel { drop: command.drop }).unwrap_or_else(|exit| exit)
+}
+
+/// What is done with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Now,
+    Cancel { drop: bool },
+}
+
+/// By step.
+type Chosen = BTreeMap<Address, BTreeSet<Row>>;
+
+fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
+    let place = Place::of(&command.config, command.data.clone())?;
+    let (mut chosen, mut before) = (Chosen::new(), Moved::default());
+    for text in &command.jobs {
+        choose(&place, text, how, &mut chosen, &mut before)?;
+    }
+    let count: u64 = chosen.values().map(|rows| rows.len() as u64).sum();
+    if count > 0 {
+        let steps: Vec<String> = chosen.keys().map(Address::to_string).collect();
+        let (jobs, steps) = (jobs(count), steps.join(", "));
+        let question = match how {
+            How::Now => format!("{jobs} of {steps} will be due at once."),
+            How::Cancel { drop: false } => format!("{jobs} of {steps} will go to the error queue."),
+            How::Cancel { drop: true } => format!("{jobs} of {steps} will be gone for good."),
+        };
+        confirm(&question, command.yes)?;
+    }
+    let (mut moved, mut teller) = (before, Teller::Store);
+    for (step, rows) in chosen {
+        let rows: Vec<Row> = rows.into_iter().collect();
+        for some in rows.chunks(AT_ONCE) {
+            let (step, rows) = (step.clone(), some.to_vec());
+            let request = match how {
+                How::Now => Request::Hasten { step, rows },
+                How::Cancel { drop } => Request::Cancel { step, rows, jobs: Vec::new(), drop },
+            };
+            let (some, by) = change(&place, request)?;
+            teller = by;
+            moved = Moved {
+                jobs: moved.jobs + some.jobs,
+                busy: moved.busy + some.busy,
+                gone: moved.gone + some.gone,
+            };
+        }
+    }
+    Ok(tell(command.format, how, moved, teller))
+}
+
+/// Has jobs moved.
+pub(super) fn change(place: &Place, request: Request) -> Result<(Moved, Teller), Exit> {
+    match place.change(request)? {
+        (Ok(Granted::Hastened(moved) | Granted::Cancelled(moved)), teller) => Ok((moved, teller)),
+        (Ok(_), _) => Err(other_question()),
+        (Err(why), _) => Err(exit::fail(why)),
+    }
+}
+
+/// Adds the jobs that `text` means, as far as this can be done with them.
+fn choose(place: &Place, text: &str, how: How, chosen: &mut Chosen, before: &mut Moved) -> Result<(), Exit> {
+    let (step, job) = match text.matches('/').count() {
+        1 => (Some(text.to_owned()), None),
+        2 => (None, Some(text.to_owned())),
+        _ => {
+            return Err(exit::misuse(format_args!(
+                "`{text}` names no delayed jobs; write PIPELINE/STEP for all of a step, PIPELINE/QUEUE/INDEX for one"
+            )));
+        }
+    };
+    let (by_name, mut after, mut found) = (job.is_some(), None, 0);
+    loop {
+        let query = Query::Delayed { step: step.clone(), job: job.clone(), after, limit: JOBS_MAX };
+        let page = match place.ask(query)? {
+            Answer::Delayed(page) => page,
+            Answer::Missing(what) => return Err(exit::fail(what)),
+            _ => return Err(other_question()),
+        };
+        let full = page.jobs.len() == JOBS_MAX;
+        found += page.jobs.len();
+        for one in &page.jobs {
+            after = Some(one.row);
+            let Some(address) = Address::parse(&one.step) else { continue };
+            let fits = match how {
+                How::Now => one.due.is_some(),
+                How::Cancel { drop } => {
+                    one.waits_for != WaitsFor::Outside && (drop || one.waits_for != WaitsFor::Output)
+                }
+            };
+            if fits {
+                chosen.entry(address).or_default().insert(one.row);
+            } else if one.waits_for == WaitsFor::Outside || how != How::Now {
+                before.busy += 1;
+            } else {
+                before.gone += 1;
+            }
+        }
+        // Of one job there are never so many, and rows of several steps have no common order.
+        if !full || by_name {
+            break;
+        }
+    }
+    if found == 0 && by_name {
+        return Err(exit::fail(format_args!(
+            "no delayed job was made of `{text}`; `tidegate job show {text}` tells what has become of it"
+        )));
+    }
+    Ok(())
+}
+
+pub(super) fn tell_cancelled(format: Format, drop: bool, moved: Moved, teller: Teller) -> Exit {
+    tell(format, How::Cancel { drop }, moved, teller)
+}
+
+fn tell(format: Format, how: How, moved: Moved, teller: Teller) -> Exit {
+    let exit = if moved.busy > 0 { Exit::Failed } else { Exit::Done };
+    if format == Format::Json {
+        return print_json(&moved, exit);
+    }
+    let count = jobs(moved.jobs);
+    if moved.jobs > 0 {
+        print_text(&match (how, teller) {
+            (How::Now, Teller::Runner) => format!("{count} due now"),
+            (How::Now, Teller::Store) => format!("{count} due with the next `tidegate run`"),
+            (How::Cancel { drop: false }, _) => format!("{count} cancelled: on the error queue"),
+            (How::Cancel { drop: true }, _) => format!("{count} dropped"),
+        });
+    } else if moved.busy + moved.gone == 0 {
+        print_text("no such jobs");
+    }
+    if moved.gone > 0 {
+        let why = if how == How::Now { "due already, or through" } else { "through already" };
+        print_text(&format!("{} {why}", jobs(moved.gone)));
+    }
+    if moved.busy > 0 {
+        let late = if how == (How::Cancel { drop: false }) {
+            ", or is an output that was made already, which only `--drop` takes out"
+        } else {
+            ""
+        };
+        exit::fail(format_args!(
+            "{} left alone: each is running, or with an outside system{late}",
+            jobs(moved.busy)
+        ));
+    }
+    exit
+}

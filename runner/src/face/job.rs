@@ -1,0 +1,138 @@
+//! `tidegate job`: what has become of one job, and taking it out.
+
+use super::cli::{Format, JobCancel, JobShow};
+use super::delayed::{change, tell_cancelled};
+use super::exit::{self, Exit};
+use super::find::{Place, Teller, other_question, print_json, print_text};
+use super::look::{Answer, JOBS_MAX, JobStatus, Query, Status, StepOutcome};
+use super::table::jobs;
+use super::terminal::confirm;
+use crate::config::Step;
+use crate::engine::{Moved, Request, Row};
+use crate::words::Address;
+
+pub(super) fn show(command: &JobShow) -> Exit {
+    look(command).unwrap_or_else(|exit| exit)
+}
+
+fn look(command: &JobShow) -> Result<Exit, Exit> {
+    let (queue, index) = parse(&command.job)?;
+    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let query = Query::Job { queue: queue.to_string(), index, why: true };
+    let (status, teller) = match place.ask_whoever(query)? {
+        (Answer::Job(status), teller) => (status, teller),
+        (Answer::Missing(what), _) => return Err(exit::fail(what)),
+        _ => return Err(other_question()),
+    };
+    if command.look.format == Format::Json {
+        return Ok(print_json(&status, Exit::Done));
+    }
+    print_text(&describe(&status, teller));
+    Ok(Exit::Done)
+}
+
+fn parse(job: &str) -> Result<(Address, u64), Exit> {
+    let parts = job.rsplit_once('/');
+    let parts = parts.and_then(|(queue, index)| Some((Address::parse(queue)?, index.parse().ok()?)));
+    parts.ok_or_else(|| exit::misuse(format_args!("`{job}` is no job; write PIPELINE/QUEUE/INDEX")))
+}
+
+fn describe(status: &JobStatus, teller: Teller) -> String {
+    let mut lines = vec![match &status.time {
+        Some(time) => format!("{}, committed {time}", status.job),
+        None => format!("{}, which is not kept any more", status.job),
+    }];
+    if status.steps.is_empty() {
+        lines.push("  no step reads it".to_owned());
+    }
+    for step in &status.steps {
+        lines.push(format!("  {}: {}", step.step, headline(step)));
+        lines.extend(
+            step.reason
+                .as_ref()
+                .map(|reason| format!("    its last attempt failed: {}", reason.replace('\n', " "))),
+        );
+        lines.extend(step.why.iter().map(|why| format!("    {why}")));
+        lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
+    }
+    let waits = |step: &StepOutcome| !matches!(step.status, Status::Done | Status::Failed);
+    if teller == Teller::Store && status.steps.iter().any(waits) {
+        lines.push("  nothing runs now: this is how the next `tidegate run` finds it".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn headline(step: &StepOutcome) -> String {
+    let attempts = match step.attempts {
+        None | Some(0) => String::new(),
+        Some(1) => ", after 1 attempt".to_owned(),
+        Some(more) => format!(", after {more} attempts"),
+    };
+    match step.status {
+        Status::Waiting => match step.before {
+            None | Some(0) => "waiting, the first".to_owned(),
+            Some(before) => format!("waiting, {} before it", jobs(before)),
+        },
+        Status::Running => format!("begun{attempts}"),
+        Status::Delayed => match &step.until {
+            Some(until) => format!("delayed until {until}{attempts}"),
+            None => format!("due{attempts}"),
+        },
+        Status::Pending => format!("pending with an outside system{attempts}"),
+        Status::Failed => match &step.error {
+            Some(error) => format!("failed{attempts}: {error}"),
+            None => format!("failed{attempts}"),
+        },
+        Status::Done => "done".to_owned(),
+    }
+}
+
+pub(super) fn cancel(command: &JobCancel) -> Exit {
+    take_out(command).unwrap_or_else(|exit| exit)
+}
+
+fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
+    let (queue, index) = parse(&command.job)?;
+    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let query = Query::Job { queue: queue.to_string(), index, why: false };
+    let status = match place.ask(query)? {
+        Answer::Job(status) => status,
+        Answer::Missing(what) => return Err(exit::fail(what)),
+        _ => return Err(other_question()),
+    };
+    let asked = |step: &&StepOutcome| command.step.as_ref().is_none_or(|one| *one == step.step);
+    let left = |step: &&StepOutcome| !matches!(step.status, Status::Done | Status::Failed);
+    let steps: Vec<&StepOutcome> = status.steps.iter().filter(asked).filter(left).collect();
+    if steps.is_empty() {
+        return Err(exit::fail(format_args!("nothing waits for `{}`", command.job)));
+    }
+    let names: Vec<&str> = steps.iter().map(|step| &*step.step).collect();
+    let end = if command.drop { "will be gone for good" } else { "will go to the error queue" };
+    confirm(&format!("The job {} of {} {end}.", command.job, names.join(", ")), command.yes)?;
+    let (mut moved, mut teller) = (Moved::default(), Teller::Store);
+    for step in steps {
+        let declared = place.configuration.steps.iter().find(|one| one.address.to_string() == step.step);
+        let Some(declared) = declared else { continue };
+        let rows = rows(&place, declared, &command.job)?;
+        let jobs = if rows.is_empty() { vec![index] } else { Vec::new() };
+        let (step, drop) = (declared.address.clone(), command.drop);
+        let (some, by) = change(&place, Request::Cancel { step, rows, jobs, drop })?;
+        teller = by;
+        moved = Moved {
+            jobs: moved.jobs + some.jobs,
+            busy: moved.busy + some.busy,
+            gone: moved.gone + some.gone,
+        };
+    }
+    Ok(tell_cancelled(command.look.format, command.drop, moved, teller))
+}
+
+/// Where the job stands by itself for a step.
+fn rows(place: &Place, step: &Step, job: &str) -> Result<Vec<Row>, Exit> {
+    let (step, job) = (Some(step.address.to_string()), Some(job.to_owned()));
+    match place.ask(Query::Delayed { step, job, after: None, limit: JOBS_MAX })? {
+        Answer::Delayed(page) => Ok(page.jobs.iter().map(|job| job.row).collect()),
+        Answer::Missing(what) => Err(exit::fail(what)),
+        _ => Err(other_question()),
+    }
+}

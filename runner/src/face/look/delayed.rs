@@ -1,0 +1,149 @@
+//! Jobs that stand in the store by themselves: what they wait for, and where they come from.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Answer, rfc3339};
+use crate::config::{Configuration, Step};
+use crate::engine::Row;
+use crate::store::{DelayedJob, DelayedKey, NEVER, ReadError, Standing, Store};
+use crate::words::Timestamp;
+
+/// So many are looked at together, and so many bytes of them.
+const PAGE: usize = 1_000;
+const PAGE_BYTES: usize = 2 << 20;
+
+/// As many delayed jobs as one answer brings.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::face) struct DelayedPage {
+    /// Of each step in order of due time.
+    pub(in crate::face) jobs: Vec<DelayedStatus>,
+    /// How many there are in all, of the steps that were asked about.
+    pub(in crate::face) total: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::face) struct DelayedStatus {
+    pub(in crate::face) step: String,
+    /// What it was made of: `pipeline/queue/index`, more than one for a join.
+    pub(in crate::face) jobs: Vec<String>,
+    pub(in crate::face) waits_for: WaitsFor,
+    /// When it is due; RFC 3339. Missing where it is due at once, or at no time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) due: Option<String>,
+    /// Attempts that were begun.
+    pub(in crate::face) attempts: u32,
+    /// What the last one failed of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) last_error: Option<String>,
+    /// What the outside system calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) handle: Option<String>,
+    /// Since when that has it; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) since: Option<String>,
+    /// The output that it was made for already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) output: Option<String>,
+    /// What the store calls it.
+    pub(in crate::face) row: Row,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::face) enum WaitsFor {
+    /// A time, and then for its step.
+    Time,
+    /// A time: it is an output, made already.
+    Output,
+    /// An attempt at it was begun that may be seen outside.
+    Attempt,
+    /// An outside system finishes it.
+    Outside,
+}
+
+/// Delayed jobs of `step`, or of all: the first `limit` by due time of each, made of `job` where that is
+/// said, and behind `after`.
+pub(super) fn delayed(
+    store: &Store,
+    configuration: &Configuration,
+    (step, job): (Option<&str>, Option<&str>),
+    after: Option<Row>,
+    limit: usize,
+) -> Result<Answer, ReadError> {
+    let is_asked = |one: &&Step| step.is_none_or(|step| one.address.to_string() == step);
+    let steps: Vec<&Step> = configuration.steps.iter().filter(is_asked).collect();
+    if let (Some(step), true) = (step, steps.is_empty()) {
+        return Ok(Answer::Missing(format!("the configuration has no step `{step}`")));
+    }
+    let (mut found, mut total) = (Vec::new(), 0);
+    for step in steps {
+        total += store.delayed_count(&step.address)?;
+        of_step(store, step, job, after, limit, &mut found)?;
+    }
+    found.sort_by_key(|(due, _)| *due);
+    found.truncate(limit);
+    let jobs = found.into_iter().map(|(_, status)| status).collect();
+    Ok(Answer::Delayed(DelayedPage { jobs, total }))
+}
+
+fn of_step(
+    store: &Store,
+    step: &Step,
+    job: Option<&str>,
+    after: Option<Row>,
+    limit: usize,
+    found: &mut Vec<(Timestamp, DelayedStatus)>,
+) -> Result<(), ReadError> {
+    let (mut count, address) = (0, &step.address);
+    let key = |row: Row| DelayedKey { step: address.clone(), due: row.due, sequence: row.sequence };
+    let mut after = after.map(key);
+    loop {
+        let rows = store.due(address, NEVER, after.as_ref(), PAGE, PAGE_BYTES)?;
+        let Some((last, _)) = rows.last() else { return Ok(()) };
+        after = Some(last.clone());
+        for (key, row) in rows {
+            let due = key.due;
+            let status = DelayedStatus::of(step, &key, row);
+            if job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
+                found.push((due, status));
+                count += 1;
+            }
+            if count == limit {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl DelayedStatus {
+    fn of(step: &Step, key: &DelayedKey, job: DelayedJob) -> Self {
+        let jobs = job.inputs.iter().map(|(name, index)| {
+            let input = step.inputs.iter().find(|input| input.hash_name() == *name);
+            // The step may have read something else then.
+            input.map_or_else(|| format!("{name}/{index}"), |input| format!("{}/{index}", input.address))
+        });
+        let waits_for = match (&job.standing, &job.to) {
+            (Standing::Delayed, None) => WaitsFor::Time,
+            (Standing::Delayed, Some(_)) => WaitsFor::Output,
+            (Standing::Started, _) => WaitsFor::Attempt,
+            (Standing::Pending { .. }, _) => WaitsFor::Outside,
+        };
+        let is_timed = job.standing == Standing::Delayed && key.due > Timestamp(0) && key.due < NEVER;
+        let (handle, since) = match job.standing {
+            Standing::Pending { handle, since } => (Some(handle), Some(rfc3339(since))),
+            Standing::Delayed | Standing::Started => (None, None),
+        };
+        Self {
+            step: step.address.to_string(),
+            jobs: jobs.collect(),
+            waits_for,
+            due: is_timed.then(|| rfc3339(key.due)),
+            attempts: job.attempt,
+            last_error: job.last_error,
+            handle,
+            since,
+            output: job.to,
+            row: Row { due: key.due, sequence: key.sequence },
+        }
+    }
+}

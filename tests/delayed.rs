@@ -1,0 +1,149 @@
+//! Jobs that wait in the store: listed, hastened, taken out. The same on a stopped store and in a running
+//! runner, whether their step picks its jobs or takes them as they come.
+
+use serde_json::Value;
+
+use crate::project::{Project, ids, jobs};
+
+const PIPELINE: &str = "[pipeline]\nerrors = \"failed\"\n\
+                        [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+                        [step.give]\nfrom = \"in\"\nto = \"jobs\"\n[queue.jobs]\nretain = \"forever\"\n\
+                        [sink.out]\nfrom = \"done\"\ntype = \"file\"\npath = \"out.ndjson\"\n\
+                        [step.work]\nfrom = \"jobs\"\nrun = \"work.rhai\"\nto = \"done\"\n";
+const WAYS: [&str; 2] = ["", "queuer = { strategy = \"fifo\" }\n"];
+/// All but the third wait an hour for their second attempt.
+const LATER: &str = "fn process(job, ctx) {\n    if ctx.attempt == 1 && job.id != 3 { retry_in(\"1h\", \"not yet\") }\n    job\n}";
+
+/// A run that has left the jobs 1 and 2 waiting.
+fn project(way: &str) -> Project {
+    let project = Project::new()
+        .file("p.toml", [PIPELINE, way].concat())
+        .file("work.rhai", LATER)
+        .file("in.ndjson", jobs(1..=3));
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(ids(&project.read("out.ndjson")), [3]);
+    project
+}
+
+fn delayed(project: &Project) -> Vec<String> {
+    let page = project.json(&["delayed", "list"]);
+    let jobs = page["jobs"].as_array().expect("a list");
+    assert_eq!(page["total"], jobs.len());
+    let name = |job: &Value| job["jobs"][0].as_str().expect("a name").to_owned();
+    let mut names: Vec<String> = jobs.iter().map(name).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn jobs_that_are_hastened_run_at_once_and_once() {
+    for way in WAYS {
+        let project = project(way);
+        assert_eq!(delayed(&project), ["p/jobs/1", "p/jobs/2"]);
+        let list = project.tidegate(&["delayed", "list", "--step", "p/work"]).done().stdout;
+        assert!(list.contains("p/jobs/1") && list.contains("not yet"), "{list}");
+        let now = project.tidegate(&["delayed", "now", "p/jobs/1", "--yes"]).done().stdout;
+        assert_eq!(now, "1 job due with the next `tidegate run`\n");
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        assert_eq!(ids(&project.read("out.ndjson")), [3, 1]);
+        let mut running = project.started();
+        let now = project.tidegate(&["delayed", "now", "p/work", "--yes"]).done().stdout;
+        assert_eq!(now, "1 job due now\n");
+        running.wait_until("the output", || ids(&project.read("out.ndjson")).len() == 3);
+        running.stop().done();
+        assert_eq!(ids(&project.read("out.ndjson")), [3, 1, 2]);
+        assert!(delayed(&project).is_empty());
+        project.assert_sound();
+    }
+}
+
+#[test]
+fn jobs_that_are_cancelled_stand_on_the_error_queue_and_can_be_retried() {
+    for way in WAYS {
+        let project = project(way);
+        let mut running = project.started();
+        let cancelled = project.tidegate(&["delayed", "cancel", "p/jobs/1", "--yes"]).done().stdout;
+        assert_eq!(cancelled, "1 job cancelled: on the error queue\n");
+        assert_eq!(delayed(&project), ["p/jobs/2"]);
+        let errors = project.queue("p/failed");
+        assert_eq!(errors.len(), 1);
+        assert_eq!((&errors[0]["kind"], &errors[0]["attempt"]), (&"rejected".into(), &1.into()));
+        let why = errors[0]["message"].as_str().expect("a message");
+        assert!(why.starts_with("cancelled; before that, its last attempt failed: not yet ("), "{why}");
+        project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]).done();
+        running.wait_until("the output", || ids(&project.read("out.ndjson")) == [3, 1]);
+        running.stop().done();
+        let dropped = project.tidegate(&["delayed", "cancel", "p/work", "--drop", "--yes"]).done().stdout;
+        assert_eq!(dropped, "1 job dropped\n");
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        assert_eq!(ids(&project.read("out.ndjson")), [3, 1]);
+        assert!(delayed(&project).is_empty());
+        project.assert_sound();
+    }
+}
+
+#[test]
+fn nothing_is_moved_unless_it_is_said_what_and_somebody_agrees() {
+    let project = project("");
+    for (arguments, code, answer) in [
+        (&["delayed", "now", "p/jobs/1"][..], 64, "1 job of p/work will be due at once. Nobody is there"),
+        (&["delayed", "cancel", "p/work"], 64, "2 jobs of p/work will go to the error queue."),
+        (&["delayed", "cancel", "p/work", "--drop"], 64, "2 jobs of p/work will be gone for good."),
+        (&["delayed", "now", "work", "--yes"], 64, "names no delayed jobs"),
+        (&["delayed", "now", "p/wrk", "--yes"], 1, "the configuration has no step `p/wrk`"),
+        (&["delayed", "now", "p/jobs/3", "--yes"], 1, "`tidegate job show p/jobs/3` tells"),
+        (&["delayed", "list", "--step", "p/wrk"], 1, "the configuration has no step `p/wrk`"),
+    ] {
+        project.tidegate(arguments).failed(code).says(answer);
+    }
+    assert_eq!(delayed(&project).len(), 2);
+}
+
+#[test]
+fn without_an_error_queue_a_job_can_only_be_dropped() {
+    let project = project("");
+    project.write("p.toml", PIPELINE.replace("[pipeline]\nerrors = \"failed\"\n", ""));
+    let refused = project.tidegate(&["delayed", "cancel", "p/work", "--yes"]).failed(1);
+    refused.says("step `p/work` has no error queue for what is cancelled");
+    assert_eq!(delayed(&project).len(), 2);
+    project.tidegate(&["delayed", "cancel", "p/work", "--yes", "--drop"]).done();
+    assert!(delayed(&project).is_empty());
+}
+
+#[test]
+fn an_output_that_is_due_later_comes_at_once_or_is_dropped() {
+    for way in WAYS {
+        let project = Project::new()
+            .file("p.toml", [&PIPELINE.replace("to = \"done\"", "to = { later = \"done\" }"), way].concat())
+            .file("work.rhai", "fn process(job) { emit_in(\"later\", job, \"1h\"); () }")
+            .file("in.ndjson", jobs(1..=2));
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        let kept = project.tidegate(&["delayed", "cancel", "p/jobs/2", "--yes"]).failed(1);
+        kept.says("an output that was made already, which only `--drop` takes out");
+        let mut running = project.started();
+        project.tidegate(&["delayed", "cancel", "p/jobs/2", "--yes", "--drop"]).done();
+        project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
+        running.wait_until("the output", || !project.read_if_there("out.ndjson").is_empty());
+        running.stop().done();
+        assert_eq!(ids(&project.read("out.ndjson")), [1]);
+        assert!(delayed(&project).is_empty());
+    }
+}
+
+#[test]
+fn a_run_that_waits_for_nothing_else_ends_when_its_last_job_is_taken_out() {
+    for way in WAYS {
+        let project = Project::new()
+            .file("p.toml", [&PIPELINE.replace("follow = true\n", ""), way].concat())
+            .file("work.rhai", LATER)
+            .file("in.ndjson", jobs(1..=3));
+        let mut running = project.started();
+        running.wait_until("the jobs", || delayed(&project).len() == 2);
+        project.tidegate(&["delayed", "cancel", "p/jobs/1", "--yes"]).done();
+        assert!(!running.has_ended());
+        project.tidegate(&["delayed", "cancel", "p/jobs/2", "--yes"]).done();
+        running.outcome().done();
+        assert_eq!(project.queue("p/failed").len(), 2);
+        project.assert_sound();
+    }
+}
