@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn times_are_told_as_finely_as_people_want_them() {
-        let told = |millis| between(Timestamp(5), Timestamp(5 + millis));
+        let told = |millis: i64| between(Timestamp(5), Timestamp(5 + millis));
         let texts = [-7, 0, 999, 1001, 61_000].map(told);
         assert_eq!(texts, ["0ms", "0ms", "999ms", "2s", "1m1s"]);
     }
