@@ -45,10 +45,17 @@ pub struct Dispatcher {
     free_slots: usize,
     next_batch: u64,
     until_idle: bool,
-    stopping: bool,
     /// Jobs are on their way to a queue from outside of all steps.
     expecting: bool,
-    done: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Running,
+    /// Nothing more is started.
+    Stopping,
+    Done,
 }
 
 impl Dispatcher {
@@ -70,9 +77,8 @@ impl Dispatcher {
             free_slots: bounds.slots,
             next_batch,
             until_idle,
-            stopping: false,
             expecting: false,
-            done: false,
+            stage: Stage::Running,
         }
     }
 
@@ -127,7 +133,9 @@ impl Dispatcher {
             }
             Event::Tick => return self.decide(now, commands),
             Event::Stop => {
-                self.stopping = true;
+                if self.stage == Stage::Running {
+                    self.stage = Stage::Stopping;
+                }
                 return self.decide(now, commands);
             }
         };
@@ -198,7 +206,7 @@ impl Dispatcher {
     /// When it wants to be told that time has passed, if only that has to happen.
     #[must_use]
     pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        if self.stopping {
+        if self.stage != Stage::Running {
             return None;
         }
         let open = self.steps.iter().zip(&self.paused).filter(|(_, paused)| !**paused);
@@ -212,11 +220,11 @@ impl Dispatcher {
     }
 
     fn decide(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
-        if self.done {
+        if self.stage == Stage::Done {
             return;
         }
         for (step, &paused) in self.steps.iter_mut().zip(&self.paused) {
-            let mode = match (self.stopping, paused) {
+            let mode = match (self.stage == Stage::Stopping, paused) {
                 (true, _) => Mode::Stopping,
                 (false, true) => Mode::Paused,
                 (false, false) => Mode::Open,
@@ -232,16 +240,17 @@ impl Dispatcher {
             }
         }
         if let Some(end) = self.end(now) {
-            self.done = true;
+            self.stage = Stage::Done;
             commands.push(Command::Finish(end));
         }
     }
 
     fn end(&self, now: Timestamp) -> Option<End> {
-        if self.steps.iter().any(|step| step.is_busy(self.stopping)) {
+        let stopping = self.stage == Stage::Stopping;
+        if self.steps.iter().any(|step| step.is_busy(stopping)) {
             return None;
         }
-        if self.stopping {
+        if stopping {
             return Some(End::Stopped);
         }
         if self.expecting {

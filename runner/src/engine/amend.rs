@@ -228,7 +228,7 @@ fn hasten(
                     Standing::Pending { .. } => moved.busy += 1,
                     Standing::Delayed | Standing::Started => moved.gone += 1,
                 }
-                Place::Same(job)
+                Place::Same(Box::new(job))
             }
         };
         places.push((key, place));

@@ -38,7 +38,7 @@ pub(super) enum Place {
     /// Nowhere any more.
     Gone,
     /// As it did.
-    Same(DelayedJob),
+    Same(Box<DelayedJob>),
     /// At this position among those that the changes delay.
     Delayed(usize),
 }

@@ -94,7 +94,8 @@ pub(super) fn may_cancel(step: &Step, wanted: &Wanted<'_>) -> Result<(), String>
         ));
     }
     let reads_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
-    if !wanted.jobs.is_empty() && !(step.picks().is_some() && reads_queue) {
+    let may_cancel = step.picks().is_some() && reads_queue;
+    if !may_cancel && !wanted.jobs.is_empty() {
         return Err(format!(
             "step `{address}` takes its jobs as they come, in order: one that it has not come to cannot be cancelled"
         ));
@@ -124,7 +125,7 @@ fn of_rows(
                 if matches!(job.standing, Standing::Pending { .. }) || job.to.is_some() && !wanted.drop =>
             {
                 moved.busy += 1;
-                Place::Same(job)
+                Place::Same(Box::new(job))
             }
             Some(job) => {
                 moved.jobs += 1;

@@ -70,7 +70,7 @@ fn moved(moves: Moving, rows: &[DelayedKey], jobs: &[Delayed]) -> Moves {
     let stands = |(was, place): (DelayedKey, Place)| {
         let now = match place {
             Place::Gone => None,
-            Place::Same(job) => Some((was.clone(), job)),
+            Place::Same(job) => Some((was.clone(), *job)),
             Place::Delayed(position) => {
                 rows.get(position).cloned().zip(jobs.get(position).map(|delayed| delayed.job.clone()))
             }

@@ -303,7 +303,9 @@ impl Floor {
     ) {
         let Durable { begun, delivered, rewound, grown, returned, ticked, moved, paused } = durable;
         if !ticked.is_empty() {
-            ticked.iter().for_each(|&(queue, jobs)| self.ticks.committed(queue, jobs));
+            for &(queue, jobs) in &ticked {
+                self.ticks.committed(queue, jobs);
+            }
             self.pass(now, actions);
             self.dispatcher.expect(self.ticks.are_behind());
         }

@@ -51,6 +51,7 @@ pub(super) struct Started {
     pub(super) halts: Vec<(usize, String)>,
 }
 
+#[expect(clippy::too_many_lines, reason = "one thing after the other, each short")]
 pub(super) fn start(
     configuration: &Configuration,
     store: &Store,

@@ -51,7 +51,9 @@ impl Ticks {
             *on_their_way += ticks.len();
             *is_behind &= *on_their_way > 0 || ticker.is_behind();
             let mut jobs = Payloads::new();
-            ticks.iter().for_each(|&due| jobs.push(source.job(due).as_bytes()));
+            for due in ticks {
+                jobs.push(source.job(due).as_bytes());
+            }
             taken.push(Ticked { queue: *queue, jobs, handled: ticker.handled() });
         }
         taken

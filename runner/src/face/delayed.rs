@@ -35,7 +35,7 @@ pub(super) fn list(command: &DelayedList) -> Exit {
     let mut text = table(&["due", "step", "job", "attempts", "last error"], &[3], &rows);
     let more = page.total.saturating_sub(rows.len() as u64);
     if more > 0 {
-        text += &format!("and {} more: --limit, --step\n", grouped(more));
+        text.extend(["and ", &grouped(more), " more: --limit, --step\n"]);
     }
     print_text(&text);
     Exit::Done

@@ -87,6 +87,7 @@ pub(in crate::face) struct Output {
     pub(in crate::face) result: Option<Box<RawValue>>,
 }
 
+#[expect(clippy::option_option, reason = "whether it is asked why, and whether there is a run to ask")]
 pub(super) fn status(
     store: &Store,
     configuration: &Configuration,
@@ -127,6 +128,7 @@ fn committed_at(store: &Store, state: &QueueState, index: u64) -> Result<Option<
 }
 
 /// One step and one job of one of its inputs.
+#[expect(clippy::option_option, reason = "whether it is asked why, and whether there is a run to ask")]
 struct Look<'a> {
     store: &'a Store,
     configuration: &'a Configuration,
