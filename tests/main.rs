@@ -45,6 +45,8 @@ mod error_records;
 
 mod retention;
 
+mod schedule;
+
 mod changed;
 
 mod sinks;

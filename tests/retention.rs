@@ -39,6 +39,15 @@ fn what_is_older_than_it_should_be_goes_with_the_next_jobs() {
 }
 
 #[test]
+fn what_is_older_than_it_should_be_goes_though_nothing_else_happens() {
+    let project = project("retain = \"1ms\"").file("in.ndjson", jobs(1..=50));
+    project.run().done();
+    // There is nothing to do.
+    project.run().done();
+    assert_eq!(kept(&project), (51, 0));
+}
+
+#[test]
 fn the_slowest_reader_holds_what_is_consumed() {
     let project = project("retain = \"consumed\"").file("in.ndjson", jobs(1..=5000));
     project.append("p.toml", "[step.stuck]\nfrom = \"between\"\nrun = \"stuck.rhai\"\n");
