@@ -47,6 +47,8 @@ mod error_records;
 
 mod retention;
 
+mod schedule;
+
 mod changed;
 
 mod sinks;

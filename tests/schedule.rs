@@ -1,0 +1,87 @@
+//! Ticks in the real executable: each one once and in order, wherever it is killed.
+
+use serde_json::Value;
+
+use crate::project::Project;
+
+const EVERY: i64 = 50;
+
+fn project(missed: &str) -> Project {
+    let toml = format!(
+        "[source.tick]\ntype = \"schedule\"\nevery = \"{EVERY}ms\"\nmissed = \"{missed}\"\npayload = {{ beat = 1 }}\n\
+         [step.pass]\nfrom = \"tick\"\nto = \"out\"\n[sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n"
+    );
+    Project::new().file("p.toml", toml)
+}
+
+/// When the ticks were due that came out, in milliseconds.
+fn dues(project: &Project) -> Vec<i64> {
+    let due = |line: &str| {
+        let job: Value = serde_json::from_str(line).expect("each line is JSON");
+        assert_eq!(job["beat"], 1);
+        let due: jiff::Timestamp = job["due"].as_str().and_then(|due| due.parse().ok()).expect("a time");
+        due.as_millisecond()
+    };
+    project.read_if_there("out.ndjson").lines().map(due).collect()
+}
+
+/// The ticks that came out over some runs that are killed, and a last one that is stopped.
+fn ticks_over_kills(missed: &str) -> Vec<i64> {
+    let project = project(missed);
+    let lines = || project.read_if_there("out.ndjson").lines().count();
+    for run in 0..5 {
+        let wanted = lines() + 3;
+        let mut running = project.start(&["run", "."]);
+        running.wait_until("ticks", || lines() >= wanted);
+        if run < 4 {
+            assert!(running.kill(), "it ended by itself");
+        } else {
+            running.stop().done();
+        }
+    }
+    project.assert_sound();
+    // What was on its way when it was stopped comes out now; what comes meanwhile may wait.
+    let waiting = project.status("p/pass", "p/tick")["waiting"].as_u64().expect("a number");
+    let before = dues(&project).len() as u64;
+    project.tidegate(&["run", "--until-idle", "."]).done();
+    assert!(dues(&project).len() as u64 >= before + waiting);
+    dues(&project)
+}
+
+#[test]
+fn every_tick_comes_once_and_in_order_over_kills() {
+    let dues = ticks_over_kills("all");
+    assert_eq!(dues[0] % EVERY, 0);
+    let gap = dues.windows(2).find(|pair| pair[1] - pair[0] != EVERY);
+    assert_eq!(gap, None, "{dues:?}");
+}
+
+#[test]
+fn no_tick_comes_twice_where_missed_ones_are_left_out() {
+    for missed in ["skip", "once"] {
+        let dues = ticks_over_kills(missed);
+        assert!(dues.iter().all(|due| due % EVERY == 0), "{missed}: {dues:?}");
+        assert!(dues.is_sorted_by(|one, next| one < next), "{missed}: {dues:?}");
+    }
+}
+
+#[test]
+fn an_idle_run_delivers_what_was_missed_and_ends() {
+    let project = project("once");
+    // Sooner or later a tick comes between two runs.
+    while project.len("out.ndjson") == 0 {
+        project.tidegate(&["run", "--until-idle", "."]).done();
+    }
+    let dues = dues(&project);
+    assert!(dues.is_sorted_by(|one, next| one < next), "{dues:?}");
+}
+
+#[test]
+fn status_queues_and_graph_know_a_schedule() {
+    let project = project("all");
+    project.tidegate_given(&["queue", "push", "p/tick"], "{\"beat\":1}\n").done();
+    assert_eq!(project.status("p/pass", "p/tick")["waiting"], 1);
+    let queues = project.json(&["queue", "list"]);
+    assert_eq!((&queues[0]["queue"], &queues[0]["jobs"]), (&"p/tick".into(), &1.into()));
+    insta::assert_snapshot!(project.tidegate(&["graph", "."]).done().stdout);
+}
