@@ -33,7 +33,7 @@ fn a_job_that_hangs_is_ended_by_its_timeout() {
     assert_eq!(ids(&project.read("out.ndjson")), [1, 3]);
     assert_eq!(
         errors(&project),
-        ["limit: plugin `flaky`: it ran for longer than `timeout` of 100ms; its process was killed"]
+        ["timeout: plugin `flaky`: it ran for longer than `timeout` of 100ms; its process was killed"]
     );
 }
 

@@ -104,7 +104,7 @@ fn an_attempt_that_comes_back_late_has_failed() {
     let told = errors(&project);
     assert_eq!(
         told[0],
-        "limit: plugin `flaky`: it came back after the `timeout` of 30ms, so what it gave does not count"
+        "timeout: plugin `flaky`: it came back after the `timeout` of 30ms, so what it gave does not count"
     );
     assert_eq!(told[1], "failed: plugin `flaky`: stopped, as told");
 }
@@ -162,7 +162,7 @@ fn all_processors_of_a_step_share_its_timeout() {
             project.run().done();
             assert!(ids(&project.read("out.ndjson")).iter().all(|id| *id == 2), "{run} {isolate}");
             let told = errors(&project);
-            assert!(told.len() == 1 && told[0].starts_with("limit: "), "{run} {isolate} {told:?}");
+            assert!(told.len() == 1 && told[0].starts_with("timeout: "), "{run} {isolate} {told:?}");
             assert!(told[0].contains("`timeout` of 300ms"), "{run} {isolate} {told:?}");
         }
     }

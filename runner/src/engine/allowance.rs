@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_plugin::{Failure, FailureKind};
+use tidegate_plugin::{Cause, Failure, FailureKind};
 
 use crate::hands::plugin::Ticks;
 use crate::words::format_duration;
@@ -44,7 +44,7 @@ impl Allowance {
                 let message = format!(
                     "the processors of the step ran together for longer than its `timeout` of {timeout}"
                 );
-                Err(Failure::new(FailureKind::Limit, message))
+                Err(Failure::new(FailureKind::Limit, message).because(Cause::Timeout))
             }
         }
     }

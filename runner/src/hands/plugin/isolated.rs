@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_plugin::host::Offer;
-use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Step};
+use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Step};
 
 use super::frames::{Jobs, Setup};
 use super::image::Image;
@@ -41,6 +41,9 @@ pub struct Isolated {
     /// A failure has ended the batch.
     stopped: bool,
 }
+
+/// Why a process had to be ended, or has ended.
+type Ended = (FailureKind, Option<Cause>, String);
 
 impl Isolated {
     /// Starts a process and sets up the step in it.
@@ -95,11 +98,11 @@ impl Isolated {
             return Err(self.failure(FailureKind::Failed, "a job before this one ended the batch"));
         }
         if self.answers.is_empty()
-            && let Err((kind, why)) = self.work()
+            && let Err((kind, cause, why)) = self.work()
             && self.answered + self.answers.len() < self.jobs.len()
         {
             // Those before it have their answers, so it is this one.
-            let failure = self.failure(kind, &why);
+            let failure = Failure { cause, ..self.failure(kind, &why) };
             self.answers.push_back(Err(failure));
         }
         self.answered += 1;
@@ -134,16 +137,16 @@ impl Isolated {
     }
 
     /// Has the process work off what is left of the batch, as far as it comes.
-    fn work(&mut self) -> Result<(), (FailureKind, String)> {
+    fn work(&mut self) -> Result<(), Ended> {
         self.weigh_between_batches();
         if !self.send() {
             // It died between two batches, which is no job's fault.
             self.server = None;
-            self.start().map_err(|failure| (failure.kind, failure.message))?;
+            self.start().map_err(|failure| (failure.kind, failure.cause, failure.message))?;
             self.send();
         }
         match self.wait(Self::time_left) {
-            Ok(Seen::Gone) => Err((FailureKind::Crashed, self.post_mortem())),
+            Ok(Seen::Gone) => Err((FailureKind::Crashed, None, self.post_mortem())),
             Ok(_) => Ok(()),
             Err(ended) => {
                 self.server = None;
@@ -176,7 +179,7 @@ impl Isolated {
 
     /// Waits until the process is done, is gone, or has to be ended; takes in all answers on the way.
     /// `left` says how long what runs now may still take, from when it began.
-    fn wait(&mut self, left: fn(&Self) -> Option<Duration>) -> Result<Seen, (FailureKind, String)> {
+    fn wait(&mut self, left: fn(&Self) -> Option<Duration>) -> Result<Seen, Ended> {
         let mut since = Instant::now();
         loop {
             let Some(server) = &mut self.server else { return Ok(Seen::Gone) };
@@ -188,7 +191,7 @@ impl Isolated {
             }
             match (took, seen) {
                 (Err(error), _) => {
-                    return Err((FailureKind::Crashed, format!("its process wrote nonsense: {error}")));
+                    return Err((FailureKind::Crashed, None, format!("its process wrote nonsense: {error}")));
                 }
                 (Ok(moved), Seen::Working) => {
                     if moved {
@@ -201,11 +204,12 @@ impl Isolated {
                 let timeout = format_duration(self.setup.timeout.unwrap_or_default());
                 return Err((
                     FailureKind::Limit,
+                    Some(Cause::Timeout),
                     format!("it ran for longer than `timeout` of {timeout}; its process was killed"),
                 ));
             }
             if let Some(weight) = self.server.as_mut().and_then(Server::overweight) {
-                return Err((FailureKind::Limit, self.too_heavy(weight)));
+                return Err((FailureKind::Limit, None, self.too_heavy(weight)));
             }
         }
     }
@@ -248,7 +252,7 @@ impl Isolated {
                 }
                 (FailureKind::Failed, "its process could not set it up".to_owned())
             }
-            Err(ended) => ended,
+            Err((kind, _, why)) => (kind, why),
         };
         self.server = None;
         Err(self.failure(kind, &format!("while it was set up, {why}")))
