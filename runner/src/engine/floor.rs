@@ -548,7 +548,7 @@ impl Floor {
             None => {
                 let (step, but) = (step.address.clone(), self.not_again(port.step));
                 let what = Wanted::Returned { step, but };
-                actions.push(Action::ReadStore(StoreAsk { port, reader, what }));
+                actions.push(Action::ReadStore(StoreAsk { port, reader, what, picks: false }));
                 return None;
             }
             Some(Input::Source(_)) => {
@@ -559,7 +559,8 @@ impl Floor {
         };
         let Some(batch) = self.tails.read(queue.0, from, self.batch.jobs, self.batch.bytes) else {
             let queue = self.configuration.queues[queue.0].address.clone();
-            actions.push(Action::ReadStore(StoreAsk { port, reader, what: Wanted::Queue { queue, from } }));
+            let (what, picks) = (Wanted::Queue { queue, from }, self.shelves[port.step].is_some());
+            actions.push(Action::ReadStore(StoreAsk { port, reader, what, picks }));
             return None;
         };
         let end = batch.end();

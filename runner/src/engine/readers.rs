@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
+use tidegate_plugin::Payloads;
 
 use super::held::{Fetched, Returned};
 use super::message::Message;
@@ -103,6 +104,8 @@ pub(super) struct StoreAsk {
     pub(super) port: Port,
     pub(super) reader: u64,
     pub(super) what: Wanted,
+    /// For a step that picks its jobs.
+    pub(super) picks: bool,
 }
 
 #[derive(Debug)]
@@ -176,7 +179,16 @@ pub(super) fn read_store(
     let StoreAsk { port, reader, .. } = *ask;
     let fetched = match &ask.what {
         Wanted::Queue { queue, from } => {
-            store.read(queue, *from, limit.jobs, limit.bytes).and_then(|batch| {
+            let read = |from| store.read(queue, from, limit.jobs, limit.bytes);
+            let read = match read(*from) {
+                // A step that picks may be through with jobs that it has not seen in this run.
+                Err(ReadError::Gone { first, .. }) if ask.picks => {
+                    let none = || Batch::json(first, Payloads::new());
+                    read(first).map(|batch| batch.or_else(|| Some(none())))
+                }
+                read => read,
+            };
+            read.and_then(|batch| {
                 let lost = || format!("queue `{queue}` has lost its jobs from index {from} on");
                 batch.map(Fetched::new).ok_or_else(|| ReadError::Damaged(lost()))
             })

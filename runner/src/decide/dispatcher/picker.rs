@@ -141,6 +141,10 @@ impl Picker {
     }
 
     fn read(&mut self, around: &Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        // What was finished by earlier runs need not be seen, and may be kept no longer.
+        if self.input.reading == Reading::Ready && self.input.next <= self.progress.watermark() {
+            self.input.skip_to(self.progress.watermark() + 1);
+        }
         let ahead = self.search_ahead == 0
             || self.input.next <= self.progress.watermark().saturating_add(self.search_ahead);
         let fits = self.held < around.bounds.bytes || self.reads.is_empty();

@@ -91,7 +91,7 @@ impl Floor {
         let input = self.configuration.steps[step].inputs.first()?;
         let port = Port { step, input: 0 };
         let what = Wanted::Picked { batch: id, queue: input.address.clone(), missing };
-        actions.push(Action::ReadStore(StoreAsk { port, reader: self.readers[step][0], what }));
+        actions.push(Action::ReadStore(StoreAsk { port, reader: self.readers[step][0], what, picks: true }));
         None
     }
 

@@ -257,6 +257,20 @@ fn what_is_accounted_for_above_the_watermark_is_not_picked() {
 }
 
 #[test]
+fn what_the_watermark_has_passed_is_not_looked_for() {
+    let mut progress = Progress::default();
+    progress.finish(1, 1);
+    progress.finish(3, 8);
+    let mut play = Play::new(Before::Nothing, Picking { progress, ..picking() });
+    assert_eq!(play.start(), "read 2");
+    assert_eq!(play.read(2, 1), "forget 2, pick #0 2, read 3");
+    play.picked(0);
+    assert_eq!(play.done(0), "passed 8");
+    // The queue keeps them no longer, and the reader goes on behind them.
+    assert_eq!(play.read(9, 0), "forget 9, read 9");
+}
+
+#[test]
 fn the_reads_of_a_source_are_kept_until_their_jobs_are_through() {
     let mut play = Play::of(Feed::Source, Before::Nothing, picking());
     assert_eq!(play.start(), "read 1");
