@@ -8,7 +8,7 @@
 //! CPU time and peak memory are that path's alone. Runs alternate, and medians are shown, since
 //! machines are noisy. `TIDEGATE_BENCH_JOBS` changes the number of jobs, `TIDEGATE_BENCH_ROUNDS` the
 //! number of rounds; `TIDEGATE_BENCH_ONLY=plugins` leaves out all but plugins, `=queuers` all but
-//! queuers, `=http` all but the HTTP source.
+//! queuers, `=http` all but the HTTP source, `=waiting` all but jobs that wait.
 
 #[path = "main/child.rs"]
 mod child;
@@ -22,6 +22,8 @@ mod paths;
 mod plugins;
 #[path = "main/report.rs"]
 mod report;
+#[path = "main/waiting.rs"]
+mod waiting;
 
 use std::error::Error;
 

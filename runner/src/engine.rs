@@ -50,6 +50,7 @@ mod asker;
 mod attempted;
 
 mod peek;
+mod places;
 
 mod cards;
 

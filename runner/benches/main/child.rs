@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use tidegate::config::LoadOptions;
 use tidegate::decide::End;
 use tidegate::engine::{Generation, Options, Run, Stats};
-use tidegate::store::{self, Attempts};
+use tidegate::store::{self, Attempts, Store};
 use tidegate::words::SystemClock;
 
-use crate::{floor, paths, plugins};
+use crate::{floor, paths, plugins, waiting};
 
 /// What a child prints.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -38,6 +38,10 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     match path {
         "floor" => figures.jobs = floor::floor(folder)?,
         "follow" => follow(folder, &mut figures)?,
+        "idle" => {
+            waiting::watch(folder, &mut figures)?;
+            return print(&figures);
+        }
         "backlog" => {
             // From the start of the process to the first durable delivery.
             figures.seconds = first_delivery(folder, started)?;
@@ -65,18 +69,20 @@ fn print(figures: &Figures) -> Result<(), Box<dyn Error>> {
     Ok(output.flush()?)
 }
 
-fn prepare(folder: &Path) -> Result<Run, Box<dyn Error>> {
+/// A run over `folder`, and a second handle on its store.
+pub(crate) fn prepare(folder: &Path) -> Result<(Run, Store), Box<dyn Error>> {
     let options = LoadOptions { plugins: vec![plugins::folder()?], ..LoadOptions::default() };
     let generation = Generation::load(&folder.join("bench.toml"), &options)
         .map_err(|diagnostics| diagnostics.render(false))?;
     let opened = store::open(&generation.configuration.data)?;
+    let store = opened.0.clone();
     let attempts = Attempts::open(&generation.configuration.data);
     let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default());
-    Ok(run.with_attempts(attempts).with_plugins(generation.plugins))
+    Ok((run.with_attempts(attempts).with_plugins(generation.plugins), store))
 }
 
 fn drain(folder: &Path) -> Result<u64, Box<dyn Error>> {
-    let run = prepare(folder)?;
+    let (run, _) = prepare(folder)?;
     let stats = run.stats();
     let report = run.run()?;
     assert_eq!(report.end, End::Drained);
@@ -85,7 +91,7 @@ fn drain(folder: &Path) -> Result<u64, Box<dyn Error>> {
 
 /// Appends one job, waits until it is durably delivered, and again.
 fn follow(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
-    let run = prepare(folder)?;
+    let (run, _) = prepare(folder)?;
     let (stats, handle) = (run.stats(), run.handle());
     let runner = thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
     let mut input = OpenOptions::new().append(true).open(folder.join("in.ndjson"))?;
@@ -117,7 +123,7 @@ fn wait_for(stats: &Stats, jobs: u64) {
 }
 
 fn first_delivery(folder: &Path, started: Instant) -> Result<f64, Box<dyn Error>> {
-    let run = prepare(folder)?;
+    let (run, _) = prepare(folder)?;
     let stats = run.stats();
     thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
     let drain = stats.steps.len() - 1;
@@ -137,9 +143,23 @@ fn own_usage() -> Result<(f64, u64), Box<dyn Error>> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
+    #[expect(clippy::cast_precision_loss, reason = "hundredths of a second are far below 2^52")]
+    Ok((ticks as f64 / 100.0, peak_bytes()?))
+}
+
+/// The largest resident size of this process in bytes, as Linux counts it.
+pub(crate) fn peak_bytes() -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
-    let kib: u64 = peak.trim().trim_end_matches(" kB").parse()?;
-    #[expect(clippy::cast_precision_loss, reason = "hundredths of a second are far below 2^52")]
-    Ok((ticks as f64 / 100.0, kib * 1024))
+    Ok(peak.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+}
+
+/// What the threads of this process that still run have used.
+pub(crate) fn nanoseconds_of_cpu() -> Result<u64, Box<dyn Error>> {
+    let mut sum = 0;
+    for thread in fs::read_dir("/proc/self/task")? {
+        let told = fs::read_to_string(thread?.path().join("schedstat"))?;
+        sum += told.split_whitespace().next().unwrap_or("0").parse::<u64>()?;
+    }
+    Ok(sum)
 }

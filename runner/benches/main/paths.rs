@@ -100,14 +100,14 @@ pub(crate) fn write_input(path: &Path, jobs: u64) -> io::Result<()> {
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// Writes `jobs` jobs of about 105 bytes, over 10,000 lanes.
-pub(crate) fn write_lanes(path: &Path, jobs: u64) -> io::Result<()> {
+/// Writes `jobs` jobs of about 105 bytes, over so many lanes.
+pub(crate) fn write_lanes(path: &Path, jobs: u64, lanes: u64) -> io::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 18, fs::File::create(path)?);
     for id in 1..=jobs {
         // Neighbours are of different lanes, and no lane is more regular than another.
         let lane = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let job = job(id);
-        writeln!(file, "{{\"lane\":\"l{}\",{}", lane % 10_000, &job[1..])?;
+        writeln!(file, "{{\"lane\":\"l{}\",{}", lane % lanes, &job[1..])?;
     }
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::child::Figures;
-use crate::{http, paths, plugins};
+use crate::{http, paths, plugins, waiting};
 
 const BACKLOG_FACTOR: u64 = 5;
 
@@ -15,11 +15,11 @@ const BACKLOG_FACTOR: u64 = 5;
 const PATHS: [&str; 7] = ["script", "queue", "plain", "kept", "fork", "join", "row"];
 
 /// A line of the table.
-struct Row {
-    path: &'static str,
-    figure: String,
-    target: &'static str,
-    met: bool,
+pub(crate) struct Row {
+    pub(crate) path: &'static str,
+    pub(crate) figure: String,
+    pub(crate) target: &'static str,
+    pub(crate) met: bool,
 }
 
 pub(crate) fn report() -> Result<(), Box<dyn Error>> {
@@ -33,9 +33,13 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
     match std::env::var("TIDEGATE_BENCH_ONLY").as_deref() {
         Ok("plugins") => return native(folder, rounds).map(|rows| print_rows(&rows)),
         Ok("queuers") => return picked(folder, jobs, rounds).map(|rows| print_rows(&rows)),
+        Ok("waiting") => return waiting::rows(folder, jobs).map(|rows| print_rows(&rows)),
         Ok("http") => return pushed(folder, jobs, rounds).map(|rows| print_rows(&rows)),
         _ => {}
     }
+    // What comes first finds a cold machine, and a disk that is still busy with the input.
+    measure("floor", folder)?;
+    fresh(PATHS[0], folder)?;
     let (mut floors, mut paths) = (Vec::new(), PATHS.map(|_| Vec::new()));
     for _ in 0..rounds {
         for (path, figures) in PATHS.iter().zip(&mut paths) {
@@ -80,6 +84,7 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
     });
     paths::write_input(&folder.join("in.ndjson"), jobs)?;
     rows.extend(picked(folder, jobs, rounds)?);
+    rows.extend(waiting::rows(folder, jobs)?);
     paths::write_input(&folder.join("in.ndjson"), jobs)?;
     rows.extend(native(folder, rounds)?);
     rows.extend(pushed(folder, jobs, rounds)?);
@@ -119,7 +124,7 @@ fn native(folder: &Path, rounds: u64) -> Result<[Row; 3], Box<dyn Error>> {
 
 /// Jobs that wait in a queue, and are picked by the rules of a queuer for a step that does nothing.
 fn picked(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 2], Box<dyn Error>> {
-    paths::write_lanes(&folder.join("in.ndjson"), jobs)?;
+    paths::write_lanes(&folder.join("in.ndjson"), jobs, 10_000)?;
     let drain = |path: &str| -> Result<f64, Box<dyn Error>> {
         let mut figures = Vec::new();
         for _ in 0..rounds {
@@ -189,7 +194,7 @@ fn fresh(path: &str, folder: &Path) -> Result<Figures, Box<dyn Error>> {
 }
 
 /// Runs one path in a process of its own.
-fn measure(path: &str, folder: &Path) -> Result<Figures, Box<dyn Error>> {
+pub(crate) fn measure(path: &str, folder: &Path) -> Result<Figures, Box<dyn Error>> {
     let output = Command::new(std::env::current_exe()?)
         .args(["child", path])
         .arg(folder)

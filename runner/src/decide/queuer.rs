@@ -13,6 +13,7 @@ mod lanes;
 mod line;
 mod log;
 mod rules;
+mod slots;
 mod why;
 
 use std::collections::BTreeSet;

@@ -7,11 +7,12 @@ use super::cards::Cards;
 use super::delivery::Places;
 use super::gather::Gatherer;
 use super::held::{Portion, Returned, Work};
+use super::places::StoredPlaces;
 use super::request::Row;
 use crate::config::{Configuration, Input, Queuer, Step};
 use crate::decide::{JobKey, ReadId};
 use crate::store::DelayedKey;
-use crate::words::{Address, Batch, Timestamp};
+use crate::words::{Address, Batch};
 
 /// Bytes of jobs that are kept in case they are picked soon.
 const KEPT_BYTES: usize = 8 << 20;
@@ -28,7 +29,7 @@ pub(super) struct Shelf {
     /// Blocks of a source that are kept until nothing more is needed of them.
     reads: HashMap<ReadId, u64>,
     /// Where jobs stand that are stored one by one.
-    rows: HashMap<JobKey, (Timestamp, u64)>,
+    rows: StoredPlaces,
     /// Where the jobs of the reads stand in the outside, as far as that is not on its way to the store.
     pub(super) places: Places,
     pub(super) gatherer: Gatherer,
@@ -53,7 +54,7 @@ impl Shelf {
             blocks: BTreeMap::new(),
             bytes: 0,
             reads: HashMap::new(),
-            rows: HashMap::new(),
+            rows: StoredPlaces::default(),
             places: Vec::new(),
             gatherer: Gatherer::new(configuration, step),
             aside: step.acts_outside(),
@@ -92,7 +93,7 @@ impl Shelf {
     }
 
     pub(super) fn row(&self, key: JobKey) -> Option<DelayedKey> {
-        let &(due, sequence) = self.rows.get(&key)?;
+        let (due, sequence) = self.rows.get(key)?;
         Some(DelayedKey { step: self.step.clone(), due, sequence })
     }
 
@@ -103,19 +104,19 @@ impl Shelf {
 
     /// Where those stand that stand in the store by themselves.
     pub(super) fn all_rows(&self) -> HashMap<JobKey, Row> {
-        self.rows.iter().map(|(&key, &(due, sequence))| (key, Row { due, sequence })).collect()
+        self.rows.iter().map(|(key, (due, sequence))| (key, Row { due, sequence })).collect()
     }
 
     /// Which jobs stand in these places. Looks at every job that stands in the store by itself.
     pub(super) fn find(&self, rows: &[Row]) -> HashMap<Row, JobKey> {
         let wanted: HashSet<&Row> = rows.iter().collect();
-        let all = self.rows.iter().map(|(&key, &(due, sequence))| (Row { due, sequence }, key));
+        let all = self.rows.iter().map(|(key, (due, sequence))| (Row { due, sequence }, key));
         all.filter(|(row, _)| wanted.contains(row)).collect()
     }
 
     /// The job is through.
     pub(super) fn leaves(&mut self, key: JobKey) {
-        self.rows.remove(&key);
+        self.rows.remove(key);
     }
 
     /// What has to be read for these jobs.

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use super::heap::Ranking;
 use super::index::{Index, mix};
 use super::rules::{JobId, JobKey, State};
+use super::slots::Slots;
 use crate::words::Timestamp;
 
 /// No slot, no lane, no line, no place.
@@ -73,8 +74,8 @@ pub(super) struct Extra {
 
 #[derive(Clone, Debug)]
 pub(super) struct Jobs {
-    jobs: Vec<Job>,
-    marks: Vec<Mark>,
+    jobs: Slots<Job>,
+    marks: Slots<Mark>,
     index: Index,
     extras: Vec<Extra>,
     free_extras: Vec<u32>,
@@ -87,8 +88,8 @@ pub(super) struct Jobs {
 impl Jobs {
     pub(super) fn new(ranked: bool) -> Self {
         Self {
-            jobs: Vec::new(),
-            marks: Vec::new(),
+            jobs: Slots::default(),
+            marks: Slots::default(),
             index: Index::default(),
             extras: Vec::new(),
             free_extras: Vec::new(),
@@ -99,7 +100,7 @@ impl Jobs {
     }
 
     pub(super) fn find(&self, key: JobKey) -> Option<u32> {
-        self.index.find(mix(key.0), |slot| self.jobs[slot as usize].key == key.0)
+        self.index.find(mix(key.0), |slot| self.jobs[slot].key == key.0)
     }
 
     /// A slot for a job that is not in the room; none when there are as many as can be counted.
@@ -109,30 +110,24 @@ impl Jobs {
         let mark = Mark { stand: Stand::Waiting, hall: Hall::Nowhere, turn: false, stray: false };
         let slot = if self.free == NONE {
             let slot = u32::try_from(self.jobs.len()).ok().filter(|&slot| slot < MOST)?;
-            if self.jobs.len() == self.jobs.capacity() {
-                // By a sixteenth instead of twice as much: a large room has little to spare.
-                let more = self.jobs.len() / 16 + 16;
-                self.jobs.reserve_exact(more);
-                self.marks.reserve_exact(more);
-            }
             self.jobs.push(job);
             self.marks.push(mark);
             slot
         } else {
             let slot = self.free;
             self.free = self.links(slot).1;
-            self.jobs[slot as usize] = job;
-            self.marks[slot as usize] = mark;
+            self.jobs[slot] = job;
+            self.marks[slot] = mark;
             slot
         };
         self.len += 1;
         let jobs = &self.jobs;
-        self.index.insert(mix(key.0), slot, |slot| mix(jobs[slot as usize].key));
+        self.index.insert(mix(key.0), slot, |slot| mix(jobs[slot].key));
         Some(slot)
     }
 
     pub(super) fn remove(&mut self, slot: u32) {
-        let Job { key, extra, .. } = self.jobs[slot as usize];
+        let Job { key, extra, .. } = self.jobs[slot];
         self.index.remove(mix(key), slot);
         if extra != NONE {
             self.extras[extra as usize] = Extra::default();
@@ -143,7 +138,7 @@ impl Jobs {
             *self = Self::new(self.ranked);
             return;
         }
-        self.marks[slot as usize].stand = Stand::Free;
+        self.marks[slot].stand = Stand::Free;
         self.set_links(slot, NONE, self.free);
         self.free = slot;
     }
@@ -151,56 +146,56 @@ impl Jobs {
     /// The slots that have a job.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
         let taken = |&(_, mark): &(u32, &Mark)| mark.stand != Stand::Free;
-        (0..).zip(&self.marks).filter(taken).map(|(slot, _)| slot)
+        (0..).zip(self.marks.iter()).filter(taken).map(|(slot, _)| slot)
     }
 
     pub(super) fn key(&self, slot: u32) -> JobKey {
-        JobKey(self.jobs[slot as usize].key)
+        JobKey(self.jobs[slot].key)
     }
 
     pub(super) fn age(&self, slot: u32) -> i64 {
-        self.jobs[slot as usize].age
+        self.jobs[slot].age
     }
 
     pub(super) fn lane(&self, slot: u32) -> u32 {
-        self.jobs[slot as usize].lane
+        self.jobs[slot].lane
     }
 
     pub(super) fn stand(&self, slot: u32) -> Stand {
-        self.marks[slot as usize].stand
+        self.marks[slot].stand
     }
 
     pub(super) fn set_stand(&mut self, slot: u32, stand: Stand) {
-        self.marks[slot as usize].stand = stand;
+        self.marks[slot].stand = stand;
     }
 
     pub(super) fn hall(&self, slot: u32) -> (Hall, bool) {
-        let mark = self.marks[slot as usize];
+        let mark = self.marks[slot];
         (mark.hall, mark.turn)
     }
 
     pub(super) fn set_hall(&mut self, slot: u32, hall: Hall, turn: bool) {
-        let mark = &mut self.marks[slot as usize];
+        let mark = &mut self.marks[slot];
         (mark.hall, mark.turn) = (hall, turn);
     }
 
     pub(super) fn is_stray(&self, slot: u32) -> bool {
-        self.marks[slot as usize].stray
+        self.marks[slot].stray
     }
 
     pub(super) fn set_stray(&mut self, slot: u32, stray: bool) {
-        self.marks[slot as usize].stray = stray;
+        self.marks[slot].stray = stray;
     }
 
     /// Those before and after it in its line.
     pub(super) fn links(&self, slot: u32) -> (u32, u32) {
-        let place = self.jobs[slot as usize].place;
+        let place = self.jobs[slot].place;
         #[expect(clippy::cast_possible_truncation, reason = "each half is taken by itself")]
         (place as u32, (place >> 32) as u32)
     }
 
     pub(super) fn set_links(&mut self, slot: u32, before: u32, after: u32) {
-        self.jobs[slot as usize].place = u64::from(before) | u64::from(after) << 32;
+        self.jobs[slot].place = u64::from(before) | u64::from(after) << 32;
     }
 
     /// Its place in the heap of its line.
@@ -209,11 +204,11 @@ impl Jobs {
     }
 
     pub(super) fn until(&self, slot: u32) -> Timestamp {
-        Timestamp(self.jobs[slot as usize].place.cast_signed())
+        Timestamp(self.jobs[slot].place.cast_signed())
     }
 
     pub(super) fn set_until(&mut self, slot: u32, until: Timestamp) {
-        self.jobs[slot as usize].place = until.0.cast_unsigned();
+        self.jobs[slot].place = until.0.cast_unsigned();
     }
 
     pub(super) fn state(&self, slot: u32) -> State {
@@ -227,11 +222,11 @@ impl Jobs {
     }
 
     pub(super) fn extra(&self, slot: u32) -> Option<&Extra> {
-        self.extras.get(self.jobs[slot as usize].extra as usize)
+        self.extras.get(self.jobs[slot].extra as usize)
     }
 
     pub(super) fn extra_mut(&mut self, slot: u32) -> Option<&mut Extra> {
-        self.extras.get_mut(self.jobs[slot as usize].extra as usize)
+        self.extras.get_mut(self.jobs[slot].extra as usize)
     }
 
     /// Whether its content keys hold it.
@@ -241,7 +236,7 @@ impl Jobs {
 
     /// Who goes first. No two jobs are equal.
     pub(super) fn compare(&self, a: u32, b: u32) -> Ordering {
-        let (left, right) = (&self.jobs[a as usize], &self.jobs[b as usize]);
+        let (left, right) = (&self.jobs[a], &self.jobs[b]);
         let by_stand = self.stand(a).cmp(&self.stand(b));
         if left.extra == NONE && right.extra == NONE {
             return by_stand.then(left.age.cmp(&right.age)).then(left.key.cmp(&right.key));
@@ -257,7 +252,7 @@ impl Jobs {
 
     /// Of two jobs, the one with the smaller hint goes first.
     pub(super) fn hint(&self, slot: u32) -> (Stand, i64) {
-        let Job { age, extra, .. } = self.jobs[slot as usize];
+        let Job { age, extra, .. } = self.jobs[slot];
         let rank = self.extras.get(extra as usize).map_or(0, |extra| extra.rank);
         let hint = match rank {
             0 if !self.ranked => age,
@@ -269,10 +264,7 @@ impl Jobs {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let extras = self.extras.capacity() * size_of::<Extra>();
-        self.jobs.capacity() * size_of::<Job>()
-            + self.marks.capacity() * size_of::<Mark>()
-            + extras
-            + self.index.bytes()
+        self.jobs.bytes() + self.marks.bytes() + extras + self.index.bytes()
     }
 
     fn keep(&mut self, extra: Extra) -> u32 {

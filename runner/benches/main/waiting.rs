@@ -1,0 +1,175 @@
+//! What jobs cost that wait: how late those are that come due in crowds, what a million costs while
+//! nothing is due, and how soon a runner that finds a million is at work again.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tempfile::TempDir;
+use tidegate::words::Address;
+
+use crate::child::{self, Figures};
+use crate::paths;
+use crate::report::{Row, measure};
+
+/// So many come due in a second …
+const A_SECOND: u64 = 10_000;
+/// … for so many seconds, …
+const SECONDS: u64 = 10;
+/// … from so many milliseconds after the start on: by then all of them wait.
+const LEAD_MS: u128 = 4_000;
+/// So long it is watched what waiting costs.
+const WATCHED: Duration = Duration::from_secs(30);
+const LANES: u64 = 100_000;
+
+const SOURCE: &str = "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n";
+
+/// Every job is due at a time of its own, and a step behind says how late it was there.
+const SPREAD: &str = "fn process(job, ctx) { \
+    let due = ctx.config.base + job.id / 10; \
+    emit_at(\"later\", #{ due: due, job: job }, due) }";
+const LATE: &str = "fn process(job, ctx) { ctx.now - job.due }";
+const AN_HOUR: &str = "fn process(job) { emit_in(\"later\", job, \"1h\") }";
+const AGAIN: &str = "fn process(job) { retry_in(\"1h\", \"not yet\") }";
+
+/// What a million waiting jobs cost.
+pub(crate) fn rows(folder: &Path, jobs: u64) -> Result<Vec<Row>, Box<dyn Error>> {
+    let folder = TempDir::new_in(folder)?;
+    let folder = folder.path();
+    let mut rows = late(folder)?;
+    rows.extend(idle(folder, jobs, "outputs that are due in an hour", "later")?);
+    rows.extend(idle(folder, jobs, "jobs that are tried again in an hour", "again")?);
+    rows.extend(restart(folder, jobs)?);
+    Ok(rows)
+}
+
+fn late(folder: &Path) -> Result<Vec<Row>, Box<dyn Error>> {
+    paths::begin_anew(folder)?;
+    paths::write_input(&folder.join("in.ndjson"), A_SECOND * SECONDS)?;
+    let base = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() + LEAD_MS;
+    write(
+        folder,
+        &format!(
+            "{SOURCE}[step.spread]\nfrom = \"events\"\nrun = \"spread.rhai\"\nto = {{ later = \"later\" }}\n\
+             config = {{ base = {base} }}\n\
+             [step.take]\nfrom = \"later\"\nrun = \"late.rhai\"\nto = \"out\"\n\
+             [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n"
+        ),
+    )?;
+    measure("late", folder)?;
+    let mut late: Vec<i64> =
+        fs::read_to_string(folder.join("out.ndjson"))?.lines().map(str::parse).collect::<Result<_, _>>()?;
+    if late.len() as u64 != A_SECOND * SECONDS {
+        return Err(format!("{} jobs came due of {}", late.len(), A_SECOND * SECONDS).into());
+    }
+    late.sort_unstable();
+    if late[0] < 0 {
+        return Err(format!("a job came {} ms early", -late[0]).into());
+    }
+    let (p50, p99) = (late[late.len() / 2], late[late.len() * 99 / 100]);
+    Ok(vec![Row {
+        path: "10,000 jobs a second come due: how late they are, p99",
+        figure: format!("{p99} ms (p50 {p50} ms, most {} ms)", late[late.len() - 1]),
+        target: "≤ 20 ms",
+        met: p99 <= 20,
+    }])
+}
+
+fn idle(folder: &Path, jobs: u64, what: &'static str, script: &str) -> Result<Vec<Row>, Box<dyn Error>> {
+    paths::begin_anew(folder)?;
+    paths::write_input(&folder.join("in.ndjson"), jobs)?;
+    let (to, queuer) = match script {
+        "later" => ("{ later = \"later\" }", ""),
+        _ => ("\"later\"", "queuer = { strategy = \"fifo\" }\n"),
+    };
+    write(
+        folder,
+        &format!(
+            "{SOURCE}[step.fill]\nfrom = \"events\"\nto = \"backlog\"\n\
+             [step.wait]\nfrom = \"backlog\"\nrun = \"{script}.rhai\"\nto = {to}\n{queuer}\
+             [sink.out]\nfrom = \"later\"\ntype = \"null\"\n"
+        ),
+    )?;
+    let figures = measure("idle", folder)?;
+    // A figure a row, and both of the same run.
+    let share = figures.cpu_seconds / WATCHED.as_secs_f64() * 100.0;
+    #[expect(clippy::cast_precision_loss, reason = "bytes of memory are far below 2^52")]
+    let mib = figures.peak_bytes as f64 / f64::from(1 << 20);
+    Ok(vec![
+        Row {
+            path: what,
+            figure: format!("{share:.3} % of a core over 30 s"),
+            target: "≤ 0.2 %",
+            met: share <= 0.2,
+        },
+        Row {
+            path: "  their peak memory",
+            figure: format!("{mib:.0} MiB"),
+            target: "≤ 150 MiB",
+            met: mib <= 150.0,
+        },
+    ])
+}
+
+/// How long it takes from the start of a process to the first delivery, where a crashed one has left a
+/// million waiting jobs over many lanes: median of three.
+fn restart(folder: &Path, jobs: u64) -> Result<Vec<Row>, Box<dyn Error>> {
+    paths::begin_anew(folder)?;
+    paths::write_lanes(&folder.join("in.ndjson"), jobs, LANES)?;
+    paths::write_configuration(folder, "fill")?;
+    measure("fill", folder)?;
+    paths::write_configuration(folder, "lanes")?;
+    let mut seconds = Vec::new();
+    for _ in 0..3 {
+        // Each round ends in a crash, and the next one finds nearly as many.
+        seconds.push(measure("backlog", folder)?.seconds);
+    }
+    seconds.sort_by(f64::total_cmp);
+    Ok(vec![Row {
+        path: "first delivery with a million waiting over 100,000 lanes, after a crash",
+        figure: format!("{:.2} s", seconds[1]),
+        target: "≤ 2 s",
+        met: seconds[1] <= 2.0,
+    }])
+}
+
+fn write(folder: &Path, toml: &str) -> std::io::Result<()> {
+    fs::write(folder.join("bench.toml"), toml)?;
+    fs::write(folder.join("spread.rhai"), SPREAD)?;
+    fs::write(folder.join("late.rhai"), LATE)?;
+    fs::write(folder.join("later.rhai"), AN_HOUR)?;
+    fs::write(folder.join("again.rhai"), AGAIN)
+}
+
+/// In a process of its own: has all jobs wait, and then watches the process while nothing is due.
+pub(crate) fn watch(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
+    let (run, store) = child::prepare(folder)?;
+    let (stats, handle) = (run.stats(), run.handle());
+    let runner = thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
+    let wait = Address::parse("bench/wait").ok_or("this is an address")?;
+    let begun = Instant::now();
+    loop {
+        let (read, waiting) = (stats.steps[0].counters().taken, store.delayed_count(&wait)?);
+        if read > 0 && read == waiting {
+            // What the last of them have caused is over, too.
+            thread::sleep(Duration::from_secs(1));
+            if stats.steps[0].counters().taken == read && store.delayed_count(&wait)? == read {
+                figures.jobs = read;
+                break;
+            }
+        }
+        if begun.elapsed() > Duration::from_mins(3) {
+            return Err(format!("{waiting} of {read} jobs wait").into());
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    let before = child::nanoseconds_of_cpu()?;
+    thread::sleep(WATCHED);
+    figures.cpu_seconds = Duration::from_nanos(child::nanoseconds_of_cpu()? - before).as_secs_f64();
+    figures.peak_bytes = child::peak_bytes()?;
+    handle.stop();
+    runner.join().map_err(|_| "the run panicked")??;
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! A list that grows in pieces: nothing is moved when it grows, so that a large one needs no room for a
+//! second copy of itself.
+
+use std::ops::{Index, IndexMut};
+
+/// Things in one piece, as a power of two.
+const PIECE_BITS: u32 = 12;
+const PIECE: usize = 1 << PIECE_BITS;
+
+#[derive(Clone, Debug)]
+pub(super) struct Slots<T> {
+    /// All but the last are full.
+    pieces: Vec<Vec<T>>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        Self { pieces: Vec::new() }
+    }
+}
+
+impl<T> Slots<T> {
+    pub(super) fn len(&self) -> usize {
+        self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
+    }
+
+    pub(super) fn push(&mut self, thing: T) {
+        match self.pieces.last_mut().filter(|last| last.len() < PIECE) {
+            Some(last) => last.push(thing),
+            None => {
+                // The first one may stay small.
+                let room = if self.pieces.is_empty() { 0 } else { PIECE };
+                let mut piece = Vec::with_capacity(room);
+                piece.push(thing);
+                self.pieces.push(piece);
+            }
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.pieces.iter().flatten()
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.capacity() * size_of::<T>() + size_of::<Vec<T>>()).sum()
+    }
+}
+
+impl<T> Index<u32> for Slots<T> {
+    type Output = T;
+
+    fn index(&self, slot: u32) -> &T {
+        &self.pieces[(slot >> PIECE_BITS) as usize][slot as usize % PIECE]
+    }
+}
+
+impl<T> IndexMut<u32> for Slots<T> {
+    fn index_mut(&mut self, slot: u32) -> &mut T {
+        &mut self.pieces[(slot >> PIECE_BITS) as usize][slot as usize % PIECE]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_stay_where_they_were_put() {
+        let mut slots = Slots::default();
+        for number in 0..=3 * PIECE {
+            assert_eq!(slots.len(), number);
+            slots.push(number);
+        }
+        slots[5000] = 7;
+        let numbers: Vec<usize> = slots.iter().copied().collect();
+        let expected: Vec<usize> = (0..=3 * PIECE).map(|at| if at == 5000 { 7 } else { at }).collect();
+        assert_eq!(numbers, expected);
+        assert_eq!((slots[0], slots[4096], slots[12_288]), (0, 4096, 12_288));
+    }
+}
