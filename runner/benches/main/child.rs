@@ -42,6 +42,11 @@ pub(crate) fn run(path: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
             waiting::watch(folder, &mut figures)?;
             return print(&figures);
         }
+        "view" => {
+            waiting::view(folder, &mut figures)?;
+            print(&figures)?;
+            std::process::abort();
+        }
         "backlog" => {
             // From the start of the process to the first durable delivery.
             figures.seconds = first_delivery(folder, started)?;
@@ -149,9 +154,18 @@ fn own_usage() -> Result<(f64, u64), Box<dyn Error>> {
 
 /// The largest resident size of this process in bytes, as Linux counts it.
 pub(crate) fn peak_bytes() -> Result<u64, Box<dyn Error>> {
+    status_bytes("VmHWM:")
+}
+
+/// Its resident size now.
+pub(crate) fn held_bytes() -> Result<u64, Box<dyn Error>> {
+    status_bytes("VmRSS:")
+}
+
+fn status_bytes(of: &str) -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
-    Ok(peak.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+    let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap_or("0 kB");
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
 }
 
 /// What the threads of this process that still run have used.

@@ -113,26 +113,65 @@ fn idle(folder: &Path, jobs: u64, what: &'static str, script: &str) -> Result<Ve
     ])
 }
 
-/// How long it takes from the start of a process to the first delivery, where a crashed one has left a
-/// million waiting jobs over many lanes: median of three.
-fn restart(folder: &Path, jobs: u64) -> Result<Vec<Row>, Box<dyn Error>> {
+/// A crashed process has left a million waiting jobs over many lanes: how long it takes from the start of
+/// the next one to its first delivery, and until it has all of them in view; medians of three.
+fn restart(folder: &Path, jobs: u64) -> Result<[Row; 2], Box<dyn Error>> {
     paths::begin_anew(folder)?;
     paths::write_lanes(&folder.join("in.ndjson"), jobs, LANES)?;
     paths::write_configuration(folder, "fill")?;
     measure("fill", folder)?;
     paths::write_configuration(folder, "lanes")?;
+    // Each ends in a crash, and the next one finds nearly as many.
+    let first = seconds_of("backlog", folder)?;
+    let shut = paths::pipeline("lanes")
+        .unwrap_or_default()
+        .replace("[step.pick]\n", "[step.pick]\ngate = \"shut\"\n");
+    fs::write(folder.join("shut.rhai"), "fn open(answer, ctx) { false }")?;
+    fs::write(folder.join("bench.toml"), shut + "[gate.shut]\nrun = \"shut.rhai\"\nevery = \"1h\"\n")?;
+    let all = seconds_of("view", folder)?;
+    Ok([
+        Row {
+            path: "first delivery with a million waiting over 100,000 lanes, after a crash",
+            figure: format!("{first:.2} s"),
+            target: "≤ 2 s",
+            met: first <= 2.0,
+        },
+        Row {
+            path: "  until all of them are in view",
+            figure: format!("{all:.2} s"),
+            target: "≤ 2 s",
+            met: all <= 2.0,
+        },
+    ])
+}
+
+fn seconds_of(path: &str, folder: &Path) -> Result<f64, Box<dyn Error>> {
     let mut seconds = Vec::new();
     for _ in 0..3 {
-        // Each round ends in a crash, and the next one finds nearly as many.
-        seconds.push(measure("backlog", folder)?.seconds);
+        seconds.push(measure(path, folder)?.seconds);
     }
     seconds.sort_by(f64::total_cmp);
-    Ok(vec![Row {
-        path: "first delivery with a million waiting over 100,000 lanes, after a crash",
-        figure: format!("{:.2} s", seconds[1]),
-        target: "≤ 2 s",
-        met: seconds[1] <= 2.0,
-    }])
+    Ok(seconds[1])
+}
+
+/// In a process of its own: starts, and waits until the last step, which may start none, knows all jobs.
+pub(crate) fn view(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn Error>> {
+    let started = Instant::now();
+    let (run, store) = child::prepare(folder)?;
+    let (last, handle) = (run.stats().steps.len() - 1, run.handle());
+    let backlog = Address::parse("bench/backlog").ok_or("this is an address")?;
+    let head = store.queue(&backlog)?.map_or(0, |queue| queue.head);
+    thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));
+    while handle.sight(last).is_none_or(|sight| sight.read < head) {
+        if started.elapsed() > Duration::from_mins(1) {
+            return Err("not all jobs came into view".into());
+        }
+        // Looking takes time itself.
+        thread::sleep(Duration::from_millis(50));
+    }
+    (figures.seconds, figures.jobs) = (started.elapsed().as_secs_f64(), head);
+    figures.peak_bytes = child::peak_bytes()?;
+    Ok(())
 }
 
 fn write(folder: &Path, toml: &str) -> std::io::Result<()> {
@@ -168,7 +207,7 @@ pub(crate) fn watch(folder: &Path, figures: &mut Figures) -> Result<(), Box<dyn 
     let before = child::nanoseconds_of_cpu()?;
     thread::sleep(WATCHED);
     figures.cpu_seconds = Duration::from_nanos(child::nanoseconds_of_cpu()? - before).as_secs_f64();
-    figures.peak_bytes = child::peak_bytes()?;
+    figures.peak_bytes = child::held_bytes()?;
     handle.stop();
     runner.join().map_err(|_| "the run panicked")??;
     Ok(())

@@ -6,6 +6,7 @@
 
 mod choose;
 mod conflicts;
+mod delays;
 mod heap;
 mod index;
 mod jobs;
@@ -16,10 +17,9 @@ mod rules;
 mod slots;
 mod why;
 
-use std::collections::BTreeSet;
-
 use crate::words::Timestamp;
 use conflicts::{Changes, Conflicts};
+use delays::Delays;
 use heap::Heap;
 use jobs::{Extra, Hall, Jobs, Stand};
 use lanes::Lanes;
@@ -46,7 +46,7 @@ pub struct WaitingRoom {
     ready: [Heap<(Stand, i64)>; 2],
     /// What a round takes before it asks the lanes: what is unknown, and what is no longer delayed.
     urgent: [Line; 2],
-    delayed: BTreeSet<(Timestamp, u32)>,
+    delayed: Delays,
     conflicts: Conflicts,
     log: Log,
     /// How many jobs stand in the lines of lanes, by turn.
@@ -81,7 +81,7 @@ impl WaitingRoom {
             lines: Vec::new(),
             ready: [Heap::default(), Heap::default()],
             urgent: [Line::new(), Line::new()],
-            delayed: BTreeSet::new(),
+            delayed: Delays::default(),
             conflicts: Conflicts::default(),
             log: Log::default(),
             lined_up: [0; 2],
@@ -296,7 +296,7 @@ impl WaitingRoom {
         let stand = self.jobs.stand(slot);
         match stand {
             Stand::Running | Stand::Pending | Stand::Free => {}
-            Stand::Delayed => _ = self.delayed.insert((self.jobs.until(slot), slot)),
+            Stand::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
             Stand::Unknown if self.has_lists() => self.hurry(slot, !self.turn),
             Stand::Waiting | Stand::PutBack if self.jobs.is_blocked(slot) => {}
             Stand::Unknown | Stand::PutBack | Stand::Due | Stand::Waiting => {
@@ -328,7 +328,7 @@ impl WaitingRoom {
     /// Takes a job from where it stands. Its lane is to be refreshed.
     fn step_out(&mut self, slot: u32) {
         if self.jobs.stand(slot) == Stand::Delayed {
-            self.delayed.remove(&(self.jobs.until(slot), slot));
+            self.delayed.remove(self.jobs.until(slot), slot, &self.jobs);
         }
         let (hall, turn) = self.jobs.hall(slot);
         match hall {

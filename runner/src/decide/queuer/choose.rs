@@ -17,11 +17,11 @@ impl WaitingRoom {
         if full || !waiting && self.delayed.is_empty() {
             return None;
         }
-        let first_due = self.delayed.first().map(|&(until, _)| until);
+        let first_due = self.delayed.first().map(|(until, _)| until);
         let lane_wake = self.lanes.next_wake().filter(|_| waiting);
         let wake = match self.rules.strategy {
             Strategy::Serial if self.count(Stand::Running) + self.count(Stand::Pending) > 0 => None,
-            Strategy::Serial if first_due.is_some() => self.delayed.last().map(|&(until, _)| until),
+            Strategy::Serial if first_due.is_some() => self.delayed.last(&self.jobs),
             Strategy::Serial => self.next_of_serial().map(|_| now).or(lane_wake),
             _ if self.has_someone() => Some(now),
             Strategy::Rounds { .. } if self.lined_up[usize::from(!self.turn)] > 0 && !self.open => {
@@ -109,7 +109,7 @@ impl WaitingRoom {
             } else if let Some(slot) = self.first_ready() {
                 return Some(slot);
             } else {
-                let is_due = self.delayed.first().is_some_and(|&(until, _)| until <= now);
+                let is_due = self.delayed.first().is_some_and(|(until, _)| until <= now);
                 if !is_due && !self.has_someone() {
                     return None;
                 }
@@ -146,7 +146,7 @@ impl WaitingRoom {
     }
 
     fn pop_due(&self, now: Timestamp) -> Option<u32> {
-        self.delayed.first().filter(|(until, _)| *until <= now).map(|&(_, slot)| slot)
+        self.delayed.first().filter(|(until, _)| *until <= now).map(|(_, slot)| slot)
     }
 
     /// The first of this round that no bound of its lane holds.
