@@ -179,9 +179,15 @@ impl Dispatcher {
         self.steps[step].reschedule(key, due);
     }
 
-    /// Takes out a job that nobody works on. Takes effect with the next event.
+    /// Takes out a job that nobody works on. Takes effect with the next event. One of the input that was
+    /// not seen yet is not picked before it is accounted for or released.
     pub fn cancel(&mut self, step: usize, key: JobKey, now: Timestamp) {
         self.steps[step].cancel(key, now);
+    }
+
+    /// A job of the input that was to be taken out was not: it is accounted for, or is not there.
+    pub fn release(&mut self, step: usize, index: u64) {
+        self.steps[step].release(index);
     }
 
     /// A job of the input, which was taken out, is accounted for.
@@ -234,10 +240,8 @@ impl Dispatcher {
         }
         // Those furthest downstream first, so that what is begun gets out before more is let in, and
         // queues stay short.
-        for (step, paused) in self.steps.iter_mut().zip(&self.paused).rev() {
-            if !paused {
-                step.run(&mut self.free_slots, commands);
-            }
+        for (step, &paused) in self.steps.iter_mut().zip(&self.paused).rev() {
+            step.run(paused, &mut self.free_slots, commands);
         }
         if let Some(end) = self.end(now) {
             self.stage = Stage::Done;
@@ -247,8 +251,12 @@ impl Dispatcher {
 
     fn end(&self, now: Timestamp) -> Option<End> {
         let stopping = self.stage == Stage::Stopping;
-        if self.steps.iter().any(|step| step.is_busy(stopping)) {
-            return None;
+        for (step, &paused) in self.steps.iter().zip(&self.paused) {
+            // What a paused step has not begun would wait for somebody who has it go on.
+            let waits = paused && self.until_idle;
+            if if waits { step.is_at_work() } else { step.is_busy(stopping) } {
+                return None;
+            }
         }
         if stopping {
             return Some(End::Stopped);

@@ -234,7 +234,7 @@ fn hasten(
         places.push((key, place));
     }
     let mut amendment = Amendment::new(changes, Granted::Hastened(moved));
-    amendment.moves = Some(Moving { step: position, rows: places, jobs: Vec::new() });
+    amendment.moves = Some(Moving { step: position, rows: places, jobs: Vec::new(), left: Vec::new() });
     Ok(amendment)
 }
 

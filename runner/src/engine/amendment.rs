@@ -30,6 +30,8 @@ pub(super) struct Moving {
     pub(super) rows: Vec<(DelayedKey, Place)>,
     /// Indices of the input that are accounted for now.
     pub(super) jobs: Vec<u64>,
+    /// Those that were accounted for before, or that it does not have.
+    pub(super) left: Vec<u64>,
 }
 
 /// Where a job stands that stood in the store by itself.

@@ -37,7 +37,7 @@ pub(super) fn cancel(
 ) -> Result<Amendment, String> {
     let step = &configuration.steps[wanted.step];
     may_cancel(step, wanted)?;
-    let mut moves = Moving { step: wanted.step, rows: Vec::new(), jobs: Vec::new() };
+    let mut moves = Moving { step: wanted.step, rows: Vec::new(), jobs: Vec::new(), left: Vec::new() };
     let (mut moved, mut works) = (Moved::default(), Vec::new());
     let rows = of_rows(store, step, wanted, &mut moves, &mut moved).map_err(|error| said(&error))?;
     // An output that was made already is no job of the step: it leaves nothing behind.
@@ -63,6 +63,8 @@ pub(super) fn cancel(
             moves.jobs.push(index);
         }
     }
+    let is_left = |index: &&u64| !moves.jobs.contains(index);
+    moves.left = wanted.jobs.iter().filter(is_left).copied().collect();
     let count = works.iter().map(|work| work.jobs as u64).sum::<u64>();
     let mut amendment = Amendment::new(changes, Granted::Cancelled(moved));
     amendment.moves = Some(moves);

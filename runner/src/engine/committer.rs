@@ -77,7 +77,8 @@ fn moved(moves: Moving, rows: &[DelayedKey], jobs: &[Delayed]) -> Moves {
         };
         (was, now)
     };
-    Moves { step: moves.step, rows: moves.rows.into_iter().map(stands).collect(), jobs: moves.jobs }
+    let Moving { step, rows, jobs, left } = moves;
+    Moves { step, rows: rows.into_iter().map(stands).collect(), jobs, left }
 }
 
 /// What is committed together.
@@ -244,8 +245,10 @@ impl Committer {
 
     /// The jobs of a request that came to nothing, where they stand.
     fn unmoved(&self, request: &Request) -> Option<Moves> {
-        let (Request::Hasten { step, rows } | Request::Cancel { step, rows, .. }) = request else {
-            return None;
+        let (step, rows, left) = match request {
+            Request::Hasten { step, rows } => (step, rows, Vec::new()),
+            Request::Cancel { step, rows, jobs, .. } => (step, rows, jobs.clone()),
+            _ => return None,
         };
         let steps = &self.ledger.configuration.steps;
         let position = steps.iter().position(|declared| declared.address == *step)?;
@@ -257,6 +260,7 @@ impl Committer {
             step: position,
             rows: keys.into_iter().zip(found).map(stands).collect(),
             jobs: Vec::new(),
+            left,
         })
     }
 

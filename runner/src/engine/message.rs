@@ -113,6 +113,8 @@ pub(super) struct Moves {
     pub(super) rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>,
     /// Indices of the input that are accounted for.
     pub(super) jobs: Vec<u64>,
+    /// Those that are left as they are.
+    pub(super) left: Vec<u64>,
 }
 
 /// A job that stands in the store by itself.

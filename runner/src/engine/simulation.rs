@@ -16,8 +16,10 @@
 //! | `requests` | what somebody asks from outside |
 //! | `effects` | what was seen outside |
 //! | `stage` | one run, with chance in the place of threads |
+//! | `workers`, `tally` | what is kept from run to run, and how much was played |
 //! | `world` | a seed: runs, crashes, changes between them |
 //! | `jobs` | what is played beside graphs: a step that retries, delays and picks its jobs |
+//! | `waiting` | the same of one that waits: gates, monitors, pushes, schedules, and whoever moves its jobs |
 //! | `model` | what a step must have come to |
 //! | `compare`, `outlets`, `check` | the comparison: with a place, with all sinks, with everything |
 
@@ -33,7 +35,10 @@ mod model;
 mod outlets;
 mod requests;
 mod stage;
+mod tally;
 mod twin;
+mod waiting;
+mod workers;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,7 +46,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use world::Tally;
+use tally::Tally;
 
 /// So many seeds in a plain `cargo test`.
 const SEEDS: u64 = 300;
@@ -60,6 +65,15 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
 fn jobs_that_are_retried_delayed_and_picked_end_exactly_once_whatever_crashes_when() {
     let (Tally { crashes, jobs, .. }, count) = play_all(world::play_jobs);
     assert!(crashes > 0 && jobs > 0 || count < 100, "so many seeds should see everything");
+}
+
+#[test]
+fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
+    let (tally, count) = play_all(world::play_waiting);
+    let Tally { crashes, granted, jobs, held, forgotten, moved, ticks, .. } = tally;
+    let all = [crashes, granted, jobs, held, forgotten, moved, ticks];
+    let all_happened = all.iter().all(|&times| times > 0);
+    assert!(all_happened || count < 100, "so many seeds should see everything");
 }
 
 /// Plays the seeds that were asked for; answers what was played, and how many.

@@ -21,6 +21,8 @@ pub(super) struct Picker {
     input: InputState,
     feed: Option<Feed>,
     room: WaitingRoom,
+    /// Jobs of the input that somebody takes out before they were seen.
+    withheld: BTreeSet<u64>,
     /// Outputs that were made already, by when they are due.
     late: BTreeSet<(Timestamp, JobKey)>,
     /// Jobs that were pending, and of which is known what became of them.
@@ -109,6 +111,7 @@ impl Picker {
             input: InputState::new(feed.unwrap_or(Feed::Source), next),
             feed,
             room: WaitingRoom::new(rules),
+            withheld: BTreeSet::new(),
             late: BTreeSet::new(),
             settling: Vec::new(),
             search_ahead,
@@ -394,7 +397,8 @@ impl Machine for Picker {
     }
 
     fn saw(&mut self, card: &Card<'_>, state: State) {
-        if !(card.key.is_fresh() && self.progress.has(card.key.0)) {
+        let index = card.key.0;
+        if !(card.key.is_fresh() && (self.progress.has(index) || self.withheld.contains(&index))) {
             // A job that is there already stays as it is.
             let _ = self.room.add(card.clone(), state);
         }
@@ -426,11 +430,19 @@ impl Machine for Picker {
 
     fn cancel(&mut self, key: JobKey, now: Timestamp) {
         self.late.retain(|&(_, late)| late != key);
+        if key.is_fresh() && self.room.state(key).is_none() {
+            self.withheld.insert(key.0);
+        }
         // One that runs was not taken out, and stays.
         let _ = self.room.cancel(key, now);
     }
 
+    fn release(&mut self, index: u64) {
+        self.withheld.remove(&index);
+    }
+
     fn account(&mut self, index: u64, commands: &mut Vec<Command>) {
+        self.withheld.remove(&index);
         self.progress.finish(index, index);
         self.let_go(index, commands);
         let (step, watermark) = (self.position, self.progress.watermark());
@@ -473,9 +485,9 @@ impl Machine for Picker {
         }
     }
 
-    fn run(&mut self, free_slots: &mut usize, commands: &mut Vec<Command>) {
+    fn run(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
         for (&batch, state) in &mut self.batches {
-            let at_once = self.before == Before::Nothing || state.settles;
+            let at_once = (self.before == Before::Nothing || state.settles) && !paused;
             let first = if at_once { Phase::Ready } else { Phase::Begun };
             if *free_slots == 0 && !self.aside {
                 return;
@@ -510,6 +522,10 @@ impl Machine for Picker {
         let looking = self.gate.as_ref().is_some_and(|gate| gate.asked);
         !self.batches.is_empty()
             || self.end < Halting::Halted && !stopping && (self.input.reading == Reading::Asked || looking)
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.batches.values().any(|state| !matches!(state.phase, Phase::Picked | Phase::Ready))
     }
 
     fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {

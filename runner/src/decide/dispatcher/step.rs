@@ -13,8 +13,9 @@ pub(super) trait Machine: Debug + Send {
     /// Does what can be done now, but for giving work to workers.
     fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>);
 
-    /// Gives batches to workers as long as there are free ones.
-    fn run(&mut self, free_slots: &mut usize, commands: &mut Vec<Command>);
+    /// Gives batches to workers as long as there are free ones; those of a step that is paused only if
+    /// they were begun before.
+    fn run(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>);
 
     /// Whether its batches take no worker from other steps.
     fn is_aside(&self) -> bool {
@@ -40,6 +41,9 @@ pub(super) trait Machine: Debug + Send {
     /// Takes out a job that nobody works on.
     fn cancel(&mut self, _key: JobKey, _now: Timestamp) {}
 
+    /// A job of the input that was to be taken out was not.
+    fn release(&mut self, _index: u64) {}
+
     /// A job of the input, which was taken out, is accounted for.
     fn account(&mut self, _index: u64, _commands: &mut Vec<Command>) {}
 
@@ -62,6 +66,9 @@ pub(super) trait Machine: Debug + Send {
 
     /// Whether something of it is still on its way.
     fn is_busy(&self, stopping: bool) -> bool;
+
+    /// Whether something that was begun, or that is run without that, is not delivered.
+    fn is_at_work(&self) -> bool;
 
     /// Whether it has nothing to do until something happens elsewhere.
     fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool;

@@ -217,11 +217,12 @@ impl Stream {
     }
 
     /// Gives batches to workers as long as there are free ones.
-    fn run_formed(&mut self, free_slots: &mut usize, commands: &mut Vec<Command>) {
+    fn run_formed(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
         if self.halted || self.about_to_halt() {
             return;
         }
-        let first = if self.before == Before::Nothing { Phase::Formed } else { Phase::Begun };
+        let at_once = self.before == Before::Nothing && !paused;
+        let first = if at_once { Phase::Formed } else { Phase::Begun };
         for batch in &mut self.batches {
             if *free_slots == 0 {
                 return;
@@ -394,8 +395,8 @@ impl Machine for Stream {
         }
     }
 
-    fn run(&mut self, free_slots: &mut usize, commands: &mut Vec<Command>) {
-        self.run_formed(free_slots, commands);
+    fn run(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
+        self.run_formed(paused, free_slots, commands);
     }
 
     fn exclude(&mut self) {
@@ -421,6 +422,10 @@ impl Machine for Stream {
         self.batches.iter().any(working)
             || self.rewinding == Rewinding::Asked
             || !self.halted && !stopping && (reading() || self.rewinding == Rewinding::Wanted)
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.batches.iter().any(|batch| batch.phase != Phase::Formed)
     }
 
     fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {

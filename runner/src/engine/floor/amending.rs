@@ -10,6 +10,7 @@ use crate::engine::held::Fetched;
 use crate::engine::message::Moves;
 use crate::engine::readers::returned;
 use crate::engine::request::{Asked, Moved, Request, Row};
+use crate::engine::shelf::Shelf;
 use crate::store::DelayedKey;
 use crate::words::Timestamp;
 
@@ -57,13 +58,17 @@ impl Floor {
 
     /// What became of jobs that were held back.
     pub(super) fn moved(&mut self, moves: Moves, now: Timestamp, commands: &mut Vec<Command>) {
-        let Moves { step, rows, jobs } = moves;
+        let Moves { step, rows, jobs, left } = moves;
+        for index in left {
+            self.dispatcher.release(step, index);
+        }
         for index in jobs {
             self.dispatcher.account(step, index, now, commands);
         }
         let mut due = None;
         for (was, stands) in rows {
             if self.shelves[step].is_some() {
+                self.moved[step].remove(&was);
                 self.moved_picked(step, &was, stands.as_ref(), now);
             } else {
                 // Where one is gone, it is looked up when the next one is due.
@@ -110,18 +115,21 @@ impl Floor {
     ) -> Vec<Row> {
         let address = self.configuration.steps[step].address.clone();
         let known = self.shelves[step].as_ref().map(|shelf| shelf.find(&rows));
-        rows.retain(|row| match &known {
-            Some(known) => self.hold_picked(step, aim, known.get(row).copied(), now, moved),
-            None => {
-                let key = row.key(&address);
-                let runs = self.returned[step].contains(&key);
-                if runs {
-                    moved.busy += 1;
-                } else {
-                    self.moved[step].insert(key, false);
-                }
-                !runs
+        rows.retain(|row| {
+            let key = row.key(&address);
+            // Somebody else moves it just now.
+            let is_moved = self.moved[step].get(&key) == Some(&false);
+            if is_moved || self.returned[step].contains(&key) {
+                moved.busy += 1;
+                return false;
             }
+            let held = known
+                .as_ref()
+                .is_none_or(|known| self.hold_picked(step, aim, known.get(row).copied(), now, moved));
+            if held {
+                self.moved[step].insert(key, false);
+            }
+            held
         });
         rows
     }
@@ -160,17 +168,22 @@ impl Floor {
     /// Whether a job of the input is held back now.
     fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut Moved) -> bool {
         let key = JobKey::fresh(index);
+        let stands = |shelf: &Shelf| shelf.row(key).is_some();
         match self.dispatcher.state(step, key) {
             Some(State::Running | State::Pending) => {
                 moved.busy += 1;
                 false
             }
-            Some(_) => {
+            // It is accounted for, and stands in the store by itself.
+            Some(_) if self.shelves[step].as_ref().is_some_and(stands) => {
+                moved.gone += 1;
+                false
+            }
+            // It may not have been read yet, or be through, which its progress tells.
+            Some(_) | None => {
                 self.dispatcher.cancel(step, key, now);
                 true
             }
-            // It was not read yet, or it is through, which its progress tells.
-            None => true,
         }
     }
 
@@ -201,3 +214,6 @@ impl Floor {
         self.configuration.steps.iter().position(|step| step.address == *address)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,7 +45,7 @@ impl Floor {
     }
 
     /// What can be seen of the jobs of a step that picks them.
-    pub(super) fn sight(&self, step: usize) -> Option<Box<Sight>> {
+    pub(in crate::engine) fn sight(&self, step: usize) -> Option<Box<Sight>> {
         let (look, shelf) = (self.dispatcher.look(step)?, self.shelves.get(step)?.as_ref()?);
         Some(Box::new(Sight::new(&look, shelf.all_rows())))
     }

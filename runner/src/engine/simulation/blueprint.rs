@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::{jobs, twin};
+use super::twin;
 use crate::config::{self, Configuration, LoadOptions, Promise, Take};
 use crate::words::Address;
 
@@ -20,8 +20,9 @@ pub(super) struct Blueprint {
     pub(super) errors: BTreeMap<String, String>,
     /// Scripts that are written otherwise and do the same.
     pub(super) version: u64,
-    /// Where this is what is played, there is nothing of the above but the version.
-    pub(super) jobs: Option<String>,
+    /// By name: where these are what is played, there is nothing of the above but the sources and the
+    /// version.
+    pub(super) files: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -66,11 +67,14 @@ impl Blueprint {
     /// Writes the files, and reads them as a runner does.
     pub(super) fn load(&self, folder: &Path) -> Configuration {
         let version = format!("const VERSION = {};\n", self.version);
-        if let Some(toml) = &self.jobs {
-            std::fs::write(folder.join("job.rhai"), format!("{version}{}", jobs::SCRIPT)).unwrap();
-            std::fs::write(folder.join("p.toml"), toml).unwrap();
+        if !self.files.is_empty() {
+            for (name, text) in &self.files {
+                let is_script = Path::new(name).extension().is_some_and(|extension| extension == "rhai");
+                let before = if is_script { &version } else { "" };
+                std::fs::write(folder.join(name), format!("{before}{text}")).unwrap();
+            }
             let loaded = config::load(folder, &LoadOptions::default()).finish();
-            return loaded.unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{toml}")).0;
+            return loaded.unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{:?}", self.files)).0;
         }
         for (name, text) in [("work.rhai", twin::WORK), ("again.rhai", twin::AGAIN)] {
             std::fs::write(folder.join(name), format!("{version}{text}")).unwrap();

@@ -18,7 +18,7 @@ use crate::words::{Address, Timestamp};
 /// What is played.
 #[derive(Clone, Debug)]
 pub(super) struct JobsPlan {
-    pub(super) toml: String,
+    toml: String,
     pub(super) lines: Vec<String>,
     jobs: Vec<JobPlan>,
     order: Order,
@@ -48,7 +48,7 @@ enum Order {
 const ATTEMPTS_MAX: u64 = 4;
 
 /// What each job runs through.
-pub(super) const SCRIPT: &str = r#"
+const SCRIPT: &str = r#"
 fn process(job, ctx) {
     if job.fails >= ctx.attempt {
         if job.fails % 2 == 0 { retry_in("3s", "busy"); }
@@ -112,6 +112,10 @@ pub(super) fn random(dice: &mut Dice) -> JobsPlan {
 }
 
 impl JobsPlan {
+    pub(super) fn files(&self) -> Vec<(&'static str, String)> {
+        vec![("p.toml", self.toml.clone()), ("job.rhai", SCRIPT.to_owned())]
+    }
+
     /// An attempt is about to be made.
     pub(super) fn attempt(
         &mut self,

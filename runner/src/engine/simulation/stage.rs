@@ -1,32 +1,29 @@
 //! One run on one thread: plays the readers, the workers and the committer, and lets chance decide who
 //! is next. Ends in order, or in the middle of something.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod committing;
+mod opening;
+mod waiting;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
 use super::world::World;
-use crate::config::{Configuration, Input, SinkKind, SourceRef};
+use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{Before, End, Port};
 use crate::engine::committer::Committer;
 use crate::engine::delivery::{Entry, Order};
 use crate::engine::error::{Chain, EngineError};
-use crate::engine::floor::{Action, Floor, Plan, Task};
+use crate::engine::floor::{Action, Floor, Task};
 use crate::engine::held::Fetched;
-use crate::engine::ledger::Ledger;
 use crate::engine::message::Message;
-use crate::engine::push::Inbox;
 use crate::engine::readers::{StoreAsk, read_store};
 use crate::engine::request::Request;
-use crate::engine::sinks::Sinks;
-use crate::engine::start::{self, Started};
-use crate::engine::stats::Stats;
-use crate::engine::tail::Tails;
-use crate::hands::sink::{Sink, StdoutWriter};
+use crate::engine::status::Asking;
 use crate::hands::source::{BatchLimit, Read, Reader, Source};
-use crate::store::{Attempts, Store, open_disk};
+use crate::store::{Attempts, Store};
 use crate::words::{Address, Clock as _};
 
 /// More moves than this are a run that does not end.
@@ -46,6 +43,10 @@ enum Move {
     /// A worker tells what became of its batch.
     Tell(usize),
     Commit,
+    /// A gate says whether it is open.
+    LookAtGate,
+    /// A monitor answers.
+    Answer(usize),
 }
 
 /// How a run ended, if it was no crash.
@@ -68,6 +69,8 @@ pub(super) struct Perils {
     pub(super) dies_after: Option<u64>,
     /// Somebody asks it to stop after so many.
     pub(super) stops_after: Option<u64>,
+    /// Everything outside behaves after so many, so that it has to drain.
+    pub(super) calms_after: Option<u64>,
     /// Somebody asks something of it so many times.
     pub(super) requests: usize,
 }
@@ -90,6 +93,12 @@ struct Stage<'w> {
     tasks: VecDeque<Task>,
     ran: Vec<Message>,
     orders: VecDeque<Order>,
+    gates: Vec<usize>,
+    askings: Vec<Asking>,
+    /// Somebody has asked it to stop.
+    stopped: bool,
+    /// How many moves were made while everything answers.
+    calm_moves: u64,
     end: Option<End>,
 }
 
@@ -118,112 +127,16 @@ pub(super) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
     Ok(Ended { end, halted, asked: perils.requests > 0 })
 }
 
-impl<'w> Stage<'w> {
-    fn open(world: &'w mut World) -> Result<Self, Crash> {
-        let opened = Self::try_open(world);
-        opened.map_err(|(world, error)| {
-            let crash = world.expected(&error);
-            world.die();
-            crash
-        })
-    }
-
-    fn try_open(world: &'w mut World) -> Result<Self, (&'w mut World, EngineError)> {
-        let configuration = Arc::clone(&world.configuration);
-        let (store, writer) = match open_disk(Box::new(world.disk.clone())) {
-            Ok(opened) => opened,
-            Err(error) => return Err((world, error.into())),
-        };
-        let mut started = match start::start(&configuration, &store, world.clock.now()) {
-            Ok(started) => started,
-            Err(error) => return Err((world, error)),
-        };
-        assert!(started.halts.is_empty(), "{:?}", started.halts);
-        world.print_to(&mut started);
-        let Started {
-            progress,
-            snapshots,
-            heads,
-            flows,
-            tickers,
-            sources,
-            readers,
-            sinks,
-            marks,
-            segments,
-            ..
-        } = started;
-        world.tally.again += flows.iter().map(|flow| flow.redo.len() as u64).sum::<u64>();
-        let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
-        let workers = 1 + world.dice.below(3);
-        let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let stats = Arc::new(Stats::new(configuration.steps.len()));
-        let mut floor = Floor::new(Plan {
-            configuration: Arc::clone(&configuration),
-            flows,
-            tickers,
-            heads: heads.clone(),
-            tails: Arc::clone(&tails),
-            workers,
-            batch,
-            until_idle: false,
-            stats: Arc::clone(&stats),
-        });
-        if let Err(error) = start::recall(&mut floor, &configuration, &store, world.clock.now()) {
-            return Err((world, error));
-        }
-        let (messages, told) = crossbeam_channel::unbounded();
-        let configured = Arc::clone(&configuration);
-        let committer = Committer {
-            writer,
-            store: store.clone(),
-            attempts: Attempts::none(),
-            opening: started.opening,
-            ledger: Ledger { configuration: configured, progress, snapshots, heads, marks, segments },
-            sinks: Sinks::new(Arc::clone(&configuration), sinks),
-            broken_steps: BTreeSet::new(),
-            inbox: Arc::new(Inbox::new(configuration.queues.len())),
-            tails,
-            stats,
-            // What took a process down is a matter of real processes.
-            clock: Arc::clone(&world.clock) as Arc<_>,
-            coming: Arc::clone(&floor.coming),
-            retry_after: Duration::ZERO,
-            messages,
-            // Nobody makes room on a full disk: the run ends there.
-            stop: crossbeam_channel::bounded(0).1,
-        };
-        Ok(Self {
-            readers: readers.into_iter().map(|(port, reader)| (port, (0, reader))).collect(),
-            generation: started.generation,
-            world,
-            configuration,
-            store,
-            floor,
-            committer,
-            told,
-            batch,
-            workers,
-            sources,
-            inbox: VecDeque::new(),
-            source_asks: Vec::new(),
-            store_asks: VecDeque::new(),
-            tasks: VecDeque::new(),
-            ran: Vec::new(),
-            orders: VecDeque::new(),
-            end: None,
-        })
-    }
-
+impl Stage<'_> {
     fn play(&mut self, perils: Perils) -> Result<End, Crash> {
+        self.begin();
         let opened = self.committer.open();
         self.committed(opened)?;
-        let mut actions = Vec::new();
-        self.floor.start(self.world.clock.now(), &mut actions);
-        self.carry_out(actions);
+        self.start();
         let mut requests = perils.requests;
         for number in 0..MOVES_MAX {
             if let Some(end) = self.end {
+                self.see_through()?;
                 self.world.effects.assert_none_promised();
                 return Ok(end);
             }
@@ -231,7 +144,11 @@ impl<'w> Stage<'w> {
                 return Err(Crash);
             }
             if perils.stops_after == Some(number) {
-                self.inbox.push_back(Message::Stop);
+                self.stop();
+            }
+            if let Some(waiting) = self.world.waiting.as_mut().filter(|_| perils.calms_after == Some(number))
+            {
+                waiting.calm_down();
             }
             if requests > 0 && self.world.dice.chance(4) {
                 requests -= 1;
@@ -241,6 +158,7 @@ impl<'w> Stage<'w> {
                 let millis = self.world.dice.between(1, 8_000);
                 self.world.clock.advance(i64::try_from(millis).unwrap());
             }
+            self.come();
             let moves = self.moves();
             let moves = if moves.is_empty() { self.sleep() } else { moves };
             assert!(!moves.is_empty(), "nothing can happen any more, and the run is not over");
@@ -249,7 +167,7 @@ impl<'w> Stage<'w> {
             if self.world.disk.struck() {
                 return Err(Crash);
             }
-            self.world.requests.listen();
+            self.world.listen();
         }
         panic!("the run does not end");
     }
@@ -270,6 +188,8 @@ impl<'w> Stage<'w> {
             moves.push(Move::Start);
         }
         moves.extend((0..self.ran.len()).map(Move::Tell));
+        moves.extend(self.gates.iter().map(|_| Move::LookAtGate));
+        moves.extend((0..self.askings.len()).map(Move::Answer));
         if !self.orders.is_empty() {
             moves.push(Move::Commit);
         }
@@ -278,7 +198,7 @@ impl<'w> Stage<'w> {
 
     /// Nothing happens until something is due.
     fn sleep(&mut self) -> Vec<Move> {
-        let Some(wakes) = self.floor.wakes(self.world.clock.now()) else { return Vec::new() };
+        let Some(wakes) = self.floor.wakes(self.world.clock.now()) else { return self.idle() };
         self.world.clock.advance((wakes.0 - self.world.clock.now().0).max(0));
         vec![Move::Tick]
     }
@@ -287,21 +207,9 @@ impl<'w> Stage<'w> {
         match next {
             Move::Hear => {
                 let Some(message) = self.inbox.pop_front() else { return Ok(()) };
-                let mut actions = Vec::new();
-                let now = self.world.clock.now();
-                self.floor
-                    .take_in(message, now, &mut actions)
-                    .map_err(|error| self.world.expected(&error))?;
-                for halt in &self.floor.halts {
-                    self.world.effects.forget(&halt.step);
-                }
-                self.carry_out(actions);
+                self.hear(message)?;
             }
-            Move::Tick => {
-                let mut actions = Vec::new();
-                self.floor.tick(self.world.clock.now(), &mut actions);
-                self.carry_out(actions);
-            }
+            Move::Tick => self.tick(),
             Move::ReadSource(at) => {
                 let port = self.source_asks.swap_remove(at);
                 self.read_source(port);
@@ -317,19 +225,43 @@ impl<'w> Stage<'w> {
                 self.inbox.push_back(message);
             }
             Move::Commit => self.commit()?,
+            Move::LookAtGate => self.look_at_gate(),
+            Move::Answer(at) => self.answer(at),
         }
         Ok(())
     }
 
+    fn hear(&mut self, message: Message) -> Result<(), Crash> {
+        let (now, mut actions) = (self.world.clock.now(), Vec::new());
+        let heard = self.before(Some(&message));
+        let taken_in = self.floor.take_in(message, now, &mut actions);
+        taken_in.map_err(|error| self.world.expected(&error))?;
+        self.after(&heard);
+        for halt in &self.floor.halts {
+            self.world.effects.forget(&halt.step);
+        }
+        self.carry_out(actions);
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        let mut actions = Vec::new();
+        let heard = self.before(None);
+        self.floor.tick(self.world.clock.now(), &mut actions);
+        self.after(&heard);
+        self.carry_out(actions);
+    }
+
     fn carry_out(&mut self, actions: Vec<Action>) {
         for action in actions {
+            self.ordered(&action);
             match action {
                 Action::ReadSource(port) => self.source_asks.push(port),
                 Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next),
                 Action::ReadStore(ask) => self.store_asks.push_back(ask),
                 Action::Run(task) => self.tasks.push_back(task),
-                Action::LookAtGate(_) => unreachable!("no step has a gate"),
-                Action::AskStatus(_) => unreachable!("no step has a monitor"),
+                Action::LookAtGate(step) => self.gates.push(step),
+                Action::AskStatus(asking) => self.askings.push(asking),
                 Action::Commit(order) => {
                     if let Order::Enter(Entry::Begin(begin)) = &order
                         && begin.before == Before::Progress
@@ -376,58 +308,13 @@ impl<'w> Stage<'w> {
         if let Some(jobs) = &mut self.world.jobs {
             jobs.attempt(&self.configuration, &self.configuration.steps[step], &work, now);
         }
+        if let Some(waiting) = &mut self.world.waiting {
+            waiting.attempt(&mut self.world.dice, &self.configuration, (step, id, &work), now.0);
+        }
         let clock = Arc::clone(&self.world.clock);
         let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
         let ran = Box::new(worker.run(&work, &mut Attempts::none().slot(), &*clock));
         self.ran.push(Message::Ran { step, id, ran });
-    }
-
-    fn commit(&mut self) -> Result<(), Crash> {
-        let most = 1 + self.world.dice.below(4);
-        let mut group = Vec::new();
-        while group.len() < most {
-            match self.orders.pop_front() {
-                Some(Order::Enter(entry)) => group.push(entry),
-                Some(Order::Amend(asked)) if group.is_empty() => {
-                    let amended = self.committer.amend(&asked);
-                    return self.committed(amended);
-                }
-                Some(Order::LetGo) if group.is_empty() => {
-                    let let_go = self.committer.let_go();
-                    return self.committed(let_go);
-                }
-                Some(order) => {
-                    self.orders.push_front(order);
-                    break;
-                }
-                None => break,
-            }
-        }
-        for entry in &group {
-            if let Entry::Rewind(rewind) = entry {
-                self.world.effects.forget(&self.configuration.steps[rewind.step].address);
-            }
-        }
-        let committed = self.committer.commit(group, Vec::new(), Vec::new());
-        self.committed(committed)
-    }
-
-    /// Looks at what a commit has made durable.
-    fn committed(&mut self, outcome: Result<(), EngineError>) -> Result<(), Crash> {
-        outcome.map_err(|error| self.world.expected(&error))?;
-        if self.world.disk.struck() {
-            return Err(Crash);
-        }
-        while let Ok(message) = self.told.try_recv() {
-            if let Message::Committed(durable) = &message {
-                for (step, id, _) in &durable.delivered {
-                    self.world.effects.delivered(&self.configuration.steps[*step].address, *id);
-                }
-            }
-            self.inbox.push_back(message);
-        }
-        let seen = self.world.history.observe(&self.store);
-        seen.map_err(|error| self.world.expected(&error.into()))
     }
 
     fn ask(&mut self) {
@@ -446,15 +333,5 @@ impl World {
     fn expected(&self, error: &EngineError) -> Crash {
         assert!(self.disk.struck(), "{}", Chain(error));
         Crash
-    }
-
-    /// Has what goes to standard output kept.
-    fn print_to(&mut self, started: &mut Started) {
-        for (sink, declared) in started.sinks.iter_mut().zip(&self.configuration.sinks) {
-            if let SinkKind::Stdout(format) = declared.kind {
-                let printed = self.effects.printed.entry(declared.address.clone()).or_default();
-                *sink = Sink::Stdout(StdoutWriter::new(Box::new(printed.clone()), format));
-            }
-        }
     }
 }

@@ -17,11 +17,12 @@ use super::history::History;
 use super::jobs::{self, JobsPlan};
 use super::requests::Requests;
 use super::stage::{self, Ended, Perils};
+use super::tally::Tally;
+use super::waiting::Waiting;
+use super::workers::Workers;
 use crate::config::{Configuration, Promise, SinkKind};
 use crate::engine::amend::amend;
 use crate::engine::request::Request;
-use crate::engine::work::Worker;
-use crate::hands::plugin::Plugins;
 use crate::store::testing::{Failure, FaultyDisk};
 use crate::store::{Store, Writer, open_disk, verify};
 use crate::words::{Address, Clock as _, ManualClock};
@@ -40,66 +41,10 @@ pub(super) struct World {
     pub(super) tally: Tally,
     /// What is played where it is no graph.
     pub(super) jobs: Option<JobsPlan>,
+    pub(super) waiting: Option<Waiting>,
     failure: Option<Failure>,
     /// The last run crashed, and whether the power went.
     crashed: Option<bool>,
-}
-
-/// Compiling scripts takes longer than all the rest, so what they are compiled to is kept as long as
-/// nothing can tell.
-#[derive(Debug, Default)]
-pub(super) struct Workers(BTreeMap<Address, ((u64, u64), Worker)>);
-
-impl Workers {
-    pub(super) fn get(
-        &mut self,
-        configuration: &Configuration,
-        step: usize,
-        generation: u64,
-        store: &Store,
-    ) -> &mut Worker {
-        let step = &configuration.steps[step];
-        let version = (generation, configuration.fingerprint());
-        if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let worker = Worker::new(configuration, step, generation, store, &Plugins::default()).unwrap();
-            self.0.insert(step.address.clone(), (version, worker));
-        }
-        &mut self.0.get_mut(&step.address).unwrap().1
-    }
-
-    /// Those that ask the store do so only as long as it is open.
-    fn forget(&mut self, configuration: &Configuration) {
-        let asks = |step: &crate::config::Step| configuration.dedupes(step);
-        for step in configuration.steps.iter().filter(|step| asks(step)) {
-            self.0.remove(&step.address);
-        }
-    }
-}
-
-/// What was played, so that it can be seen that something was.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) runs: u64,
-    pub(super) crashes: u64,
-    /// Batches that were begun before a crash and formed again after it.
-    pub(super) again: u64,
-    /// Requests that were granted.
-    pub(super) granted: u64,
-    /// Jobs on queues.
-    pub(super) jobs: u64,
-    /// Jobs of those that were on their way in a crash at most once.
-    pub(super) lost: u64,
-}
-
-impl Tally {
-    pub(super) fn add(&mut self, more: &Self) {
-        self.runs += more.runs;
-        self.crashes += more.crashes;
-        self.again += more.again;
-        self.granted += more.granted;
-        self.jobs += more.jobs;
-        self.lost += more.lost;
-    }
 }
 
 /// Plays the history of a graph that the seed says, and asserts what was promised.
@@ -110,6 +55,11 @@ pub(super) fn play(seed: u64) -> Tally {
 /// The same of a step that retries, delays and picks its jobs.
 pub(super) fn play_jobs(seed: u64) -> Tally {
     play_in(World::of_jobs(seed))
+}
+
+/// The same of a step that waits for everything there is to wait for.
+pub(super) fn play_waiting(seed: u64) -> Tally {
+    play_in(World::of_waiting(seed))
 }
 
 fn play_in(mut world: World) -> Tally {
@@ -123,11 +73,11 @@ fn play_in(mut world: World) -> Tally {
     world.calm();
     for last in [false, true, true] {
         world.between(ended.as_ref());
-        let requests = if last || world.jobs.is_some() { 0 } else { world.dice.below(4) };
+        let requests = if last || !world.is_graph() { 0 } else { world.dice.below(4) };
         let Ok(calm) = stage::run(&mut world, Perils { requests, ..Perils::default() }) else {
             panic!("nothing failed, and it crashed")
         };
-        if world.jobs.is_none() {
+        if world.is_graph() {
             world.plan.mend();
             world.reload();
         }
@@ -188,7 +138,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let plan = drawing::random(&mut dice);
         plan.write_sources(folder.path());
-        Self::with(dice, folder, plan, None)
+        Self::with(dice, folder, plan)
     }
 
     fn of_jobs(seed: u64) -> Self {
@@ -196,15 +146,39 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let jobs = jobs::random(&mut dice);
         let sources = BTreeMap::from([("p/s0".to_owned(), jobs.lines.clone())]);
-        let plan = Blueprint { sources, jobs: Some(jobs.toml.clone()), ..Blueprint::default() };
+        let plan = Blueprint { sources, files: jobs.files(), ..Blueprint::default() };
         plan.write_sources(folder.path());
-        Self::with(dice, folder, plan, Some(jobs))
+        Self { jobs: Some(jobs), ..Self::with(dice, folder, plan) }
     }
 
-    fn with(dice: Dice, folder: TempDir, plan: Blueprint, jobs: Option<JobsPlan>) -> Self {
+    fn of_waiting(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let waiting = Waiting::random(&mut dice);
+        let sources = BTreeMap::from([("p/s0".to_owned(), waiting.lines())]);
+        let plan = Blueprint { sources, files: waiting.files(), ..Blueprint::default() };
+        plan.write_sources(folder.path());
+        Self { waiting: Some(waiting), ..Self::with(dice, folder, plan) }
+    }
+
+    /// A whole graph is played.
+    fn is_graph(&self) -> bool {
+        self.jobs.is_none() && self.waiting.is_none()
+    }
+
+    /// Takes in the answers that have come.
+    pub(super) fn listen(&mut self) {
+        self.requests.listen();
+        if let Some(waiting) = &mut self.waiting {
+            waiting.listen();
+        }
+    }
+
+    fn with(dice: Dice, folder: TempDir, plan: Blueprint) -> Self {
         let configuration = Arc::new(plan.load(folder.path()));
         Self {
-            jobs,
+            jobs: None,
+            waiting: None,
             dice,
             folder,
             plan,
@@ -225,7 +199,11 @@ impl World {
         let jobs = self.history.rows.values().map(|rows| rows.len() as u64).sum();
         let granted = self.requests.all.iter().filter(|wish| wish.granted).count() as u64;
         let lost = self.history.steps.values().map(|known| known.lost.fresh.len() as u64).sum();
-        Tally { granted, jobs, lost, ..self.tally }
+        let mut tally = Tally { granted, jobs, lost, ..self.tally };
+        if let Some(waiting) = &self.waiting {
+            tally.add(&waiting.tally());
+        }
+        tally
     }
 
     /// The run has ended in order.
@@ -254,11 +232,14 @@ impl World {
     fn calm(&mut self) {
         self.failure = None;
         self.disk.heal();
+        if let Some(waiting) = &mut self.waiting {
+            waiting.calm(true);
+        }
     }
 
     /// What happens to the next run.
     fn perils(&mut self) -> Perils {
-        let requests = if self.jobs.is_some() { 0 } else { self.dice.below(5) };
+        let requests = if self.is_graph() { self.dice.below(5) } else { 0 };
         let mut perils = Perils { requests, ..Perils::default() };
         let soon = |dice: &mut Dice, most: u64| {
             let exponent = dice.between(0, most);
@@ -276,6 +257,13 @@ impl World {
         if let Some(failure) = self.failure {
             self.disk.fail(failure);
         }
+        if let Some(waiting) = &mut self.waiting {
+            waiting.calm(false);
+            // It may have no end of its own.
+            let after = Some(self.dice.between(1, 700));
+            let lasts = perils.stops_after.is_none() && self.dice.chance(60);
+            *(if lasts { &mut perils.calms_after } else { &mut perils.stops_after }) = after;
+        }
         perils
     }
 
@@ -286,7 +274,7 @@ impl World {
         self.look(&store, ended);
         self.change();
         self.history.begin(&self.configuration, &store).unwrap();
-        if self.jobs.is_none() && self.dice.chance(15) {
+        if self.is_graph() && self.dice.chance(15) {
             self.amend_at_rest(&store, &mut writer);
         }
         drop(writer);
@@ -303,9 +291,16 @@ impl World {
         }
         self.history.compare(store);
         assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
-        match &self.jobs {
-            Some(jobs) => jobs.check(&self.history, store, ended),
-            None => check::check(self, store, ended),
+        if let Some(waiting) = &mut self.waiting {
+            waiting.look(store, &self.history).unwrap();
+            waiting.hang_up(store, self.crashed.is_none()).unwrap();
+            waiting.check(&self.history, ended.is_some());
+        }
+        if let Some(jobs) = &self.jobs {
+            jobs.check(&self.history, store, ended);
+        }
+        if self.is_graph() {
+            check::check(self, store, ended);
         }
     }
 
@@ -326,7 +321,7 @@ impl World {
     /// Somebody edits the files.
     fn change(&mut self) {
         let number = self.plan.steps.len();
-        let most = if self.jobs.is_some() { 5 } else { 20 };
+        let most = if self.is_graph() { 20 } else { 5 };
         match self.dice.below(most) {
             0..=3 => self.plan.version += 1,
             4 if number > 1 => {

@@ -308,6 +308,54 @@ fn a_paused_step_starts_nothing_until_it_goes_on() {
 }
 
 #[test]
+fn what_a_paused_step_has_begun_is_seen_through_so_that_a_stop_does_not_wait_for_it() {
+    let mut play = Play::new(Before::Snapshot, picking());
+    play.start();
+    play.read(1, 2);
+    assert_eq!(play.picked(0), "begin #0");
+    assert_eq!(play.on(Event::Pause { step: 0, paused: true }), "");
+    assert_eq!(play.picked(1), "");
+    assert_eq!(play.on(Event::Begun { step: 0, batch: BatchId(0) }), "run #0");
+    assert_eq!(play.on(Event::Stop), "drop #1");
+    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
+    assert_eq!(play.committed(0), "passed 1, Stopped");
+}
+
+#[test]
+fn what_a_paused_step_has_picked_does_not_keep_a_run_that_ends_when_idle() {
+    let mut play = Play::new(Before::Nothing, picking());
+    play.dispatcher.until_idle = true;
+    play.start();
+    assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2");
+    assert_eq!(play.picked(0), "run #0");
+    assert_eq!(play.on(Event::Pause { step: 0, paused: true }), "");
+    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
+    assert_eq!(play.committed(0), "passed 1, Drained");
+}
+
+#[test]
+fn a_job_that_is_taken_out_before_it_was_read_is_not_picked() {
+    let mut play = Play::new(Before::Nothing, picking());
+    play.start();
+    for index in [1, 2] {
+        play.dispatcher.cancel(0, JobKey::fresh(index), play.now);
+    }
+    assert_eq!(play.read(1, 4), "forget 1, pick #0 3, pick #1 4, read 5");
+    let mut commands = Vec::new();
+    play.dispatcher.account(0, 1, play.now, &mut commands);
+    assert_eq!(words(commands), "passed 1");
+}
+
+#[test]
+fn a_job_that_was_not_there_when_it_was_to_be_taken_out_is_picked_when_it_comes() {
+    let mut play = Play::new(Before::Nothing, picking());
+    play.start();
+    play.dispatcher.cancel(0, JobKey::fresh(1), play.now);
+    play.dispatcher.release(0, 1);
+    assert_eq!(play.read(1, 1), "forget 1, pick #0 1, read 2");
+}
+
+#[test]
 fn a_job_of_a_source_that_comes_again_does_not_let_go_of_others() {
     let rules = Rules { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
     let mut play = Play::of(Feed::Source, Before::Nothing, Picking { rules, ..picking() });

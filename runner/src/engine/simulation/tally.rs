@@ -1,0 +1,36 @@
+//! What was played, so that it can be seen that something was.
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) runs: u64,
+    pub(super) crashes: u64,
+    /// Batches that were begun before a crash and formed again after it.
+    pub(super) again: u64,
+    /// Requests that were granted.
+    pub(super) granted: u64,
+    /// Jobs on queues.
+    pub(super) jobs: u64,
+    /// Jobs of those that were on their way in a crash at most once.
+    pub(super) lost: u64,
+    /// Where it waits: how often a job found its gate closed, and how often the outside forgot one.
+    pub(super) held: u64,
+    pub(super) forgotten: u64,
+    /// Jobs that somebody moved or took out while they waited.
+    pub(super) moved: u64,
+    pub(super) ticks: u64,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, more: &Self) {
+        self.runs += more.runs;
+        self.crashes += more.crashes;
+        self.again += more.again;
+        self.granted += more.granted;
+        self.jobs += more.jobs;
+        self.lost += more.lost;
+        self.held += more.held;
+        self.forgotten += more.forgotten;
+        self.moved += more.moved;
+        self.ticks += more.ticks;
+    }
+}

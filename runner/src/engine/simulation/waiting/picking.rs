@@ -1,0 +1,166 @@
+//! Who is picked, seen from outside: whenever a job starts to run, nothing holds it.
+
+use std::collections::BTreeMap;
+
+use super::Waiting;
+use super::plan::Order;
+use super::standing::{At, position};
+use crate::config::Configuration;
+use crate::decide::{BatchId, State};
+use crate::engine::delivery::{Entry, Order as Ordered};
+use crate::engine::floor::{Action, Floor};
+use crate::engine::message::Message;
+
+/// What the run has been told, and what it has started.
+#[derive(Debug, Default)]
+pub(super) struct Picking {
+    /// Where the jobs of the step stood when that was seen last.
+    stood: BTreeMap<u64, State>,
+    /// What the gate said last, and when that was heard.
+    gate: Option<(bool, i64)>,
+    /// A job has found it closed, and nothing starts before this.
+    held_until: Option<i64>,
+    /// By batch: until when its jobs hold the step.
+    pub(super) holds: BTreeMap<BatchId, i64>,
+    paused: bool,
+    stopping: bool,
+    latest: i64,
+    /// The clock was set back in this run.
+    set_back: bool,
+}
+
+impl Picking {
+    /// A run begins.
+    pub(super) fn begin(&mut self, paused: bool, now: i64) {
+        (self.paused, self.latest) = (paused, now);
+    }
+}
+
+impl Waiting {
+    /// The floor is about to be told something, or that time has passed.
+    pub(in crate::engine::simulation) fn before(
+        &mut self,
+        configuration: &Configuration,
+        message: Option<&Message>,
+        now: i64,
+    ) {
+        let step = position(configuration, &self.step);
+        let picking = &mut self.picking;
+        if let Some(ticking) = self.ticking.as_mut().filter(|_| !picking.stopping) {
+            ticking.pass(now);
+        }
+        match message {
+            Some(Message::GateSeen { seen, .. }) => picking.gate = Some((matches!(seen, Ok(true)), now)),
+            Some(Message::Committed(durable)) => {
+                if let Some((_, paused)) = durable.paused.filter(|(paused, _)| *paused == step) {
+                    picking.paused = paused;
+                }
+            }
+            Some(Message::Stop) => picking.stopping = true,
+            _ => {}
+        }
+        if now < picking.latest {
+            // How long what was to wait for a time waits now is another question.
+            (picking.set_back, picking.held_until) = (true, None);
+        }
+        picking.latest = now;
+    }
+
+    /// It has been told. `delivered` are batches of which that was.
+    pub(in crate::engine::simulation) fn after(
+        &mut self,
+        configuration: &Configuration,
+        floor: &Floor,
+        delivered: &[(usize, BatchId)],
+        now: i64,
+    ) {
+        let step = position(configuration, &self.step);
+        let Some(sight) = floor.sight(step) else { return };
+        let state = |index: u64| self.standings.keys(index).find_map(|key| sight.room.state(key));
+        let stands: BTreeMap<u64, State> =
+            self.standings.jobs.keys().filter_map(|&index| Some((index, state(index)?))).collect();
+        let runs = |all: &BTreeMap<u64, State>, index: u64| all.get(&index) == Some(&State::Running);
+        for &index in stands.keys() {
+            if runs(&stands, index) && !runs(&self.picking.stood, index) {
+                self.picked(index, &stands, now);
+            }
+        }
+        self.picking.stood = stands;
+        for (_, id) in delivered.iter().filter(|(of, _)| *of == step) {
+            let until = self.picking.holds.remove(id);
+            self.picking.held_until = self.picking.held_until.max(until);
+        }
+    }
+
+    fn picked(&self, index: u64, stands: &BTreeMap<u64, State>, now: i64) {
+        let Picking { stood, gate, held_until, paused, stopping, set_back, .. } = &self.picking;
+        let what = || format!("{index} is picked at {now}: {self:#?}");
+        assert!(!paused && !stopping, "the step starts nothing: {}", what());
+        if let Some(every) = self.plan.gate {
+            let open = gate.is_some_and(|(open, at)| open && (0..every).contains(&(now - at)));
+            assert!(open, "the gate is closed: {}", what());
+        }
+        assert!(held_until.is_none_or(|until| until <= now), "a job holds the step: {}", what());
+        match &self.standings.jobs[&index] {
+            At::Delayed { due, .. } => {
+                assert!(*due <= now || *set_back, "it is tried before its time: {}", what());
+            }
+            At::Fresh | At::Started(_) => {}
+            at @ (At::Pending { .. } | At::Through(_)) => panic!("it is {at:?}: {}", what()),
+        }
+        for (&other, at) in self.standings.jobs.range(..index) {
+            let over = matches!(at, At::Through(_)) || self.may_be_out(other);
+            assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
+        }
+        for (&other, state) in stands {
+            let was_unknown = stood.get(&other) == Some(&State::Unknown);
+            let goes_first = *state == State::Unknown && was_unknown && self.same_lane(other, index);
+            let is_unknown = stood.get(&index) == Some(&State::Unknown);
+            assert!(!goes_first || is_unknown, "{other} is unknown and goes first: {}", what());
+        }
+        let first_of_all = self.plan.order == Order::Fifo && self.standings.jobs[&index] == At::Fresh;
+        for (&other, state) in stands.range(..index).filter(|_| first_of_all) {
+            let waits = *state == State::Waiting && stood.get(&other) == Some(&State::Waiting);
+            assert!(!waits, "{other} waits and is older: {}", what());
+        }
+    }
+
+    /// Whether a job that is not through holds a later one.
+    fn holds(&self, earlier: u64, later: u64) -> bool {
+        let (earlier, later) = (&self.jobs[&earlier], &self.jobs[&later]);
+        match self.plan.order {
+            Order::Stream | Order::Fifo | Order::None => false,
+            Order::OfAll => true,
+            Order::OfLane => earlier.lane == later.lane,
+            Order::OfConflicts => {
+                earlier.lane == later.lane && earlier.writes.iter().any(|key| later.writes.contains(key))
+            }
+        }
+    }
+
+    fn same_lane(&self, one: u64, other: u64) -> bool {
+        !self.plan.has_lanes || self.jobs[&one].lane == self.jobs[&other].lane
+    }
+
+    /// Somebody has asked for it to be taken out, so that the step may not wait for it any more.
+    fn may_be_out(&self, index: u64) -> bool {
+        let rows = &self.callers.cancelled_rows;
+        self.callers.cancelled.contains(&index)
+            || self.standings.sequences.iter().any(|(sequence, of)| *of == index && rows.contains(sequence))
+    }
+
+    /// The floor wants something done.
+    pub(in crate::engine::simulation) fn ordered(&self, configuration: &Configuration, action: &Action) {
+        let step = position(configuration, &self.step);
+        let Picking { paused, stopping, .. } = self.picking;
+        match action {
+            Action::Commit(Ordered::Enter(Entry::Begin(begin))) if begin.step == step => {
+                assert!(!paused && !stopping, "a batch is begun, and the step starts nothing: {self:#?}");
+            }
+            Action::Run(task) if task.step == step && !self.plan.begins && task.work.words.is_none() => {
+                assert!(!paused, "a batch runs, and the step is paused: {self:#?}");
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The workers of the steps, from one run to the next.
+
+use std::collections::BTreeMap;
+
+use crate::config::Configuration;
+use crate::engine::work::Worker;
+use crate::hands::plugin::Plugins;
+use crate::store::Store;
+use crate::words::Address;
+
+/// Compiling scripts takes longer than all the rest, so what they are compiled to is kept as long as
+/// nothing can tell.
+#[derive(Debug, Default)]
+pub(super) struct Workers(BTreeMap<Address, ((u64, u64), Worker)>);
+
+impl Workers {
+    pub(super) fn get(
+        &mut self,
+        configuration: &Configuration,
+        step: usize,
+        generation: u64,
+        store: &Store,
+    ) -> &mut Worker {
+        let step = &configuration.steps[step];
+        let version = (generation, configuration.fingerprint());
+        if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
+            let worker = Worker::new(configuration, step, generation, store, &Plugins::default()).unwrap();
+            self.0.insert(step.address.clone(), (version, worker));
+        }
+        &mut self.0.get_mut(&step.address).unwrap().1
+    }
+
+    /// Those that ask the store do so only as long as it is open.
+    pub(super) fn forget(&mut self, configuration: &Configuration) {
+        let asks = |step: &crate::config::Step| configuration.dedupes(step);
+        for step in configuration.steps.iter().filter(|step| asks(step)) {
+            self.0.remove(&step.address);
+        }
+    }
+}
