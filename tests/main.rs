@@ -92,3 +92,5 @@ mod gates;
 mod monitor;
 
 mod graph_demo;
+
+mod withdrawals;
