@@ -94,3 +94,5 @@ mod monitor;
 mod graph_demo;
 
 mod withdrawals;
+
+mod federation;

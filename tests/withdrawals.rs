@@ -228,6 +228,8 @@ fn killed_again_and_again_every_withdrawal_is_made_once_or_has_its_reason() {
     println!("again with TIDEGATE_TEST_SEED={seed}");
     let mut random = Random::new(seed);
     let project = demonstration("1ms", "5ms");
+    // It is this test that takes the process down, and no withdrawal.
+    project.change("withdrawals.toml", "queuer = \"runs\"", "queuer = \"runs\"\ncrash_limit = 100");
     let (mut next, mut killed) = (1_u64, 0);
     for kill in 0..=KILLS {
         let (mut running, mut client) = started(&project);
