@@ -147,3 +147,36 @@ fn a_run_that_waits_for_nothing_else_ends_when_its_last_job_is_taken_out() {
         project.assert_sound();
     }
 }
+
+#[test]
+fn a_job_with_an_output_that_is_due_later_counts_once_as_taken_and_is_not_filtered() {
+    for way in WAYS {
+        let project = Project::new()
+            .file("p.toml", [&PIPELINE.replace("to = \"done\"", "to = { later = \"done\" }"), way].concat())
+            .file("work.rhai", "fn process(job) { emit_in(\"later\", job, 1); () }")
+            .file("in.ndjson", jobs(1..=2));
+        let mut running = project.started();
+        running.wait_until("the outputs", || ids(&project.read_if_there("out.ndjson")).len() == 2);
+        running.stop().done();
+        let status = project.status("p/work", "p/jobs");
+        let counts = ["taken", "given", "filtered"].map(|count| status[count].as_u64());
+        assert_eq!(counts, [Some(2), Some(2), Some(0)], "{status}");
+    }
+}
+
+#[test]
+fn an_output_that_is_due_later_stands_there_though_others_of_its_job_are_known_already() {
+    for way in WAYS {
+        let toml = [&PIPELINE.replace("to = \"done\"", "to = { done = \"done\" }"), way].concat();
+        let project = Project::new()
+            .file("p.toml", toml + "[queue.done]\ndedupe = \"7d\"\n")
+            .file(
+                "work.rhai",
+                "fn process(job) { emit_in(\"done\", #{ id: job.id + 10 }, 20); #{ done: job } }",
+            )
+            .file("in.ndjson", jobs(1..=2));
+        let mut running = project.started();
+        running.wait_until("the outputs", || ids(&project.read_if_there("out.ndjson")).len() == 4);
+        running.stop().done();
+    }
+}

@@ -92,3 +92,7 @@ mod gates;
 mod monitor;
 
 mod graph_demo;
+
+mod withdrawals;
+
+mod federation;

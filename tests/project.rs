@@ -36,6 +36,14 @@ impl Project {
         Self::new().file("p.toml", format!("{SOURCE}{toml}{SINK}"))
     }
 
+    /// A copy of the demonstration of this name, without what runs of it have left.
+    pub(crate) fn demonstration(name: &str) -> Self {
+        let project = Self::new();
+        let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../configs").join(name);
+        copy(&original, project.path());
+        project
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -58,6 +66,13 @@ impl Project {
         let mut file = fs::OpenOptions::new().append(true).create(true).open(self.path().join(path));
         let file = file.as_mut().expect("the file can be opened");
         file.write_all(text.as_ref()).expect("files can be written");
+    }
+
+    /// Writes something else in the place of a part of a file, which has to be there.
+    pub(crate) fn change(&self, path: impl AsRef<Path>, from: &str, to: &str) {
+        let before = self.read(&path);
+        assert!(before.contains(from), "`{from}` is missing in\n{before}");
+        self.write(path, before.replace(from, to));
     }
 
     pub(crate) fn read(&self, path: impl AsRef<Path>) -> String {
@@ -167,6 +182,20 @@ impl Project {
     pub(crate) fn stable(&self, text: &str) -> String {
         let folder = self.path().display().to_string();
         without_times(&text.replace(&folder, "FOLDER"))
+    }
+}
+
+/// Files keep their permissions.
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).expect("the folder is there") {
+        let entry = entry.expect("the folder can be read");
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        if path.is_file() {
+            fs::copy(path, to).expect("files can be copied");
+        } else if entry.file_name() != "out" && entry.file_name() != ".tidegate" {
+            fs::create_dir(&to).expect("folders can be made");
+            copy(&path, &to);
+        }
     }
 }
 

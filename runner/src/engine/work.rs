@@ -215,7 +215,8 @@ impl Worker {
         // Where nothing is attempted, nothing can take the process down.
         let crash_limit = self.crash_limit.filter(|_| work.words.is_none());
         let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
-        let (mut walk, take, mut given, mut late) = (Walk::new(work), self.gatherer.take, 0, 0);
+        let (mut walk, take) = (Walk::new(work), self.gatherer.take);
+        let (mut given, mut late, mut handed_on) = (0, 0, 0);
         while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
             // What became of it is told of the attempt that handed it over, and is none itself.
             item.attempt -= u32::from(work.words.is_some());
@@ -302,18 +303,21 @@ impl Worker {
                     let due = Timestamp(due_ms);
                     ran.delayed.push(retrying::late(&self.address, &item, to, due, payload));
                 }
-                late = made.outputs.delayed().len();
+                let later = made.outputs.delayed().len() - late;
+                late += later;
                 let jobs = made.outputs.total() - given;
                 given += jobs;
-                ran.counters.filtered += u64::from(jobs == 0 && !self.bindings.is_empty());
-                match u32::try_from(jobs) {
+                ran.counters.filtered += u64::from(jobs + later == 0 && !self.bindings.is_empty());
+                match u32::try_from(jobs + later) {
                     Ok(0) => Outcome::Nothing,
                     jobs => Outcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
                 }
             };
-            if self.keeps_records {
+            // An output that was made before is on record with its job.
+            if self.keeps_records && item.to.is_none() {
                 ran.outcomes.push((item.hash, outcome));
             }
+            handed_on += usize::from(item.to.is_some());
             ran.taken += 1;
             if work.sequential {
                 ran.ends.push(JobEnd::Finished);
@@ -321,8 +325,8 @@ impl Worker {
             watch.take(&item);
         }
         ran.settles = watch.finish();
-        // What comes again is counted when it is through.
-        ran.counters.taken = (ran.taken - ran.stayed) as u64;
+        // What comes again is counted when it is through; an output that was made before, with its job.
+        ran.counters.taken = (ran.taken - ran.stayed - handed_on) as u64;
         ran.counters.given = given as u64;
         made.finish(&mut ran);
         ran
@@ -351,14 +355,18 @@ impl Worker {
     fn made_before(&mut self, work: &Work, carries: bool) -> Result<Vec<bool>, Failure> {
         let Some(store) = &self.made_before else { return Ok(Vec::new()) };
         let (mut walk, mut hashes) = (Walk::new(work), Vec::with_capacity(work.jobs));
+        let mut handed_on = Vec::with_capacity(work.jobs);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             hashes.push(item.hash);
+            // What is only due later was made by a delivery that is on record, and is not made by it twice.
+            handed_on.push(item.to.is_some());
         }
         let outcomes = store.deliveries(&hashes).map_err(|error| {
             let message = format!("the store does not tell which deliveries were made before: {error}");
             Failure::new(FailureKind::Failed, message)
         })?;
-        Ok(outcomes.iter().map(|outcome| matches!(outcome, Some(Outcome::Output { .. }))).collect())
+        let made = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Output { .. }));
+        Ok(outcomes.iter().zip(handed_on).map(|(outcome, handed_on)| made(outcome) && !handed_on).collect())
     }
 
     fn origins(&self) -> Origins {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::look::StepStatus;
 use super::table::{grouped, jobs, rate, table};
 use crate::config::{Configuration, SinkKind, Target};
-use crate::decide::End;
+use crate::decide::{Counters, End};
 use crate::engine::{Report, Stats};
 
 /// The summary of a run that took `elapsed`, after which `unpaired` inputs of joins still hold jobs.
@@ -16,7 +16,8 @@ pub(super) fn summary(
     report: &Report,
     (elapsed, unpaired): (Duration, &[StepStatus]),
 ) -> String {
-    let nothing = stats.steps.iter().all(|step| step.counters().taken == 0);
+    let is_idle = |count: Counters| count.taken == 0 && count.given == 0;
+    let nothing = stats.steps.iter().all(|step| is_idle(step.counters()));
     if nothing && report.end == End::Drained {
         let delivered =
             if unpaired.is_empty() { "everything is delivered" } else { "nothing can be delivered" };
