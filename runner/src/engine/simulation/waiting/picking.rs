@@ -112,17 +112,28 @@ impl Waiting {
             let over = matches!(at, At::Through(_)) || self.may_be_out(other);
             assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
         }
-        for (&other, state) in stands {
-            let was_unknown = stood.get(&other) == Some(&State::Unknown);
-            let goes_first = *state == State::Unknown && was_unknown && self.same_lane(other, index);
-            let is_unknown = stood.get(&index) == Some(&State::Unknown);
-            assert!(!goes_first || is_unknown, "{other} is unknown and goes first: {}", what());
+        let is_unknown = matches!(self.standings.jobs[&index], At::Started(_));
+        for &other in self.standings.jobs.keys().filter(|_| !is_unknown) {
+            let goes_first = self.is_unknown(other, stands) && self.same_lane(other, index);
+            assert!(!goes_first, "{other} is unknown and goes first: {}", what());
         }
         let first_of_all = self.plan.order == Order::Fifo && self.standings.jobs[&index] == At::Fresh;
         for (&other, state) in stands.range(..index).filter(|_| first_of_all) {
             let waits = *state == State::Waiting && stood.get(&other) == Some(&State::Waiting);
             assert!(!waits, "{other} waits and is older: {}", what());
         }
+    }
+
+    /// Whether the run knows that nothing is known of an attempt at the job, or that the outside has
+    /// forgotten it.
+    fn is_unknown(&self, index: u64, stands: &BTreeMap<u64, State>) -> bool {
+        let busy = |all: &BTreeMap<u64, State>| {
+            matches!(all.get(&index), Some(State::Running | State::Pending) | None)
+        };
+        matches!(self.standings.jobs[&index], At::Started(_))
+            && !busy(stands)
+            && !busy(&self.picking.stood)
+            && !self.may_be_out(index)
     }
 
     /// Whether a job that is not through holds a later one.
