@@ -91,4 +91,8 @@ mod gates;
 
 mod monitor;
 
+mod outside;
+
+mod poll;
+
 mod graph_demo;

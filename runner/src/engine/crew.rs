@@ -93,6 +93,7 @@ impl Crew {
             segments,
             generation,
             tickers,
+            token_key,
             opening,
             halts,
         } = started;
@@ -114,7 +115,6 @@ impl Crew {
         })
         .without(halts);
         start::recall(&mut floor, &configuration, &store, clock.now())?;
-        start::pause(&mut floor, &configuration, &store)?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
@@ -139,15 +139,15 @@ impl Crew {
         };
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
-        let shop = workers::Shop {
+        let shop = Arc::new(workers::Shop {
             configuration: Arc::clone(&configuration),
             plugins,
             store: store.clone(),
             clock: Arc::clone(&clock),
             generation,
+            token_key,
             attempts: attempts.clone(),
-        };
-        let shop = Arc::new(shop);
+        });
         let aside = Aside::new(Arc::clone(&shop), messages.0.clone());
         let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
         let queues =

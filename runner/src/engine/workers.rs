@@ -15,11 +15,11 @@ use super::message::Message;
 use super::status::{self, Asking, Seen};
 use super::work::{Ran, Stumble, Worker};
 use crate::config::{Configuration, GateRef};
-use crate::decide::JobKey;
+use crate::decide::{JobKey, Status};
 use crate::hands::plugin::Plugins;
 use crate::hands::script::Entry;
-use crate::store::{Attempts, DelayedKey, Slot, Store};
-use crate::words::{Clock, Timestamp};
+use crate::store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
+use crate::words::{Clock, Timestamp, TokenKey};
 
 /// Scripts may build values that nest deeply, and taking those apart recurses. The memory is only
 /// reserved, not used.
@@ -35,6 +35,7 @@ pub(super) struct Shop {
     pub(super) store: Store,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) generation: u64,
+    pub(super) token_key: TokenKey,
     pub(super) attempts: Attempts,
 }
 
@@ -152,13 +153,13 @@ impl<'s> Hand<'s> {
     }
 
     fn run(&mut self, step: usize, work: &Work) -> Ran {
-        let Shop { configuration, plugins, store, clock, generation, .. } = self.shop;
+        let Shop { configuration, plugins, store, clock, generation, token_key, .. } = self.shop;
         let slot = &mut self.slot;
         let worker = match &mut self.workers[step] {
             Some(worker) => worker,
             empty => {
                 let declared = &configuration.steps[step];
-                match Worker::new(configuration, declared, *generation, store, plugins) {
+                match Worker::new(configuration, declared, *generation, store, (plugins, token_key)) {
                     Ok(made) => empty.insert(made),
                     Err(why) => return failed(work, why),
                 }
@@ -173,12 +174,14 @@ impl<'s> Hand<'s> {
     }
 
     fn ask_status(&mut self, asking: Asking) -> Result<Seen, Failure> {
-        let Shop { configuration, plugins, store, clock, .. } = self.shop;
+        let Shop { configuration, plugins, store, clock, token_key, .. } = self.shop;
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
         let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
         // What is through meanwhile is not asked for.
-        let jobs: Vec<_> = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job?))).collect();
+        let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
+        let jobs = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
+        let jobs: Vec<_> = jobs.collect();
         if jobs.is_empty() {
             return Ok(Seen::default());
         }
@@ -186,7 +189,7 @@ impl<'s> Hand<'s> {
         let declared = &configuration.steps[asking.step];
         let Some(monitor) = &declared.monitor else { return Ok(Seen::default()) };
         let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
-            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), plugins)
+            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), (plugins, token_key))
         })?;
         status::read(&answer, &jobs).map_err(|why| {
             Failure::new(FailureKind::Output, format!("{why}; the answer is {}", beginning(&answer)))
@@ -194,12 +197,12 @@ impl<'s> Hand<'s> {
     }
 
     fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
-        let Shop { configuration, plugins, clock, .. } = self.shop;
+        let Shop { configuration, plugins, clock, token_key, .. } = self.shop;
         let declared = &configuration.steps[step];
         let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
         let inquiry = &configuration.gates[gate].inquiry;
         let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
-            Asker::new(configuration, declared, (inquiry, Entry::Open), plugins)
+            Asker::new(configuration, declared, (inquiry, Entry::Open), (plugins, token_key))
         })?;
         serde_json::from_slice(&answer).map_err(|_| {
             let message = format!("it should answer `true` or `false`, and answered {}", beginning(&answer));
