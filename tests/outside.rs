@@ -47,7 +47,12 @@ fn say(client: &mut Client, index: u64, token: &str, body: &str) -> Answer {
 
 /// What has become of a job at the step.
 fn outcome(client: &mut Client, index: u64) -> Value {
-    client.job(&format!("p/in/{index}"))["steps"][0].clone()
+    at_submit(&client.job(&format!("p/in/{index}")))
+}
+
+fn at_submit(job: &Value) -> Value {
+    let steps = job["steps"].as_array().expect("a list");
+    steps.iter().find(|step| step["step"] == "p/submit").expect("it reads the source").clone()
 }
 
 /// Waits until the job is pending; answers with its token.
@@ -345,4 +350,52 @@ fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
     let (mut running, ..) = started(&project);
     running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
     running.stop().done();
+}
+
+#[test]
+fn a_handle_that_is_too_long_is_told_and_no_job_is_lost() {
+    let project = project("").file(
+        "submit.rhai",
+        "fn process(job, ctx) { if job.id == 1 { let long = \"x\"; long.pad(10485760, 'x'); pending(long) } job }",
+    );
+    let (mut running, mut client, _) = started(&project);
+    push(&mut client, 1..=2);
+    running.wait_until("the other is delivered", || project.read_if_there("out.ndjson") == jobs(2..=2));
+    running.wait_until("it is told", || outcome(&mut client, 1)["status"] == "failed");
+    let reason = outcome(&mut client, 1)["reason"].clone();
+    assert_eq!(reason, "the handle of the pending job has 10.0 MiB, and 64.0 KiB is the most");
+    running.stop().done();
+    assert_eq!(project.queue("p/failed")[0]["job"]["id"], 1);
+}
+
+#[test]
+fn whoever_is_asked_and_never_answers_holds_up_nobody_else_and_no_stop() {
+    // It is connected to, and that is all.
+    let hangs = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let asks = format!(
+        "http = {{ url = \"http://{}/\" }}, every = \"10ms\", timeout = \"10m\"",
+        hangs.local_addr().expect("it has an address")
+    );
+    let project = project(&format!(
+        "monitor = {{ run = \"builtin:http\", {asks} }}\n\
+         [gate.slow]\nrun = [\"builtin:http\", \"open.rhai\"]\n{}\n\
+         [step.gated]\nfrom = \"in\"\ngate = \"slow\"\nto = \"gated\"\n",
+        asks.replace(", every", "\nevery").replace(", timeout", "\ntimeout")
+    ))
+    .file("open.rhai", "fn open(answer) { true }");
+    let (mut running, mut client, _) = started(&project);
+    push(&mut client, 1..=2);
+    let token = token(&mut running, &mut client, 1);
+    let asked: Vec<_> = (0..2).map(|_| hangs.accept().expect("both are asked")).collect();
+    assert_eq!(say(&mut client, 1, &token, "").status, 200);
+    running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
+    let since = std::time::Instant::now();
+    running.stop().done();
+    // Ten minutes is how long they might have waited.
+    assert!(since.elapsed() < std::time::Duration::from_mins(1), "{:?}", since.elapsed());
+    drop(asked);
+    project.assert_sound();
+    // The job is as pending as it was.
+    let shown = project.json(&["job", "show", "p/in/2"]);
+    assert_eq!(at_submit(&shown)["status"], "pending", "{shown}");
 }

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::{Failure, FailureKind};
@@ -75,12 +76,14 @@ pub(super) struct Aside {
     /// How many workers wait for an errand, less the errands that wait for a worker.
     free: Arc<AtomicIsize>,
     workers: Vec<JoinHandle<()>>,
+    /// Closed when all workers have ended.
+    alive: (Sender<()>, Receiver<()>),
 }
 
 impl Aside {
     pub(super) fn new(shop: Arc<Shop>, messages: Sender<Message>) -> Self {
-        let (tasks, free) = (crossbeam_channel::unbounded(), Arc::default());
-        Self { shop, messages, tasks, free, workers: Vec::new() }
+        let (tasks, alive) = (crossbeam_channel::unbounded(), crossbeam_channel::bounded(0));
+        Self { shop, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
     }
 
     /// Gives an errand to a free worker, or to a new one; past [`ASIDE_MAX`] it waits for one.
@@ -88,13 +91,14 @@ impl Aside {
         if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
             let (shop, tasks, messages) =
                 (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
-            let free = Arc::clone(&self.free);
+            let (free, alive) = (Arc::clone(&self.free), self.alive.0.clone());
             let worker = thread::Builder::new()
                 .name(format!("aside-{}", self.workers.len()))
                 .stack_size(STACK)
                 .spawn(move || {
                     let done = || _ = free.fetch_add(1, Ordering::AcqRel);
                     Hand::new(&shop).work(&tasks, &messages, &done);
+                    drop(alive);
                 })?;
             self.free.fetch_add(1, Ordering::AcqRel);
             self.workers.push(worker);
@@ -102,6 +106,13 @@ impl Aside {
         // This side holds the other end, too.
         let _ = self.tasks.0.send(errand);
         Ok(())
+    }
+
+    /// Lets the workers end, and waits for that no longer than so long: what they ask changes nothing.
+    pub(super) fn abandon(self, patience: Duration) {
+        let Self { tasks, alive, .. } = self;
+        drop((tasks, alive.0));
+        let _ = alive.1.recv_timeout(patience);
     }
 
     /// Lets the workers end when they are through.
