@@ -6,7 +6,7 @@ use crate::config::Configuration;
 use crate::engine::work::Worker;
 use crate::hands::plugin::Plugins;
 use crate::store::Store;
-use crate::words::Address;
+use crate::words::{Address, TokenKey};
 
 /// Compiling scripts takes longer than all the rest, so what they are compiled to is kept as long as
 /// nothing can tell.
@@ -24,7 +24,8 @@ impl Workers {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let worker = Worker::new(configuration, step, generation, store, &Plugins::default()).unwrap();
+            let shared = (&Plugins::default(), &TokenKey::NONE);
+            let worker = Worker::new(configuration, step, generation, store, shared).unwrap();
             self.0.insert(step.address.clone(), (version, worker));
         }
         &mut self.0.get_mut(&step.address).unwrap().1

@@ -73,7 +73,7 @@ impl<'w> Stage<'w> {
             stats: Arc::clone(&stats),
         });
         let recalled = start::recall(&mut floor, &configuration, &store, world.clock.now());
-        if let Err(error) = recalled.and_then(|()| start::pause(&mut floor, &configuration, &store)) {
+        if let Err(error) = recalled {
             return Err((world, error));
         }
         let (messages, told) = crossbeam_channel::unbounded();

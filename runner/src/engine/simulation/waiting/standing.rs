@@ -174,7 +174,9 @@ impl Standings {
             let at = match job.standing {
                 Standing::Started => At::Started(job.attempt),
                 Standing::Delayed => At::Delayed { attempts: job.attempt, due },
-                Standing::Pending { handle, .. } => At::Pending { attempts: job.attempt, handle },
+                Standing::Pending { handle, .. } | Standing::Told { handle, .. } => {
+                    At::Pending { attempts: job.attempt, handle }
+                }
             };
             standing.insert(index, at);
         }
