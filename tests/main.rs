@@ -96,3 +96,5 @@ mod graph_demo;
 mod withdrawals;
 
 mod federation;
+
+mod ledger;
