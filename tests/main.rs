@@ -100,3 +100,5 @@ mod graph_demo;
 mod withdrawals;
 
 mod federation;
+
+mod ledger;

@@ -1,7 +1,7 @@
 //! Steps and sinks that ask HTTP services and run commands.
 
 #[expect(dead_code, reason = "not every test needs all that a service can do")]
-mod service;
+pub(crate) mod service;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Mutex;

@@ -101,10 +101,7 @@ impl Crew {
             opening,
             halts,
         } = started;
-        let workers = match options.workers {
-            0 => thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        };
+        let workers = worker_count(&options);
         let tails = Arc::new(Tails::new(configuration.queues.len()));
         let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
@@ -322,6 +319,13 @@ impl Crew {
             return Err(reason.unwrap_or(EngineError::Died));
         }
         Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned })
+    }
+}
+
+fn worker_count(options: &Options) -> usize {
+    match options.workers {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        workers => workers,
     }
 }
 

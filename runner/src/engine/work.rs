@@ -160,7 +160,7 @@ impl Worker {
             {
                 self.pass_all(portion)
             }
-            _ => self.run_each(work, slot, carries, clock.now()),
+            _ => self.run_each(work, slot, carries, clock),
         }
     }
 
@@ -192,7 +192,8 @@ impl Worker {
         clippy::too_many_lines,
         reason = "one loop over the jobs; what becomes of each is decided elsewhere"
     )]
-    fn run_each(&mut self, work: &Work, slot: &mut Slot, carries: bool, now: Timestamp) -> Ran {
+    fn run_each(&mut self, work: &Work, slot: &mut Slot, carries: bool, clock: &dyn Clock) -> Ran {
+        let now = clock.now();
         let mut ran = Ran::default();
         let made_before = match self.made_before(work, carries) {
             Ok(made_before) => made_before,
@@ -245,6 +246,8 @@ impl Worker {
             };
             let outcome = if let Err(mut failure) = attempted {
                 made.outputs.roll_back(&checkpoint);
+                // What comes later is counted from here, however long the attempt took.
+                let now = clock.now();
                 item.attempt = watch.crashes().unwrap_or(item.attempt);
                 let fate = match word {
                     Some(_) => self.retrying.refused(),

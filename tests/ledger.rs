@@ -1,0 +1,439 @@
+//! The demonstration of ordered submission to a ledger: what is said of it, sentence by sentence, against a ledger
+//! that does as the test says, and against its own toy ledger, whatever is killed when.
+
+mod fake;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use self::fake::Fake;
+use crate::http_client::address;
+use crate::moment::Moment;
+use crate::project::Project;
+use crate::random::Random;
+use crate::running::Running;
+
+const KILLS: u64 = 12;
+/// So long a failed attempt is delayed here, instead of 15 seconds.
+const WINDOW: Duration = Duration::from_millis(40);
+const STEP: (&str, &str) = ("grid/submit", "grid/batches");
+
+/// Batches of these services, numbered from 1, each of which touches something of its own.
+fn batches<'a>(services: impl IntoIterator<Item = &'a str>) -> String {
+    let mut lines = String::new();
+    for (id, service) in (1..).zip(services) {
+        let own = [format!("{service}/{id}")];
+        let batch = json!({ "id": id, "service": service, "quantity": 1, "inputs": own, "outputs": own });
+        let _ = writeln!(lines, "{batch}"); // into a text
+    }
+    lines
+}
+
+/// The demonstration with these batches, in front of another ledger; nobody waits for long.
+fn in_front_of(ledger: &Fake, batches: &str) -> Project {
+    let project = Project::demonstration("ledger");
+    std::fs::remove_file(project.path().join("ledger.toml")).expect("it is there");
+    std::fs::remove_file(project.path().join("tidegate.toml")).expect("it is there");
+    project.write("data/batches.ndjson", batches);
+    project.write("status.rhai", "fn status(answers) { answers }");
+    project.change("grid.toml", "${LEDGER:-127.0.0.1:8484}", &ledger.address());
+    hasten(&project);
+    project
+}
+
+fn hasten(project: &Project) {
+    project.change("grid.toml", "every = \"1s\"", "every = \"10ms\"");
+    project.change("grid.toml", "delay_window = \"15s\"", "delay_window = \"40ms\"");
+    project.change("grid.toml", "max_attempts = 10", "max_attempts = 10, initial = \"1ms\", max = \"2ms\"");
+}
+
+/// The monitor asks for several at once.
+fn asking_for_many(project: &Project, batch: usize) {
+    let toml = project.read("grid.toml");
+    let one =
+        toml.lines().find(|line| line.contains("/jobs/ledger/submissions/{0.handle}")).expect("it is there");
+    let url = one.replace("/jobs/ledger/submissions/{0.handle}\"", "/statuses\", method = \"POST\"");
+    project.change("grid.toml", one, &url);
+    project.change("grid.toml", "batch = 1\n", &format!("batch = {batch}\n"));
+}
+
+fn in_parallel(project: &Project) {
+    let to = "strategy = \"one-round-parallel\"\nreads = \"inputs\"\nwrites = \"outputs\"";
+    project.change("grid.toml", "strategy = \"one-round-serial\"", to);
+}
+
+fn committed(project: &Project) -> Vec<u64> {
+    let committed = project.read_if_there("out/committed.ndjson");
+    committed.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()?["id"].as_u64()).collect()
+}
+
+/// The batches that were set aside, and why.
+fn invalid(project: &Project) -> Vec<(u64, String)> {
+    let told = |error: &Value| Some((error["job"]["id"].as_u64()?, error["message"].as_str()?.to_owned()));
+    project.queue("grid/invalid").iter().filter_map(told).collect()
+}
+
+fn status(project: &Project) -> Value {
+    project.status(STEP.0, STEP.1)
+}
+
+fn place(all: &[u64], id: u64) -> usize {
+    all.iter().position(|other| *other == id).unwrap_or_else(|| panic!("no {id} in {all:?}"))
+}
+
+#[test]
+fn one_batch_of_each_service_goes_a_round_so_that_a_thousand_of_one_starve_nobody() {
+    let ledger = Fake::saying("committed");
+    let others = ["b", "c", "d", "e", "f", "b", "c", "d", "e", "f"];
+    let project = in_front_of(&ledger, &batches(std::iter::repeat_n("a", 1000).chain(others)));
+    let mut running = project.start(&["run", "."]);
+    running.wait_until("the others", || ledger.posted().iter().filter(|id| **id > 1000).count() == 10);
+    let posted = ledger.posted();
+    assert!(running.kill());
+    let before = posted[..=place(&posted, 1010)].iter().filter(|id| **id <= 1000).count();
+    assert!(before < 20, "{before} of the thousand went first");
+    // The first round has one of each.
+    assert_eq!(
+        posted[..6].iter().collect::<BTreeSet<_>>(),
+        [1, 1001, 1002, 1003, 1004, 1005].iter().collect()
+    );
+}
+
+#[test]
+fn what_is_in_the_submitters_hands_is_not_queued_again_meanwhile() {
+    let ledger = Fake::saying("committed");
+    ledger.state().holds = vec![1];
+    let project = in_front_of(&ledger, &batches(["a", "a", "b", "b", "b"]));
+    let mut running = project.start(&["run", "."]);
+    running.wait_until("the other service", || committed(&project).len() == 3);
+    assert_eq!((ledger.times(1), ledger.times(2)), (1, 0));
+    ledger.release();
+    running.outcome().done();
+    assert_eq!(ledger.times(1), 1);
+    assert_eq!(committed(&project)[3..], [1, 2]);
+}
+
+#[test]
+fn a_batch_is_pending_then_valid_and_what_is_committed_or_invalid_is_never_submitted_again() {
+    let ledger = Fake::saying("pending");
+    let project = in_front_of(&ledger, &batches(["a", "b", "a", "b"]));
+    let mut running = project.started();
+    running.wait_until("both", || status(&project)["pending"] == 2);
+    // Through a kill, it goes on to be asked for, and is not submitted again.
+    assert!(running.kill());
+    let first =
+        |id| ledger.state().posted.iter().find(|posted| posted.id == id).and_then(|posted| posted.number);
+    let (a, b) = (first(1).expect("taken"), first(2).expect("taken"));
+    ledger.state().statuses.extend([(a, "valid"), (b, "invalid")]);
+    let mut running = project.started();
+    running.wait_until("the first is valid", || status(&project)["valid"] == 1);
+    // What is valid becomes pending no more.
+    ledger.state().statuses.insert(a, "pending");
+    running.wait_until_it_says("a job that is valid cannot become pending");
+    ledger.state().statuses.insert(a, "committed");
+    running.wait_until("the next ones", || ledger.posted().len() == 4);
+    ledger.state().otherwise = "committed";
+    running.outcome().done();
+    project.run().done().says("nothing to do");
+    assert_eq!(invalid(&project).iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2]);
+    assert_eq!(committed(&project).into_iter().collect::<BTreeSet<_>>(), BTreeSet::from([1, 3, 4]));
+    assert_eq!([1, 2, 3, 4].map(|id| ledger.times(id)), [1; 4]);
+}
+
+#[test]
+fn what_is_unknown_is_submitted_again_before_anything_else_of_its_service() {
+    let ledger = Fake::saying("pending");
+    let project = in_front_of(&ledger, &batches(["a", "a", "b"]));
+    let mut running = project.start(&["run", "."]);
+    running.wait_until("both", || ledger.state().asked.len() > 4);
+    let number = ledger.state().posted.iter().find(|posted| posted.id == 1).and_then(|posted| posted.number);
+    ledger.state().statuses.insert(number.expect("taken"), "unknown");
+    running.wait_until("the second submission", || ledger.times(1) == 2);
+    // It is submitted anew: under another key, and nobody asks for the first one any more.
+    let keys: BTreeSet<_> =
+        ledger.state().posted.iter().filter(|one| one.id == 1).map(|one| one.key.clone()).collect();
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    let asked = ledger.state().asked.len();
+    running.wait_until("more questions", || ledger.state().asked.len() > asked + 6);
+    assert!(!ledger.state().asked[asked + 2..].contains(&vec![number.expect("taken")]));
+    ledger.state().otherwise = "committed";
+    running.outcome().done();
+    let posted = ledger.posted();
+    assert_eq!(posted.iter().filter(|id| **id < 3).collect::<Vec<_>>(), [&1, &1, &2]);
+    assert_eq!(committed(&project).len(), 3);
+}
+
+#[test]
+fn a_failed_attempt_is_delayed_for_the_window_and_holds_its_service_only() {
+    let ledger = Fake::saying("committed");
+    ledger.state().busy.insert(1, 3);
+    let project = in_front_of(&ledger, &batches(["a", "a", "b", "b", "b"]));
+    let ran = project.run().done();
+    let times: Vec<_> = ledger.state().posted.iter().filter(|one| one.id == 1).map(|one| one.at).collect();
+    assert_eq!(times.len(), 4);
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= WINDOW), "{times:?}");
+    assert!(place(&ledger.posted(), 2) == 7, "{:?}", ledger.posted());
+    // Every start, answer and error is reported.
+    for attempt in 1..=4 {
+        assert!(ran.stderr.contains(&format!("batch 1 of a: attempt {attempt}")), "{}", ran.stderr);
+    }
+    assert_eq!(ran.stderr.matches("batch 1: the ledger is busy (429)").count(), 3, "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches(": submission ").count(), 5, "{}", ran.stderr);
+    // The window of the demonstration.
+    let toml = Project::demonstration("ledger").read("grid.toml");
+    assert!(toml.contains("delay_window = \"15s\"") && toml.contains("max_attempts = 10"), "{toml}");
+}
+
+#[test]
+fn a_delay_begins_when_the_attempt_fails_however_long_that_took() {
+    let ledger = Fake::saying("committed");
+    ledger.state().holds = vec![1];
+    ledger.state().busy.insert(1, 1);
+    let project = in_front_of(&ledger, &batches(["a", "b", "b", "b", "b"]));
+    let mut running = project.start(&["run", "."]);
+    // Longer than the window.
+    running.wait_until("the others", || committed(&project).len() == 4);
+    let began =
+        ledger.state().posted.iter().find(|one| one.id == 1).map(|one| one.at).expect("it was posted");
+    while began.elapsed() < 2 * WINDOW {
+        running.pause();
+    }
+    let failed = Instant::now();
+    ledger.release();
+    running.outcome().done();
+    let again = ledger.state().posted.iter().rfind(|one| one.id == 1).map(|one| one.at).expect("as above");
+    assert!(again - failed >= WINDOW, "{:?}", again - failed);
+}
+
+#[test]
+fn a_busy_ledger_is_asked_ten_times_and_then_the_service_goes_on_without_the_batch() {
+    let ledger = Fake::saying("committed");
+    ledger.state().busy.insert(1, 1000);
+    let project = in_front_of(&ledger, &batches(["a", "a"]));
+    project.change("grid.toml", "delay_window = \"40ms\"", "delay_window = \"1ms\"");
+    project.run().done();
+    assert_eq!((ledger.times(1), ledger.times(2)), (10, 1));
+    let (id, why) = &invalid(&project)[0];
+    assert!(*id == 1 && why.contains("the ledger is busy"), "{why}");
+    // It is not forgotten: somebody can have it go there again.
+    ledger.state().busy.clear();
+    project.tidegate(&["errors", "retry", "grid/invalid", "--yes"]).done();
+    project.run().done();
+    assert_eq!(committed(&project), [2, 1]);
+}
+
+#[test]
+fn batches_of_several_services_are_posted_at_the_same_time() {
+    let ledger = Fake::saying("committed");
+    ledger.state().holds = (1..=5).collect();
+    let project = in_front_of(&ledger, &batches(["a", "b", "c", "d", "e"]));
+    let mut running = project.start(&["run", "."]);
+    running.wait_until("five at once", || ledger.state().held == 5);
+    ledger.release();
+    running.outcome().done();
+}
+
+#[test]
+fn a_stop_lets_submissions_finish_that_run_and_starts_no_others() {
+    let ledger = Fake::saying("committed");
+    ledger.state().holds = vec![1];
+    let project = in_front_of(&ledger, &batches(["a", "b", "c", "a"]));
+    project.change("grid.toml", "max_processing = 16", "max_processing = 1");
+    let mut running = project.start(&["run", "."]);
+    running.wait_until("the first", || ledger.state().held == 1);
+    running.terminate();
+    running.wait_until_it_says("stopping");
+    ledger.release();
+    running.outcome().done();
+    assert_eq!(ledger.posted(), [1]);
+    // What it came to was noted.
+    project.run().done();
+    assert_eq!([1, 2, 3, 4].map(|id| ledger.times(id)), [1; 4]);
+    assert_eq!(committed(&project).len(), 4);
+}
+
+#[test]
+fn all_pending_batches_are_asked_for_by_service_the_oldest_check_first() {
+    let ledger = Fake::saying("pending");
+    let project = in_front_of(&ledger, &batches(["a", "b", "a", "c", "b", "a", "c", "b", "c"]));
+    project.change("grid.toml", "every = \"10ms\"", "every = \"300ms\"");
+    in_parallel(&project);
+    asking_for_many(&project, 3);
+    let mut running = project.start(&["run", "."]);
+    let services = || {
+        let state = ledger.state();
+        let of = |number: &u64| state.posted.iter().find(|one| one.number == Some(*number)).map(|one| one.id);
+        state
+            .asked
+            .iter()
+            .map(|asked| asked.iter().filter_map(of).collect::<BTreeSet<u64>>())
+            .collect::<Vec<_>>()
+    };
+    running.wait_until("two polls", || services().len() >= 6);
+    let by_service: BTreeSet<BTreeSet<u64>> = [vec![1, 3, 6], vec![2, 5, 8], vec![4, 7, 9]]
+        .into_iter()
+        .map(|ids| ids.into_iter().collect())
+        .collect();
+    let asked = services();
+    assert_eq!(asked[..3].iter().cloned().collect::<BTreeSet<_>>(), by_service, "{asked:?}");
+    // Whoever was asked for first is again the first.
+    assert_eq!(asked[..3], asked[3..6]);
+    ledger.state().otherwise = "committed";
+    running.outcome().done();
+}
+
+#[test]
+fn answers_that_nobody_asked_for_are_discarded_and_reported() {
+    let ledger = Fake::saying("pending");
+    let project = in_front_of(&ledger, &batches(["a", "b"]));
+    project.write("status.rhai", "fn status(answers) { answers[\"777\"] = \"committed\"; answers }");
+    let mut running = project.started();
+    running.wait_until_it_says("the monitor answered for jobs that it was not asked for");
+    assert_eq!(status(&project)["pending"], 2);
+    assert!(committed(&project).is_empty());
+    ledger.state().otherwise = "committed";
+    running.outcome().done();
+    assert_eq!(committed(&project).len(), 2);
+}
+
+#[test]
+fn batches_of_one_service_that_touch_different_things_go_together() {
+    let ledger = Fake::saying("pending");
+    let batch = |id: u64, inputs: &[&str], outputs: &[&str]| {
+        json!({ "id": id, "service": "a", "quantity": 1, "inputs": inputs, "outputs": outputs }).to_string()
+    };
+    let all = [
+        batch(1, &["x"], &["x"]),
+        batch(2, &["y"], &[]),
+        batch(3, &["y"], &["z"]),
+        // It reads what the first one writes; the next one, what it would write.
+        batch(4, &["x"], &["w"]),
+        batch(5, &["w"], &[]),
+    ];
+    let project = in_front_of(&ledger, &all.join("\n"));
+    in_parallel(&project);
+    let mut running = project.started();
+    running.wait_until("three", || status(&project)["pending"] == 3);
+    let asked = ledger.state().asked.len();
+    running.wait_until("more questions", || ledger.state().asked.len() > asked + 6);
+    assert_eq!(ledger.posted().into_iter().collect::<BTreeSet<_>>(), BTreeSet::from([1, 2, 3]));
+    ledger.state().otherwise = "committed";
+    running.outcome().done();
+    assert_eq!(ledger.posted()[3..], [4, 5]);
+}
+
+/// What the toy ledger holds against a batch that it refuses.
+const REFUSED: &str = "a quantity below 0";
+
+/// Every batch of the demonstration is through, once; those of one service in order.
+fn assert_settled(project: &Project, blocks: &str) {
+    let lines = |text: &str| -> Vec<Value> {
+        text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
+    };
+    let all = lines(&project.read("data/batches.ndjson"));
+    let id = |batch: &Value| batch["id"].as_u64().expect("a number");
+    let is_refused = |batch: &&Value| batch["quantity"].as_i64() < Some(0);
+    let (refused, good): (Vec<&Value>, Vec<&Value>) = all.iter().partition(is_refused);
+    let mut set_aside = invalid(project);
+    set_aside.sort();
+    let expected: Vec<_> = refused.iter().map(|batch| (id(batch), REFUSED.to_owned())).collect();
+    assert_eq!(set_aside, expected);
+    let mut through = committed(project);
+    through.sort_unstable();
+    assert_eq!(through, good.iter().map(|batch| id(batch)).collect::<Vec<_>>());
+    // Both here, and in the ledger, where one that was submitted just before a kill may come a second time.
+    for there in [lines(&project.read("out/committed.ndjson")), lines(blocks)] {
+        let (mut seen, mut by_service) = (BTreeSet::new(), BTreeMap::<String, Vec<u64>>::new());
+        for batch in there.iter().filter(|batch| seen.insert(id(batch))) {
+            by_service
+                .entry(batch["service"].as_str().expect("a name").to_owned())
+                .or_default()
+                .push(id(batch));
+        }
+        assert_eq!(seen.len(), good.len());
+        assert!(by_service.values().all(|ids| ids.is_sorted()), "{by_service:?}");
+    }
+}
+
+fn hasten_ledger(project: &Project) {
+    project.change("decide.rhai", "\"1s\"", "\"20ms\"");
+    project.change("ledger.toml", "rate = \"2/s\"", "rate = \"100/s\"");
+}
+
+#[test]
+fn the_toy_ledger_takes_its_time_forgets_refuses_and_all_of_it_is_made_good() {
+    let project = Project::demonstration("ledger");
+    hasten(&project);
+    hasten_ledger(&project);
+    // Both know the port before it is taken.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free");
+    project.change("tidegate.toml", "127.0.0.1:8484", &port.to_string());
+    project.change("grid.toml", "127.0.0.1:8484", &port.to_string());
+    let mut running = project.started();
+    running.wait_until("half of it", || committed(&project).len() >= 9);
+    assert!(running.kill());
+    let mut running = project.started();
+    running.wait_until("all of it", || status(&project)["taken"] == 20);
+    running.stop().done();
+    assert_settled(&project, &project.read("out/blocks.ndjson"));
+    // Some were forgotten, and came again.
+    assert!(project.status("ledger/decide", "ledger/submissions")["filtered"].as_u64() > Some(0));
+    project.assert_sound();
+}
+
+/// The two halves of the demonstration, each with a runner of its own.
+fn halves() -> (Project, Project) {
+    let (grid, ledger) = (Project::demonstration("ledger"), Project::demonstration("ledger"));
+    for (project, file) in [(&grid, "ledger.toml"), (&grid, "tidegate.toml"), (&ledger, "grid.toml")] {
+        std::fs::remove_file(project.path().join(file)).expect("it is there");
+    }
+    ledger.change("tidegate.toml", "127.0.0.1:8484", "127.0.0.1:0");
+    hasten(&grid);
+    // Each is killed more often than a ledger is busy.
+    grid.change("grid.toml", "max_attempts = 10", "max_attempts = 0");
+    grid.change("grid.toml", "queuer = \"services\"", "queuer = \"services\"\ncrash_limit = 100");
+    hasten_ledger(&ledger);
+    ledger.change("ledger.toml", "errors = \"refused\"", "errors = \"refused\"\ncrash_limit = 100");
+    (grid, ledger)
+}
+
+fn start_both(grid: &Project, ledger: &Project, toml: &str) -> (Running, Running) {
+    let mut answers = ledger.start(&["run", "."]);
+    let place = address(&mut answers);
+    grid.write("grid.toml", toml.replace("${LEDGER:-127.0.0.1:8484}", &place));
+    (grid.start(&["run", "."]), answers)
+}
+
+#[test]
+fn killed_again_and_again_with_its_ledger_it_forgets_nothing_and_keeps_the_order() {
+    let seed = Random::seed();
+    println!("again with TIDEGATE_TEST_SEED={seed}");
+    let mut random = Random::new(seed);
+    let (grid, ledger) = halves();
+    let toml = grid.read("grid.toml");
+    let mut through = 0;
+    for kill in 0..KILLS {
+        let (mut running, answers) = start_both(&grid, &ledger, &toml);
+        let first = Moment::After(Duration::from_micros(random.below(150_000)));
+        first.wait(&grid, "out/committed.ndjson", &mut running);
+        // Sometimes the ledger goes first, and nobody answers for a while.
+        if random.below(3) == 0 {
+            answers.kill();
+            Moment::After(Duration::from_micros(random.below(30_000))).wait(&grid, "", &mut running);
+        }
+        assert!(!running.stderr().contains("panic"), "kill {kill}, seed {seed}:\n{}", running.stderr());
+        through += u64::from(!running.kill());
+    }
+    assert!(through < KILLS, "there was nothing to kill");
+    let (running, answers) = start_both(&grid, &ledger, &toml);
+    // Nothing is locked for ever: it ends by itself.
+    running.outcome().done();
+    answers.stop().done();
+    assert_settled(&grid, &ledger.read("out/blocks.ndjson"));
+    grid.assert_sound();
+    ledger.assert_sound();
+}
