@@ -4,6 +4,7 @@
 mod delayed;
 mod job;
 mod jobs;
+mod preview;
 mod replay;
 mod steps;
 mod why;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 pub(super) use delayed::{DelayedPage, DelayedStatus, WaitsFor};
 pub(super) use job::{JobStatus, Status, StepOutcome};
+pub(super) use preview::{Preview, PreviewedRound};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -71,6 +73,11 @@ pub(super) enum Query {
         from: u64,
         to: Option<u64>,
     },
+    /// What the next rounds of a step would start. Looks at all jobs that wait.
+    Preview {
+        step: String,
+        rounds: usize,
+    },
     /// What running a step again would come to.
     Replay {
         step: String,
@@ -104,6 +111,7 @@ pub(super) enum Answer {
     Errors(Vec<Job>),
     Job(JobStatus),
     Delayed(DelayedPage),
+    Preview(Preview),
     Replay(Replay),
     Verify(Verified),
     Exported(Inventory),
@@ -289,6 +297,7 @@ pub(super) fn answer(
             delayed::delayed(store, configuration, (step.as_deref(), job.as_deref()), *after, *limit)
         }
         Query::OpenErrors { queue, from, to } => jobs::open_errors(store, queue, *from, *to),
+        Query::Preview { step, rounds } => preview::preview(store, configuration, run, step, *rounds),
         Query::Replay { step, input, start } => {
             replay::plan(store, configuration, step, input.as_deref(), *start)
         }
