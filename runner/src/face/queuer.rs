@@ -59,7 +59,7 @@ fn add_round(number: usize, round: &PreviewedRound, lines: &mut Vec<String>) {
     lines.push(format!("  round {number}, {at}: {count}"));
     let mut line = String::from("   ");
     for job in &round.jobs {
-        if line.len() + 1 + job.len() > WIDTH && line.trim() != "" {
+        if line.len() + 1 + job.len() > WIDTH && !line.trim().is_empty() {
             lines.push(std::mem::replace(&mut line, String::from("   ")));
         }
         line.push(' ');
@@ -92,8 +92,19 @@ mod tests {
             paused: true,
             rounds: vec![round(6, 1200, None), round(1, 0, Some("2026-01-31T12:00:00.000Z"))],
         };
-        insta::assert_snapshot!(describe(&preview));
+        insta::assert_snapshot!(describe(&preview), @r"
+        withdrawals/pay: 1,234 waiting, 3 delayed, 7 lanes
+          it is paused; `tidegate step resume withdrawals/pay` has it go on
+          round 1, now: 1,206
+            withdrawals/requests/1 withdrawals/requests/2 withdrawals/requests/3 withdrawals/requests/4
+            withdrawals/requests/5 withdrawals/requests/6 and 1,200 more
+          round 2, 2026-01-31T12:00:00.000Z: 1
+            withdrawals/requests/1
+        ");
         preview = Preview { waiting: 0, delayed: 0, lanes: 0, paused: false, rounds: Vec::new(), ..preview };
-        insta::assert_snapshot!(describe(&preview));
+        insta::assert_snapshot!(describe(&preview), @r"
+        withdrawals/pay: nothing waits
+          nothing would start
+        ");
     }
 }
