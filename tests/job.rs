@@ -97,31 +97,3 @@ fn a_step_that_takes_its_jobs_as_they_come_says_that_one_cannot_be_taken_out() {
     let shown = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
     assert!(shown.contains("p/work: done\n    made p/done/1"), "{shown}");
 }
-
-#[test]
-fn a_preview_starts_nothing_and_is_the_same_on_a_stopped_store_and_in_a_running_runner() {
-    let project = Project::new()
-        .file(
-            "p.toml",
-            [
-                PIPELINE,
-                "run = \"work.rhai\"\nqueuer = { strategy = \"one-round-serial\", lane = \"pool\" }\n",
-            ]
-            .concat(),
-        )
-        .file("work.rhai", "fn process(job) { job }")
-        .file("in.ndjson", jobs(1..=0));
-    project.tidegate(&["run", ".", "--until-idle"]).done();
-    project.tidegate(&["step", "pause", "p/work"]).done();
-    for (id, pool) in [(1, "a"), (2, "a"), (3, "b"), (4, "a"), (5, "c")] {
-        project.append("in.ndjson", format!("{{\"id\":{id},\"pool\":\"{pool}\"}}\n"));
-    }
-    project.tidegate(&["run", ".", "--until-idle"]).done();
-    let preview = || project.tidegate(&["queuer", "preview", "p/work", "--rounds", "2"]).done().stdout;
-    let stopped = preview();
-    let mut running = project.started();
-    running.wait_until("the same preview", || preview() == stopped);
-    running.stop().done();
-    insta::assert_snapshot!(stopped);
-    project.tidegate(&["queuer", "preview", "p/give"]).failed(1).says("takes its jobs as they come");
-}

@@ -61,6 +61,8 @@ mod show;
 
 mod push;
 
+mod queuer;
+
 mod http_client;
 
 mod http_source;

@@ -16,7 +16,8 @@ pub use dispatcher::{
 pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Status};
 pub use progress::{Counters, Progress};
 pub use queuer::{
-    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, WaitingRoom, Why,
+    Card, Counts, JobId, JobKey, LaneCounts, Rate, Reach, Refusal, Round, Rules, State, Strategy, Survey,
+    WaitingRoom, Why,
 };
 pub use retry::{Backoff, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried, Trouble};
 pub use schedule::{Cron, Missed, Schedule, Ticker};

@@ -103,7 +103,7 @@ pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
 pub use request::{Granted, Moved, Request, Row};
 pub use run::{Handle, Run};
-pub use sight::Sight;
+pub use sight::{LOOKED_AT_MAX, Sight};
 pub use stats::{Closed, ClosedBy, Stats, StepStats};
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod store;
 mod summary;
 mod table;
 mod terminal;
+mod times;
 
 use std::process::ExitCode;
 

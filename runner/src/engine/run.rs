@@ -27,6 +27,7 @@ pub struct Handle {
     messages: Sender<Message>,
     inbox: Arc<Inbox>,
     attempts: Attempts,
+    stats: Arc<Stats>,
 }
 
 impl Handle {
@@ -64,6 +65,12 @@ impl Handle {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.messages.send(Message::Look { step, reply }).ok()?;
         answer.recv().ok().flatten()
+    }
+
+    /// The counts of the run, which grow while it runs.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
     }
 
     /// Asks for a change, and waits until it is durable.
@@ -125,8 +132,13 @@ impl Run {
 
     #[must_use]
     pub fn handle(&self) -> Handle {
-        let Parts { messages, inbox, attempts, .. } = &self.0;
-        Handle { messages: messages.0.clone(), inbox: Arc::clone(inbox), attempts: attempts.clone() }
+        let Parts { messages, inbox, attempts, stats, .. } = &self.0;
+        Handle {
+            messages: messages.0.clone(),
+            inbox: Arc::clone(inbox),
+            attempts: attempts.clone(),
+            stats: Arc::clone(stats),
+        }
     }
 
     /// The counts of this run, which grow while it runs.

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 pub(super) use delayed::{DelayedPage, DelayedStatus, WaitsFor};
 pub(super) use job::{JobStatus, Status, StepOutcome};
+#[cfg(test)]
+pub(super) use preview::Unseen;
 pub(super) use preview::{Preview, PreviewedRound};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -73,10 +75,12 @@ pub(super) enum Query {
         from: u64,
         to: Option<u64>,
     },
-    /// What the next rounds of a step would start. Looks at all jobs that wait.
+    /// What the next rounds of a step would start, so many jobs of each told one by one. Looks at all jobs
+    /// that wait.
     Preview {
         step: String,
         rounds: usize,
+        told: usize,
     },
     /// What running a step again would come to.
     Replay {
@@ -297,7 +301,9 @@ pub(super) fn answer(
             delayed::delayed(store, configuration, (step.as_deref(), job.as_deref()), *after, *limit)
         }
         Query::OpenErrors { queue, from, to } => jobs::open_errors(store, queue, *from, *to),
-        Query::Preview { step, rounds } => preview::preview(store, configuration, run, step, *rounds),
+        Query::Preview { step, rounds, told } => {
+            preview::preview(store, configuration, run, step, (*rounds, *told))
+        }
         Query::Replay { step, input, start } => {
             replay::plan(store, configuration, step, input.as_deref(), *start)
         }

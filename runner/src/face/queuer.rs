@@ -4,13 +4,19 @@ use super::cli::{Format, QueuerPreview};
 use super::exit::{self, Exit};
 use super::find::{ask, other_question, print_json, print_text};
 use super::look::{Answer, Preview, PreviewedRound, Query};
-use super::table::grouped;
+use super::table::{grouped, jobs};
+use super::times;
+use crate::words::{Clock as _, SystemClock, Timestamp};
 
 /// The width of a line of jobs, in characters.
-const WIDTH: usize = 96;
+const WIDTH: usize = 80;
+/// So many jobs of a round are told to people, and so many to programs.
+const TOLD_TO_PEOPLE: usize = 40;
+const TOLD: usize = 1000;
 
 pub(super) fn preview(command: &QueuerPreview) -> Exit {
-    let query = Query::Preview { step: command.step.clone(), rounds: command.rounds };
+    let told = if command.look.format == Format::Json { TOLD } else { TOLD_TO_PEOPLE };
+    let query = Query::Preview { step: command.step.clone(), rounds: command.rounds, told };
     let preview = match ask(&command.look, query) {
         Ok(Answer::Preview(preview)) => preview,
         Ok(Answer::Missing(what)) => return exit::fail(what),
@@ -20,91 +26,110 @@ pub(super) fn preview(command: &QueuerPreview) -> Exit {
     if command.look.format == Format::Json {
         return print_json(&preview, Exit::Done);
     }
-    print_text(&describe(&preview));
+    print_text(&describe(&preview, SystemClock.now()));
     Exit::Done
 }
 
-fn describe(preview: &Preview) -> String {
+fn describe(preview: &Preview, now: Timestamp) -> String {
     let counts = [
         (preview.waiting, "waiting"),
         (preview.running, "running"),
         (preview.delayed, "delayed"),
         (preview.pending, "pending"),
     ];
-    let mut counts: Vec<String> = counts
+    let counts: Vec<String> = counts
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{} {word}", grouped(*count)))
         .collect();
-    if preview.lanes > 1 {
-        counts.push(format!("{} lanes", grouped(preview.lanes)));
-    }
     let counts = if counts.is_empty() { "nothing waits".to_owned() } else { counts.join(", ") };
-    let mut lines = vec![format!("{}: {counts}", preview.step)];
-    if preview.paused {
-        lines.push(format!("  it is paused; `tidegate step resume {}` has it go on", preview.step));
-    }
+    let lanes = match preview.lanes {
+        0 | 1 => String::new(),
+        lanes => format!(", in {} lanes", grouped(lanes)),
+    };
+    let mut lines = vec![format!("{} reads {}: {counts}{lanes}", preview.step, preview.input)];
+    lines.extend(preview.why.iter().map(|why| format!("  {why}")));
     if preview.rounds.is_empty() {
         lines.push("  nothing would start".to_owned());
     }
-    for (number, round) in preview.rounds.iter().enumerate() {
-        add_round(number + 1, round, &mut lines);
+    for (position, round) in preview.rounds.iter().enumerate() {
+        let cut = preview.cut && position + 1 == preview.rounds.len();
+        add_round(position + 1, round, cut, now, &mut lines);
     }
+    lines.extend(preview.unseen.as_ref().map(|unseen| match unseen.jobs {
+        Some(count) => format!("  not looked at: {}; {}", jobs(count), unseen.why),
+        None => format!("  {}", unseen.why),
+    }));
     lines.join("\n")
 }
 
-fn add_round(number: usize, round: &PreviewedRound, lines: &mut Vec<String>) {
-    let at = round.at.as_ref().map_or_else(|| "now".to_owned(), Clone::clone);
-    let count = grouped(round.jobs.len() as u64 + round.more);
-    lines.push(format!("  round {number}, {at}: {count}"));
+fn add_round(number: usize, round: &PreviewedRound, cut: bool, now: Timestamp, lines: &mut Vec<String>) {
+    let at = match round.at.as_deref().map(|at| (at, times::read(at))) {
+        None => "now".to_owned(),
+        Some((_, Some(at))) => format!("in {}", times::until(at, now)),
+        Some((at, None)) => at.to_owned(),
+    };
+    let count = jobs(round.jobs.len() as u64 + round.more);
+    let least = if cut { "at least " } else { "" };
+    lines.push(format!("  round {number}, {at}: {least}{count}"));
+    let mut words: Vec<String> = round.jobs.iter().map(u64::to_string).collect();
+    if round.more > 0 {
+        words.push(format!("and {} more", grouped(round.more)));
+    }
     let mut line = String::from("   ");
-    for job in &round.jobs {
-        if line.len() + 1 + job.len() > WIDTH && !line.trim().is_empty() {
+    for word in words {
+        if line.len() + 1 + word.len() > WIDTH {
             lines.push(std::mem::replace(&mut line, String::from("   ")));
         }
         line.push(' ');
-        line.push_str(job);
-    }
-    if round.more > 0 {
-        line.push_str(&format!(" and {} more", grouped(round.more)));
+        line.push_str(&word);
     }
     lines.push(line);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::look::Unseen;
     use super::*;
 
     #[test]
     fn rounds_are_told_in_lines_that_fit() {
-        let round = |jobs: u64, more, at: Option<&str>| PreviewedRound {
+        let round = |jobs: std::ops::Range<u64>, more, at: Option<&str>| PreviewedRound {
             at: at.map(str::to_owned),
-            jobs: (1..=jobs).map(|index| format!("withdrawals/requests/{index}")).collect(),
+            jobs: jobs.collect(),
             more,
         };
         let mut preview = Preview {
             step: "withdrawals/pay".into(),
+            input: "withdrawals/requests".into(),
             waiting: 1234,
             running: 0,
             delayed: 3,
             pending: 0,
             lanes: 7,
-            paused: true,
-            rounds: vec![round(6, 1200, None), round(1, 0, Some("2026-01-31T12:00:00.000Z"))],
+            why: vec!["the step is paused; `tidegate step resume withdrawals/pay` has it go on".into()],
+            rounds: vec![round(10_000..10_020, 1200, None), round(1..2, 0, Some("1970-01-01T00:00:12.500Z"))],
+            cut: true,
+            unseen: Some(Unseen { jobs: Some(1), why: "past search-ahead".into() }),
         };
-        insta::assert_snapshot!(describe(&preview), @r"
-        withdrawals/pay: 1,234 waiting, 3 delayed, 7 lanes
-          it is paused; `tidegate step resume withdrawals/pay` has it go on
-          round 1, now: 1,206
-            withdrawals/requests/1 withdrawals/requests/2 withdrawals/requests/3 withdrawals/requests/4
-            withdrawals/requests/5 withdrawals/requests/6 and 1,200 more
-          round 2, 2026-01-31T12:00:00.000Z: 1
-            withdrawals/requests/1
+        let now = Timestamp(10_000);
+        insta::assert_snapshot!(describe(&preview, now), @r"
+        withdrawals/pay reads withdrawals/requests: 1,234 waiting, 3 delayed, in 7 lanes
+          the step is paused; `tidegate step resume withdrawals/pay` has it go on
+          round 1, now: 1,220 jobs
+            10000 10001 10002 10003 10004 10005 10006 10007 10008 10009 10010 10011
+            10012 10013 10014 10015 10016 10017 10018 10019 and 1,200 more
+          round 2, in 3s: at least 1 job
+            1
+          not looked at: 1 job; past search-ahead
         ");
-        preview = Preview { waiting: 0, delayed: 0, lanes: 0, paused: false, rounds: Vec::new(), ..preview };
-        insta::assert_snapshot!(describe(&preview), @r"
-        withdrawals/pay: nothing waits
+        let why = Vec::new();
+        preview = Preview { waiting: 0, delayed: 0, lanes: 0, why, rounds: Vec::new(), ..preview };
+        preview.unseen = Some(Unseen { jobs: None, why: "what its source holds is not known".into() });
+        insta::assert_snapshot!(describe(&preview, now), @r"
+        withdrawals/pay reads withdrawals/requests: nothing waits
           nothing would start
+          what its source holds is not known
         ");
     }
 }

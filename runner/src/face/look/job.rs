@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::why::{self, Case};
 use super::{Answer, jobs, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Target};
-use crate::engine::{Handle, Row, Sight};
+use crate::engine::{Handle, Row};
 use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, Origin, SystemClock, Timestamp};
 
@@ -200,12 +200,10 @@ impl Look<'_> {
         let (store, configuration, step) = (self.store, self.configuration, self.step);
         let now = SystemClock.now();
         let position = configuration.steps.iter().position(|one| one.address == step.address);
-        let sight = match (run, position) {
-            (Some(run), Some(position)) => run.sight(position),
-            _ => Sight::of_store(store, configuration, step, now)?.map(Box::new),
-        };
-        if let Some(sight) = sight {
-            return Case { store, step, sight: &sight, now }.reasons(self.index, row);
+        if let Some(position) = position
+            && let Some(case) = Case::of(store, configuration, run, position, now)?
+        {
+            return case.reasons(self.index, row);
         }
         let paused = store.pauses()?.iter().any(|pause| pause.step == step.address);
         Ok(paused.then(|| why::paused(&step.address.to_string())).into_iter().collect())

@@ -6,6 +6,7 @@ use crate::config::{Configuration, Input, Take};
 use crate::decide::Progress;
 use crate::engine::Stats;
 use crate::store::{QueueState, ReadError, Store};
+use crate::words::suggest::did_you_mean;
 
 pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
     let mut known = store.all_progress()?;
@@ -106,6 +107,13 @@ pub(super) fn queues(store: &Store, configuration: &Configuration) -> Result<Ans
         });
     }
     Ok(Answer::Queues(queues))
+}
+
+/// There is no such step.
+pub(super) fn missing(configuration: &Configuration, step: &str) -> Answer {
+    let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
+    let hint = did_you_mean(step, names.iter().map(String::as_str)).map(|hint| format!("; {hint}"));
+    Answer::Missing(format!("the configuration has no step `{step}`{}", hint.unwrap_or_default()))
 }
 
 /// The errors that nobody has dealt with and that are still kept.
