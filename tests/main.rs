@@ -63,6 +63,10 @@ mod push;
 
 mod queuer;
 
+mod status;
+
+mod why;
+
 mod http_client;
 
 mod http_source;

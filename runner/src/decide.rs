@@ -10,8 +10,8 @@ mod retry;
 mod schedule;
 
 pub use dispatcher::{
-    BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Look,
-    Picking, Port, ReadId, Redo,
+    BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Glance, JobEnd,
+    Look, Picked, Picking, Port, ReadId, Redo, Waiting,
 };
 pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Status};
 pub use progress::{Counters, Progress};

@@ -15,6 +15,8 @@
 
 mod error;
 
+mod pace;
+
 mod stats;
 
 mod report;
@@ -54,6 +56,8 @@ mod peek;
 mod cards;
 
 mod status;
+
+mod glance;
 
 mod sight;
 
@@ -99,6 +103,7 @@ pub use amend::amend;
 pub use amendment::Amendment;
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
+pub use glance::{Glance, Spot};
 pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
 pub use request::{Granted, Moved, Request, Row};

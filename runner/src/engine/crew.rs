@@ -112,7 +112,7 @@ impl Crew {
             until_idle: options.until_idle,
             stats: Arc::clone(&stats),
         })
-        .without(halts);
+        .without(halts, clock.now());
         start::recall(&mut floor, &configuration, &store, clock.now())?;
         start::pause(&mut floor, &configuration, &store)?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();

@@ -150,10 +150,10 @@ impl Floor {
     }
 
     /// Takes out the steps that cannot begin.
-    pub(super) fn without(mut self, halts: Vec<(usize, String)>) -> Self {
+    pub(super) fn without(mut self, halts: Vec<(usize, String)>, now: Timestamp) -> Self {
         for (step, why) in halts {
             if !self.dispatcher.is_halted(step) {
-                self.halt(step, why);
+                self.halt(step, why, now);
                 self.dispatcher.exclude(step);
             }
         }
@@ -216,7 +216,7 @@ impl Floor {
                 self.dispatcher.handle(Event::Ended { port }, now, &mut commands);
             }
             Message::Broken { port, reader, error } if self.listens(port, reader) => {
-                self.halt(port.step, Chain(&error).to_string());
+                self.halt(port.step, Chain(&error).to_string(), now);
                 self.dispatcher.handle(Event::Broken { port }, now, &mut commands);
             }
             Message::NoneDue { step, next } => {
@@ -224,13 +224,13 @@ impl Floor {
             }
             Message::Read { .. } | Message::Idle { .. } | Message::Ended { .. } | Message::Broken { .. } => {}
             Message::Gathered { step, id, gathered } => {
-                if let Some(event) = self.gathered(step, id, gathered) {
+                if let Some(event) = self.gathered(step, id, gathered, now) {
                     self.dispatcher.handle(event, now, &mut commands);
                 }
             }
             Message::Ran { step, id, ran } => {
                 self.note_held(step, &ran, now);
-                let event = self.take_ran(step, id, ran);
+                let event = self.take_ran(step, id, ran, now);
                 self.dispatcher.handle(event, now, &mut commands);
             }
             Message::GateSeen { step, seen } => {
@@ -240,13 +240,14 @@ impl Floor {
             Message::StatusSeen { step, ask, seen } => self.status_seen(step, ask, seen, now),
             Message::Committed(durable) => self.committed(durable, now, &mut commands, actions),
             Message::Refused { step, error } => {
-                self.halt(step, Chain(&*error).to_string());
+                self.halt(step, Chain(&*error).to_string(), now);
                 self.dispatcher.handle(Event::Failed { step }, now, &mut commands);
             }
             Message::CommitterFailed(error) => return Err(error),
             Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
             // Who asked may have gone away.
             Message::Look { step, reply } => _ = reply.send(self.sight(step)),
+            Message::Glance { lanes, reply } => _ = reply.send(self.glances(lanes)),
             Message::Asked(asked) => self.asked(asked, now, &mut commands, actions),
             Message::Stop => {
                 self.stopping = true;
@@ -281,9 +282,9 @@ impl Floor {
         Event::Read { port, read, first, jobs, bytes }
     }
 
-    fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<Ran>) -> Event {
+    fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<Ran>, now: Timestamp) -> Event {
         if let Some(stumble) = &ran.halt {
-            self.halt(step, describe(stumble));
+            self.halt(step, describe(stumble), now);
         }
         let (taken, halts, bytes) = (ran.taken, ran.halt.is_some(), ran.byte_len());
         let ends = ran.ends.clone();
@@ -435,7 +436,7 @@ impl Floor {
                 }
                 Command::Part { batch, port, read, skip, jobs } => self.part(batch, port, read, skip, jobs),
                 Command::Pick { step, batch, jobs } => {
-                    if let Some(event) = self.pick(step, batch, jobs, actions) {
+                    if let Some(event) = self.pick(step, batch, jobs, now, actions) {
                         self.dispatcher.handle(event, now, &mut more);
                         waiting.extend(more.drain(..));
                     }
@@ -578,7 +579,8 @@ impl Floor {
         self.tails.forget(queue.0, next);
     }
 
-    fn halt(&mut self, step: usize, why: String) {
+    fn halt(&mut self, step: usize, why: String, now: Timestamp) {
+        self.stats.steps[step].halt(why.clone(), now);
         let step = self.configuration.steps[step].address.clone();
         tracing::error!(step = %step, "the step stops: {why}");
         self.halts.push(Halt { step, why });

@@ -6,6 +6,7 @@ use crossbeam_channel::Sender;
 
 use super::crew::{Crew, Parts};
 use super::error::EngineError;
+use super::glance::Glance;
 use super::message::Message;
 use super::push::{Inbox, Push};
 use super::report::{Options, Report};
@@ -67,6 +68,15 @@ impl Handle {
         answer.recv().ok().flatten()
     }
 
+    /// How many jobs of each step stand where, in the order of the configuration, and up to so many of its
+    /// lanes; `None`: the run ends. Of a step that picks its jobs this looks at every one that waits.
+    #[must_use]
+    pub fn glances(&self, lanes: usize) -> Option<Vec<Glance>> {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        self.messages.send(Message::Glance { lanes, reply }).ok()?;
+        answer.recv().ok()
+    }
+
     /// The counts of the run, which grow while it runs.
     #[must_use]
     pub fn stats(&self) -> &Stats {
@@ -98,7 +108,7 @@ impl Run {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Self {
-        let stats = Arc::new(Stats::new(configuration.steps.len()));
+        let stats = Arc::new(Stats::new(configuration.steps.len(), clock.now()));
         let messages = crossbeam_channel::unbounded();
         let (plugins, attempts) = (Arc::default(), Attempts::none());
         let inbox = Arc::new(Inbox::new(configuration.queues.len()));

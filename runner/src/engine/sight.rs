@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::cards::Cards;
+use super::glance::Spot;
 use super::request::Row;
 use crate::config::{Configuration, Input, Step};
 use crate::decide::{JobKey, Look, Progress, State, WaitingRoom};
@@ -78,6 +79,12 @@ impl Sight {
             sight.add_jobs(store, queue, &cards, &progress)?;
         }
         Ok(Some(sight))
+    }
+
+    /// Where one of the jobs stands.
+    #[must_use]
+    pub fn spot(&self, key: JobKey) -> Spot {
+        Spot { key, row: self.rows.get(&key).copied(), read: None }
     }
 
     fn add_rows(

@@ -22,7 +22,7 @@ pub(super) enum Command {
     /// Check a configuration as `run` would, and touch nothing
     Check(Check),
     /// Show how far each step is
-    Status(Look),
+    Status(StatusCommand),
     /// Draw what feeds what
     Graph(Graph),
     /// Look into queues, and put jobs on them
@@ -283,6 +283,15 @@ pub(super) struct Look {
     pub(super) data: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusCommand {
+    #[command(flatten)]
+    pub(super) look: Look,
+    /// Also tell the lanes with the most jobs waiting [default where it is said: 10]
+    #[arg(long, value_name = "COUNT", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = limit())]
+    pub(super) lanes: Option<usize>,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use super::WaitingRoom;
 use super::jobs::{NONE, Stand};
+use super::lanes::Lane;
 use super::rules::{Counts, JobKey, LaneCounts, Survey};
 
 /// What is counted of one lane on the way through the room.
@@ -76,17 +77,14 @@ impl WaitingRoom {
 
     fn top(&self, tallies: Vec<Tally>, most: usize) -> Vec<LaneCounts> {
         let lanes = self.lanes.all().iter().zip(tallies).filter(|(_, tally)| tally.any != NONE);
-        let mut lanes: Vec<_> = lanes.collect();
-        let order = |(lane, tally): &(&super::lanes::Lane, Tally)| {
-            let oldest = if tally.oldest == NONE { i64::MAX } else { self.jobs.age(tally.oldest) };
-            (Reverse(tally.waiting), Reverse(lane.jobs), oldest, lane.name.clone())
-        };
+        let mut lanes: Vec<(&Lane, Tally)> = lanes.collect();
+        let order = |one: &(&Lane, Tally), other: &(&Lane, Tally)| self.rank(one).cmp(&self.rank(other));
         if lanes.len() > most && most > 0 {
-            lanes.select_nth_unstable_by_key(most - 1, order);
+            lanes.select_nth_unstable_by(most - 1, order);
         }
         lanes.truncate(most);
-        lanes.sort_by_cached_key(order);
-        let told = |(lane, tally): (&super::lanes::Lane, Tally)| LaneCounts {
+        lanes.sort_unstable_by(order);
+        let told = |(lane, tally): (&Lane, Tally)| LaneCounts {
             lane: lane.name.clone(),
             waiting: tally.waiting as usize,
             running: tally.running as usize,
@@ -96,5 +94,11 @@ impl WaitingRoom {
             some: self.jobs.key(tally.any),
         };
         lanes.into_iter().map(told).collect()
+    }
+
+    /// Those with the most jobs waiting go first, then those with the most jobs, then the oldest.
+    fn rank<'l>(&self, (lane, tally): &(&'l Lane, Tally)) -> (Reverse<u32>, Reverse<u32>, i64, &'l [u8]) {
+        let oldest = if tally.oldest == NONE { i64::MAX } else { self.jobs.age(tally.oldest) };
+        (Reverse(tally.waiting), Reverse(lane.jobs), oldest, &lane.name)
     }
 }

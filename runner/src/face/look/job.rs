@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::why::{self, Case};
-use super::{Answer, jobs, rfc3339};
+use super::{Answer, ages, jobs, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Target};
 use crate::engine::{Handle, Row};
 use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Standing, Store};
@@ -103,7 +103,7 @@ pub(super) fn status(
         let what = format!("queue `{queue}` has no job {index}; its last one is {}", state.head);
         return Ok(Answer::Missing(what));
     }
-    let time = committed_at(store, &state, index)?;
+    let time = ages::committed_at(store, &address, index)?;
     let mut steps = Vec::new();
     for step in &configuration.steps {
         for input in step.inputs.iter().filter(|input| input.address == address) {
@@ -113,18 +113,6 @@ pub(super) fn status(
     }
     let time = time.map(rfc3339);
     Ok(Answer::Job(JobStatus { job: format!("{queue}/{index}"), time, steps }))
-}
-
-/// When a job was committed; `None` where it is no longer kept.
-fn committed_at(store: &Store, state: &QueueState, index: u64) -> Result<Option<Timestamp>, ReadError> {
-    if index < state.first {
-        return Ok(None);
-    }
-    match store.read(&state.address, index, 1, 0) {
-        Ok(batch) => Ok(batch.and_then(|batch| batch.stamp(0).map(|stamp| stamp.time))),
-        Err(ReadError::Gone { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// One step and one job of one of its inputs.
@@ -153,8 +141,7 @@ impl Look<'_> {
                 })
             });
             let status = if begun { Status::Running } else { Status::Waiting };
-            let next = progress.watermark().max(state.first - 1) + 1;
-            let before = Some(self.index.saturating_sub(next));
+            let before = Some(progress.open(state.first, self.index - 1));
             return Ok(StepOutcome { before, why: self.why(None)?, ..self.of(status) });
         }
         if let Some((key, job)) = self.delayed()? {
