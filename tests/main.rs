@@ -61,6 +61,12 @@ mod show;
 
 mod push;
 
+mod queuer;
+
+mod status;
+
+mod why;
+
 mod http_client;
 
 mod http_source;

@@ -54,8 +54,9 @@ fn a_join_pairs_in_order_and_says_what_waits_for_its_other_half() {
     // What the join gives is counted once.
     let status = project.tidegate(&["status"]).done().stdout;
     let rows: Vec<Vec<&str>> = status.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert!(rows.contains(&vec!["p/match", "p/orders", "1,000", "4,000", "4,000", "0", "0"]), "{status}");
-    assert!(rows.contains(&vec!["p/match", "p/payments", "0", "4,000"]), "{status}");
+    let told = |from: &[&str], to: &[&str]| rows.iter().any(|row| row.starts_with(from) && row.ends_with(to));
+    assert!(told(&["p/match", "orders", "1,000"], &["4,000", "4,000", "0", "0"]), "{status}");
+    assert!(rows.contains(&vec!["p/match", "payments", "0", "4,000"]), "{status}");
 }
 
 #[test]

@@ -10,13 +10,14 @@ mod retry;
 mod schedule;
 
 pub use dispatcher::{
-    BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Look,
-    Picking, Port, ReadId, Redo,
+    BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Glance, JobEnd,
+    Look, Picked, Picking, Port, ReadId, Redo, Waiting,
 };
 pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Soon, Status};
 pub use progress::{Counters, Progress};
 pub use queuer::{
-    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, WaitingRoom, Why,
+    Card, Counts, JobId, JobKey, LaneCounts, Rate, Reach, Refusal, Round, Rules, State, Strategy, Survey,
+    WaitingRoom, Why,
 };
 pub use retry::{Backoff, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried, Trouble};
 pub use schedule::{Cron, Missed, Schedule, Ticker};

@@ -15,6 +15,8 @@
 
 mod error;
 
+mod pace;
+
 mod stats;
 
 mod report;
@@ -55,6 +57,8 @@ mod places;
 mod cards;
 
 mod status;
+
+mod glance;
 
 mod sight;
 
@@ -103,11 +107,12 @@ pub use amendment::Amendment;
 pub use completion::{Claim, check, claim, completion_of};
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
+pub use glance::{Glance, Spot};
 pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
 pub use request::{Completed, Granted, Moved, Request, Row};
 pub use run::{Handle, Run};
-pub use sight::Sight;
+pub use sight::{LOOKED_AT_MAX, Sight};
 pub use stats::{Closed, ClosedBy, Stats, StepStats};
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod plugin_new;
 mod progress;
 mod push;
 mod queue;
+mod queuer;
 mod record;
 mod replay;
 mod run;
@@ -29,14 +30,15 @@ mod store;
 mod summary;
 mod table;
 mod terminal;
+mod times;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 use cli::{
-    Command, DelayedCommand, ErrorsCommand, JobCommand, PluginCommand, QueueCommand, StepCommand,
-    StoreCommand,
+    Command, DelayedCommand, ErrorsCommand, JobCommand, PluginCommand, QueueCommand, QueuerCommand,
+    StepCommand, StoreCommand,
 };
 use exit::Exit;
 
@@ -69,6 +71,7 @@ pub fn main() -> ExitCode {
         Command::Delayed(DelayedCommand::Cancel(command)) => delayed::cancel(&command),
         Command::Job(JobCommand::Show(command)) => job::show(&command),
         Command::Job(JobCommand::Cancel(command)) => job::cancel(&command),
+        Command::Queuer(QueuerCommand::Preview(command)) => queuer::preview(&command),
         Command::Step(StepCommand::Pause(command)) => step::pause(&command, true),
         Command::Step(StepCommand::Resume(command)) => step::pause(&command, false),
         Command::Replay(command) => replay::replay(&command),

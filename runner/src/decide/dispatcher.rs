@@ -12,6 +12,8 @@
 
 mod flow;
 
+mod glance;
+
 mod input;
 
 mod step;
@@ -24,6 +26,7 @@ pub use flow::{
     BatchId, Before, Bounds, Command, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Picking, Port,
     ReadId, Redo,
 };
+pub use glance::{Glance, Picked, Waiting};
 use picker::Picker;
 pub use step::Look;
 use step::{Around, Machine, Mode, StepEvent};
@@ -201,6 +204,13 @@ impl Dispatcher {
     pub fn look(&self, step: usize) -> Option<Look<'_>> {
         let look = self.steps[step].look()?;
         Some(Look { paused: self.paused[step], ..look })
+    }
+
+    /// How many jobs of a step stand where. `lanes`: those with the most jobs waiting, up to so many. Of a
+    /// step that picks this looks at every job in its room.
+    #[must_use]
+    pub fn glance(&self, step: usize, lanes: usize) -> Glance {
+        self.steps[step].glance(&self.heads, lanes)
     }
 
     /// The step goes on, at these indices of its inputs: its progress was put back, or could not be.

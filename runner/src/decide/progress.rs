@@ -59,6 +59,15 @@ impl Progress {
         after > 0 && self.finished[after - 1].1 >= index
     }
 
+    /// How many jobs from `first` to `last`, both included, are not accounted for.
+    #[must_use]
+    pub fn open(&self, first: u64, last: u64) -> u64 {
+        let first = first.max(self.watermark + 1);
+        let finished = self.finished.iter().map(|&(from, to)| (from.max(first), to.min(last)));
+        let finished: u64 = finished.map(|(from, to)| (to + 1).saturating_sub(from)).sum();
+        (last + 1).saturating_sub(first).saturating_sub(finished)
+    }
+
     /// Accounts for everything up to `watermark`, where that is further than it is now.
     pub fn skip_to(&mut self, watermark: u64) {
         self.finish(1, watermark);
@@ -211,6 +220,8 @@ mod tests {
                 progress.finish(first, first + more);
                 model.extend(first..=first + more);
                 let watermark = (1..100).find(|index| !model.contains(index)).map_or(0, |gap| gap - 1);
+                let open = (7..50).filter(|index| !model.contains(index)).count();
+                prop_assert_eq!(progress.open(7, 49), open as u64);
                 prop_assert_eq!(progress.watermark(), watermark);
                 for index in 1..60 {
                     prop_assert_eq!(progress.has(index), model.contains(&index));

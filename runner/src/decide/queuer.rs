@@ -13,8 +13,10 @@ mod jobs;
 mod lanes;
 mod line;
 mod log;
+mod preview;
 mod rules;
 mod slots;
+mod survey;
 mod why;
 
 use crate::words::Timestamp;
@@ -25,8 +27,11 @@ use jobs::{Extra, Hall, Jobs, Stand};
 use lanes::Lanes;
 use line::Line;
 use log::Log;
+pub use preview::Reach;
 use rules::millis;
-pub use rules::{Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, Why};
+pub use rules::{
+    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, Survey, Why,
+};
 
 /// The jobs of one step that are not accounted for, and who of them may start.
 ///

@@ -453,7 +453,8 @@ impl Committer {
             let stays = stays.map(|(delayed, row)| Stays { row, is_late: delayed.job.to.is_some() });
             durable.delivered.push((delivery.step, delivery.id, stays.collect()));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));
-            self.stats.steps[delivery.step].add(&delivery.counters, delivery.bytes as u64);
+            let now = committed.stamp.time;
+            self.stats.steps[delivery.step].add(&delivery.counters, delivery.bytes as u64, now);
             let step = &configuration.steps[delivery.step];
             let targets = step.outputs.iter().map(|output| output.target);
             let errors = step.errors.map(Target::Queue).into_iter().zip(delivery.errors);

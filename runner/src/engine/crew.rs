@@ -114,7 +114,7 @@ impl Crew {
             until_idle: options.until_idle,
             stats: Arc::clone(&stats),
         })
-        .without(halts);
+        .without(halts, clock.now());
         start::recall(&mut floor, &configuration, &store, clock.now())?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();

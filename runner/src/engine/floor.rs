@@ -2,26 +2,27 @@
 //! with it, and says what they shall do. Does no I/O and knows no thread, so that a test can be the
 //! threads.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
-use super::delivery::{Begin, Delivery, Entry, Order, Rewind};
+use super::delivery::Order;
 use super::error::{Chain, EngineError};
-use super::held::{Fetched, Held, Portion, Work};
-use super::message::{Durable, Message};
-use super::readers::{StoreAsk, Wanted};
+use super::held::{Fetched, Held, Work};
+use super::message::Message;
+use super::readers::StoreAsk;
 use super::report::Halt;
-use super::request::{Asked, Granted, Request};
+use super::request::Asked;
+use super::request::Request;
 use super::shelf::Shelf;
 use super::stats::Stats;
 use super::status::Asking;
 use super::tail::Tails;
 use super::ticks::Ticks;
 use super::work::{Ran, Stumble};
-use crate::config::{Configuration, Input, QueueRef, Step};
-use crate::decide::{BatchId, Before, Bounds, Command, Dispatcher, End, Event, Flow, Port, ReadId, Ticker};
+use crate::config::{Configuration, QueueRef, Step};
+use crate::decide::{BatchId, Bounds, Dispatcher, End, Event, Flow, Port, ReadId, Ticker};
 use crate::hands::source::BatchLimit;
 use crate::store::DelayedKey;
 use crate::words::Timestamp;
@@ -76,11 +77,14 @@ pub(super) struct Plan {
 }
 
 mod amending;
+mod asking;
+mod carrying;
 mod completing;
 mod gates;
 mod monitoring;
 mod passing;
 mod picking;
+mod settling;
 
 use monitoring::{Watch, watches};
 
@@ -151,10 +155,10 @@ impl Floor {
     }
 
     /// Takes out the steps that cannot begin.
-    pub(super) fn without(mut self, halts: Vec<(usize, String)>) -> Self {
+    pub(super) fn without(mut self, halts: Vec<(usize, String)>, now: Timestamp) -> Self {
         for (step, why) in halts {
             if !self.dispatcher.is_halted(step) {
-                self.halt(step, why);
+                self.halt(step, why, now);
                 self.dispatcher.exclude(step);
             }
         }
@@ -217,7 +221,7 @@ impl Floor {
                 self.dispatcher.handle(Event::Ended { port }, now, &mut commands);
             }
             Message::Broken { port, reader, error } if self.listens(port, reader) => {
-                self.halt(port.step, Chain(&error).to_string());
+                self.halt(port.step, Chain(&error).to_string(), now);
                 self.dispatcher.handle(Event::Broken { port }, now, &mut commands);
             }
             Message::NoneDue { step, next } => {
@@ -225,13 +229,13 @@ impl Floor {
             }
             Message::Read { .. } | Message::Idle { .. } | Message::Ended { .. } | Message::Broken { .. } => {}
             Message::Gathered { step, id, gathered } => {
-                if let Some(event) = self.gathered(step, id, gathered) {
+                if let Some(event) = self.gathered(step, id, gathered, now) {
                     self.dispatcher.handle(event, now, &mut commands);
                 }
             }
             Message::Ran { step, id, ran } => {
                 self.note_held(step, &ran, now);
-                let event = self.take_ran(step, id, ran);
+                let event = self.take_ran(step, id, ran, now);
                 self.dispatcher.handle(event, now, &mut commands);
             }
             Message::GateSeen { step, seen } => {
@@ -241,13 +245,14 @@ impl Floor {
             Message::StatusSeen { step, ask, seen } => self.status_seen(step, ask, seen, now),
             Message::Committed(durable) => self.committed(durable, now, &mut commands, actions),
             Message::Refused { step, error } => {
-                self.halt(step, Chain(&*error).to_string());
+                self.halt(step, Chain(&*error).to_string(), now);
                 self.dispatcher.handle(Event::Failed { step }, now, &mut commands);
             }
             Message::CommitterFailed(error) => return Err(error),
             Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
             // Who asked may have gone away.
             Message::Look { step, reply } => _ = reply.send(self.sight(step)),
+            Message::Glance { lanes, reply } => _ = reply.send(self.glances(lanes)),
             Message::Asked(asked) => match asked.request {
                 Request::Poll { .. } => self.poll(&asked, now),
                 Request::Complete { .. } => self.complete(asked, now, actions),
@@ -286,9 +291,9 @@ impl Floor {
         Event::Read { port, read, first, jobs, bytes }
     }
 
-    fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<Ran>) -> Event {
+    fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<Ran>, now: Timestamp) -> Event {
         if let Some(stumble) = &ran.halt {
-            self.halt(step, describe(stumble));
+            self.halt(step, describe(stumble), now);
         }
         let (taken, halts, bytes) = (ran.taken, ran.halt.is_some(), ran.byte_len());
         let ends = ran.ends.clone();
@@ -299,297 +304,8 @@ impl Floor {
         Event::Ran { step, batch: id, taken, halts, bytes, ends }
     }
 
-    fn committed(
-        &mut self,
-        durable: Durable,
-        now: Timestamp,
-        commands: &mut Vec<Command>,
-        actions: &mut Vec<Action>,
-    ) {
-        let Durable { begun, delivered, rewound, grown, returned, ticked, moved, paused, told } = durable;
-        if !ticked.is_empty() {
-            for &(queue, jobs) in &ticked {
-                self.ticks.committed(queue, jobs);
-            }
-            self.pass(now, actions);
-            self.dispatcher.expect(self.ticks.are_behind());
-        }
-        for (queue, head) in grown {
-            self.dispatcher.handle(Event::Grew { queue, head }, now, commands);
-        }
-        for (step, row, job) in returned {
-            self.stands(step, &row, &job, now);
-            self.dispatcher.handle(Event::Returned { step, due: row.due }, now, commands);
-        }
-        for (step, batch, rows) in begun {
-            if self.shelves[step].is_some() {
-                self.begun(step, batch, rows);
-            } else {
-                self.comes(batch, true);
-            }
-            self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
-        }
-        for (step, batch, stays) in delivered {
-            let held = self.held.remove(&batch);
-            if let (Some(held), Some(_)) = (&held, &self.shelves[step]) {
-                self.settle_picked(step, held, stays, now);
-            } else if let Some(due) = stays.iter().map(|stays| stays.row.due).min() {
-                self.dispatcher.handle(Event::Returned { step, due }, now, commands);
-            }
-            if let Some(held) = held {
-                self.forget_returned(step, &held.work);
-            }
-            self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
-        }
-        if let Some(moves) = moved {
-            self.moved(moves, now, commands);
-        }
-        if let Some((step, paused)) = paused {
-            self.dispatcher.handle(Event::Pause { step, paused }, now, commands);
-        }
-        if let Some(telling) = told {
-            let step = telling.step;
-            if let Some(due) = self.told(*telling, now) {
-                self.dispatcher.handle(Event::Returned { step, due }, now, commands);
-            }
-        }
-        for (step, next) in rewound {
-            self.rewound((step, &next), now, commands, actions);
-        }
-        if !ticked.is_empty() {
-            self.dispatcher.handle(Event::Tick, now, commands);
-        }
-    }
-
-    fn forget_returned(&mut self, step: usize, work: &Work) {
-        for portion in &work.portions {
-            let returned = portion.returned.iter().flat_map(|all| &all[portion.skip..][..portion.jobs]);
-            for returned in returned {
-                self.returned[step].remove(&returned.key);
-            }
-        }
-    }
-
-    fn asked(
-        &mut self,
-        asked: Asked,
-        now: Timestamp,
-        commands: &mut Vec<Command>,
-        actions: &mut Vec<Action>,
-    ) {
-        let Request::Replay { step: address, from } = &asked.request else {
-            if let Some(asked) = self.hold_back(asked, now, commands) {
-                actions.push(Action::Commit(Order::Amend(asked)));
-            }
-            return;
-        };
-        let step = self.configuration.steps.iter().position(|step| step.address == *address);
-        let next = step.map(|step| {
-            let at = |input: &crate::config::InputRef| {
-                from.iter().find(|(address, _)| *address == input.address).map(|&(_, index)| index)
-            };
-            // What is on its way is not accounted for yet, so where the others are is known later.
-            let inputs = self.configuration.steps[step].inputs.iter();
-            (step, inputs.map(|input| at(input).unwrap_or(u64::MAX)).collect())
-        });
-        match next {
-            None => asked.answer(Err(format!("the runner has no step `{address}`"))),
-            Some((step, _)) if self.shelves[step].is_some() => {
-                asked.answer(Err(format!(
-                    "step `{address}` picks its jobs by a queuer, and can be put back only while no runner runs it: stop the runner, replay, and start it again"
-                )));
-            }
-            Some((step, _)) if self.rewinds.contains_key(&step) => {
-                asked.answer(Err(format!("step `{address}` is being put back already")));
-            }
-            Some((step, next)) => {
-                self.rewinds.insert(step, (next, asked));
-                self.dispatcher.handle(Event::Rewind { step }, now, commands);
-            }
-        }
-    }
-
-    fn rewound(
-        &mut self,
-        (step, next): (usize, &[u64]),
-        now: Timestamp,
-        commands: &mut Vec<Command>,
-        actions: &mut Vec<Action>,
-    ) {
-        let configuration = Arc::clone(&self.configuration);
-        let inputs = &configuration.steps[step].inputs;
-        for (input, (declared, &next)) in inputs.iter().zip(next).enumerate() {
-            self.read_up_to[step][input] = next;
-            if let Input::Source(_) = declared.input {
-                let port = Port { step, input };
-                self.readers[step][input] += 1;
-                actions.push(Action::ReopenSource { port, reader: self.readers[step][input], next });
-            }
-        }
-        if let Some((_, asked)) = self.rewinds.remove(&step) {
-            let from = inputs.iter().zip(next).map(|(input, &next)| (input.address.clone(), next));
-            asked.answer(Ok(Granted::Replayed { from: from.collect() }));
-        }
-        self.dispatcher.rewound(step, next, now, commands);
-    }
-
-    fn carry_out(&mut self, commands: Vec<Command>, now: Timestamp, actions: &mut Vec<Action>) {
-        let mut waiting = VecDeque::from(commands);
-        let mut more = Vec::new();
-        while let Some(command) = waiting.pop_front() {
-            match command {
-                Command::Read { port, from } => {
-                    if let Some(event) = self.read(port, from, now, actions) {
-                        self.dispatcher.handle(event, now, &mut more);
-                        waiting.extend(more.drain(..));
-                    }
-                }
-                Command::Part { batch, port, read, skip, jobs } => self.part(batch, port, read, skip, jobs),
-                Command::Pick { step, batch, jobs } => {
-                    if let Some(event) = self.pick(step, batch, jobs, actions) {
-                        self.dispatcher.handle(event, now, &mut more);
-                        waiting.extend(more.drain(..));
-                    }
-                }
-                Command::LookAtGate { step } => actions.push(Action::LookAtGate(step)),
-                Command::Passed { step, watermark } => {
-                    if let Some(shelf) = &mut self.shelves[step] {
-                        shelf.forget_up_to(watermark);
-                    }
-                }
-                Command::Forget { read } => {
-                    if self.reads.remove(&read).is_none() {
-                        self.shelves.iter_mut().flatten().for_each(|shelf| shelf.forget(read));
-                    }
-                }
-                Command::Begin { step, batch, before } => {
-                    self.comes(batch, false);
-                    let Some(held) = self.held.get_mut(&batch) else { continue };
-                    let jobs = held.work.first(held.work.jobs);
-                    let places = std::mem::take(&mut held.places);
-                    let rows = if self.shelves[step].is_some() && before == Before::Snapshot {
-                        let work = held.work.clone();
-                        self.begun_rows(step, &work, now)
-                    } else {
-                        Vec::new()
-                    };
-                    let begin = Begin { step, id: batch, before, jobs, rows, places };
-                    actions.push(Action::Commit(Order::Enter(Entry::Begin(begin))));
-                }
-                Command::Run { step, batch } => {
-                    let Some(held) = self.held.get(&batch) else { continue };
-                    let aside = self.shelves[step].as_ref().is_some_and(|shelf| shelf.aside);
-                    actions.push(Action::Run(Task { step, id: batch, work: held.work.clone(), aside }));
-                }
-                Command::Commit { step, batch, taken } => self.commit(step, batch, taken, actions),
-                Command::Drop { batch } => {
-                    self.comes(batch, false);
-                    self.held.remove(&batch);
-                }
-                Command::Rewind { step } => {
-                    let next = self.rewinds.get(&step).map(|(next, _)| next.clone()).unwrap_or_default();
-                    let rewind = Rewind { step, next };
-                    actions.push(Action::Commit(Order::Enter(Entry::Rewind(rewind))));
-                }
-                Command::Finish(end) => actions.push(Action::Finish(end)),
-            }
-        }
-    }
-
-    fn part(&mut self, batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize) {
-        let Some(fetched) = self.reads.get_mut(&read) else { return };
-        let held = self.held.entry(batch).or_default();
-        // As many of each input; they are counted with the first.
-        if held.work.portions.first().is_none_or(|portion| portion.input == port.input) {
-            held.work.jobs += jobs;
-        }
-        held.work.portions.push(Portion {
-            input: port.input,
-            batch: Arc::clone(&fetched.batch),
-            skip,
-            jobs,
-            returned: fetched.returned.clone(),
-        });
-        // The first batch that has to do with a read says where it stands.
-        let (mark, segments) = (fetched.mark.take(), std::mem::take(&mut fetched.segments));
-        if mark.is_some() || !segments.is_empty() {
-            held.places.push((port.input, mark, segments));
-        }
-        self.comes(batch, true);
-    }
-
-    /// Takes note whether a batch is on its way to the committer; that one waits for more as long as
-    /// more is coming.
-    fn comes(&mut self, batch: BatchId, coming: bool) {
-        let Some(held) = self.held.get_mut(&batch) else { return };
-        match (std::mem::replace(&mut held.coming, coming), coming) {
-            (false, true) => _ = self.coming.fetch_add(1, Ordering::AcqRel),
-            (true, false) => _ = self.coming.fetch_sub(1, Ordering::AcqRel),
-            _ => {}
-        }
-    }
-
-    fn commit(&mut self, step: usize, batch: BatchId, taken: usize, actions: &mut Vec<Action>) {
-        // Before it is sent.
-        self.comes(batch, false);
-        let Some(held) = self.held.get_mut(&batch) else { return };
-        let Some(ran) = held.ran.take() else { return };
-        let Ran { outputs, errors, delayed, outcomes, settles, counters, .. } = *ran;
-        let delivery = Delivery {
-            step,
-            id: batch,
-            jobs: held.jobs(taken),
-            outputs,
-            errors,
-            delayed,
-            outcomes,
-            settles,
-            counters,
-            bytes: held.work.byte_len(),
-            places: std::mem::take(&mut held.places),
-        };
-        actions.push(Action::Commit(Order::Enter(Entry::Delivery(Box::new(delivery)))));
-    }
-
-    /// Has jobs read; those that are in memory are there at once.
-    fn read(&mut self, port: Port, from: u64, now: Timestamp, actions: &mut Vec<Action>) -> Option<Event> {
-        let reader = self.readers[port.step][port.input];
-        let step = &self.configuration.steps[port.step];
-        let queue = match step.inputs.get(port.input).map(|input| input.input) {
-            None => {
-                let (step, but) = (step.address.clone(), self.not_again(port.step));
-                let what = Wanted::Returned { step, but };
-                actions.push(Action::ReadStore(StoreAsk { port, reader, what, picks: false }));
-                return None;
-            }
-            Some(Input::Source(_)) => {
-                actions.push(Action::ReadSource(port));
-                return None;
-            }
-            Some(Input::Queue(queue)) => queue,
-        };
-        let Some(batch) = self.tails.read(queue.0, from, self.batch.jobs, self.batch.bytes) else {
-            let queue = self.configuration.queues[queue.0].address.clone();
-            let (what, picks) = (Wanted::Queue { queue, from }, self.shelves[port.step].is_some());
-            actions.push(Action::ReadStore(StoreAsk { port, reader, what, picks }));
-            return None;
-        };
-        let end = batch.end();
-        let fetched = Fetched { batch, mark: None, segments: Vec::new(), returned: None };
-        let event = self.hold(port, fetched, now);
-        self.forget_tail(queue, port, end);
-        Some(event)
-    }
-
-    /// Lets go of the part of a tail that no reader will ask for again.
-    fn forget_tail(&self, queue: QueueRef, port: Port, end: u64) {
-        let readers = self.configuration.readers(Input::Queue(queue));
-        let others = readers.filter(|&reader| reader != (port.step, port.input));
-        let next = others.map(|(step, input)| self.read_up_to[step][input]).fold(end, u64::min);
-        self.tails.forget(queue.0, next);
-    }
-
-    fn halt(&mut self, step: usize, why: String) {
+    fn halt(&mut self, step: usize, why: String, now: Timestamp) {
+        self.stats.steps[step].halt(why.clone(), now);
         let step = self.configuration.steps[step].address.clone();
         tracing::error!(step = %step, "the step stops: {why}");
         self.halts.push(Halt { step, why });

@@ -6,6 +6,7 @@ use crossbeam_channel::Sender;
 use tidegate_plugin::Failure;
 
 use super::error::EngineError;
+use super::glance::Glance;
 use super::held::Fetched;
 use super::request::Asked;
 use super::shelf::Gathered;
@@ -78,6 +79,11 @@ pub(super) enum Message {
     Look {
         step: usize,
         reply: Sender<Option<Box<Sight>>>,
+    },
+    /// Somebody wants to see how many jobs of each step stand where, and the first so many lanes.
+    Glance {
+        lanes: usize,
+        reply: Sender<Vec<Glance>>,
     },
     /// Jobs wait in the inbox.
     Arrived,

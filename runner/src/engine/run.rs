@@ -6,6 +6,7 @@ use crossbeam_channel::Sender;
 
 use super::crew::{Crew, Parts};
 use super::error::EngineError;
+use super::glance::Glance;
 use super::message::Message;
 use super::push::{Inbox, Push};
 use super::report::{Options, Report};
@@ -27,6 +28,7 @@ pub struct Handle {
     messages: Sender<Message>,
     inbox: Arc<Inbox>,
     attempts: Attempts,
+    stats: Arc<Stats>,
 }
 
 impl Handle {
@@ -66,6 +68,21 @@ impl Handle {
         answer.recv().ok().flatten()
     }
 
+    /// How many jobs of each step stand where, in the order of the configuration, and up to so many of its
+    /// lanes; `None`: the run ends. Of a step that picks its jobs this looks at every one that waits.
+    #[must_use]
+    pub fn glances(&self, lanes: usize) -> Option<Vec<Glance>> {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        self.messages.send(Message::Glance { lanes, reply }).ok()?;
+        answer.recv().ok()
+    }
+
+    /// The counts of the run, which grow while it runs.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
     /// Asks for a change, and waits until it is durable.
     ///
     /// # Errors
@@ -91,7 +108,7 @@ impl Run {
         clock: Arc<dyn Clock>,
         options: Options,
     ) -> Self {
-        let stats = Arc::new(Stats::new(configuration.steps.len()));
+        let stats = Arc::new(Stats::new(configuration.steps.len(), clock.now()));
         let messages = crossbeam_channel::unbounded();
         let (plugins, attempts) = (Arc::default(), Attempts::none());
         let inbox = Arc::new(Inbox::new(configuration.queues.len()));
@@ -125,8 +142,13 @@ impl Run {
 
     #[must_use]
     pub fn handle(&self) -> Handle {
-        let Parts { messages, inbox, attempts, .. } = &self.0;
-        Handle { messages: messages.0.clone(), inbox: Arc::clone(inbox), attempts: attempts.clone() }
+        let Parts { messages, inbox, attempts, stats, .. } = &self.0;
+        Handle {
+            messages: messages.0.clone(),
+            inbox: Arc::clone(inbox),
+            attempts: attempts.clone(),
+            stats: Arc::clone(stats),
+        }
     }
 
     /// The counts of this run, which grow while it runs.

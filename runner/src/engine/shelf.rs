@@ -6,13 +6,14 @@ use std::sync::Arc;
 use super::cards::Cards;
 use super::delivery::Places;
 use super::gather::Gatherer;
+use super::glance::Spot;
 use super::held::{Portion, Returned, Work};
 use super::places::StoredPlaces;
 use super::request::Row;
 use crate::config::{Configuration, Input, Queuer, Step};
 use crate::decide::{JobKey, ReadId};
 use crate::store::DelayedKey;
-use crate::words::{Address, Batch};
+use crate::words::{Address, Batch, Timestamp};
 
 /// Bytes of jobs that are kept in case they are picked soon.
 const KEPT_BYTES: usize = 8 << 20;
@@ -24,7 +25,7 @@ pub(super) struct Shelf {
     /// The queue can be asked for any job again; a source cannot.
     from_queue: bool,
     /// By the index of the first job.
-    blocks: BTreeMap<u64, Arc<Batch>>,
+    blocks: BTreeMap<u64, Block>,
     bytes: usize,
     /// Blocks of a source that are kept until nothing more is needed of them.
     reads: HashMap<ReadId, u64>,
@@ -35,6 +36,13 @@ pub(super) struct Shelf {
     pub(super) gatherer: Gatherer,
     /// Its batches take no worker from other steps, and may take long.
     pub(super) aside: bool,
+}
+
+/// Jobs that were read.
+#[derive(Debug)]
+struct Block {
+    batch: Arc<Batch>,
+    read: Timestamp,
 }
 
 /// What has to be read before a batch can be made.
@@ -62,14 +70,15 @@ impl Shelf {
     }
 
     /// Keeps what was read, as far as there is room where it can be read again.
-    pub(super) fn put(&mut self, read: ReadId, batch: &Arc<Batch>) {
+    pub(super) fn put(&mut self, read: ReadId, batch: &Arc<Batch>, now: Timestamp) {
         let bytes = batch.payloads.byte_len();
         if !self.from_queue {
             self.reads.insert(read, batch.first);
         } else if self.bytes + bytes > KEPT_BYTES {
             return;
         }
-        if self.blocks.insert(batch.first, Arc::clone(batch)).is_none() {
+        let block = Block { batch: Arc::clone(batch), read: now };
+        if self.blocks.insert(batch.first, block).is_none() {
             self.bytes += bytes;
         }
     }
@@ -77,18 +86,20 @@ impl Shelf {
     /// Nothing more is needed of a read.
     pub(super) fn forget(&mut self, read: ReadId) {
         let Some(first) = self.reads.remove(&read) else { return };
-        if let Some(batch) = self.blocks.remove(&first) {
-            self.bytes -= batch.payloads.byte_len();
+        if let Some(block) = self.blocks.remove(&first) {
+            self.bytes -= block.batch.payloads.byte_len();
         }
     }
 
     /// Jobs up to here are through.
     pub(super) fn forget_up_to(&mut self, watermark: u64) {
-        while let Some(entry) = self.blocks.first_entry().filter(|entry| entry.get().end() <= watermark + 1) {
+        while let Some(entry) =
+            self.blocks.first_entry().filter(|entry| entry.get().batch.end() <= watermark + 1)
+        {
             if !self.from_queue {
                 return;
             }
-            self.bytes -= entry.remove().payloads.byte_len();
+            self.bytes -= entry.remove().batch.payloads.byte_len();
         }
     }
 
@@ -100,6 +111,13 @@ impl Shelf {
     /// The job stands in the store by itself.
     pub(super) fn stands(&mut self, key: JobKey, row: &DelayedKey) {
         self.rows.insert(key, (row.due, row.sequence));
+    }
+
+    /// Where a job stands. Of a queue it is written down when its jobs came.
+    pub(super) fn spot(&self, key: JobKey) -> Spot {
+        let row = self.rows.get(key).map(|(due, sequence)| Row { due, sequence });
+        let block = if self.from_queue || !key.is_fresh() { None } else { self.block(key.0) };
+        Spot { key, row, read: block.map(|block| block.read) }
     }
 
     /// Where those stand that stand in the store by themselves.
@@ -147,7 +165,7 @@ impl Shelf {
                 Portion { input: 1, batch, skip, jobs: 1, returned }
             } else {
                 let found = blocks.iter().find(|batch| (batch.first..batch.end()).contains(&key.0));
-                let batch = Arc::clone(found.or_else(|| self.block(key.0))?);
+                let batch = Arc::clone(found.or_else(|| Some(&self.block(key.0)?.batch))?);
                 let skip = usize::try_from(key.0 - batch.first).ok()?;
                 Portion { input: 0, batch, skip, jobs: 1, returned: None }
             };
@@ -160,9 +178,9 @@ impl Shelf {
         Some(work)
     }
 
-    fn block(&self, index: u64) -> Option<&Arc<Batch>> {
-        let (_, batch) = self.blocks.range(..=index).next_back()?;
-        (index < batch.end()).then_some(batch)
+    fn block(&self, index: u64) -> Option<&Block> {
+        let (_, block) = self.blocks.range(..=index).next_back()?;
+        (index < block.batch.end()).then_some(block)
     }
 }
 

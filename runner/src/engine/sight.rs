@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::cards::Cards;
+use super::glance::Spot;
 use super::request::Row;
 use crate::config::{Configuration, Input, Step};
 use crate::decide::{JobKey, Look, Progress, State, WaitingRoom};
@@ -12,6 +13,8 @@ use crate::words::{Address, Timestamp};
 /// So many jobs are looked at together, and so many bytes of them.
 const PAGE: usize = 4096;
 const PAGE_BYTES: usize = 4 << 20;
+/// So many jobs of a stopped store are looked at, however many wait.
+pub const LOOKED_AT_MAX: u64 = 1_000_000;
 
 /// The waiting jobs of a step that picks them, at one moment.
 #[derive(Clone, Debug)]
@@ -31,16 +34,19 @@ pub struct Sight {
     pub read: u64,
     /// One of its jobs has stopped it.
     pub halted: bool,
+    /// More jobs wait than are looked at.
+    pub cut: bool,
 }
 
 impl Sight {
     pub(super) fn new(look: &Look<'_>, rows: HashMap<JobKey, Row>) -> Self {
         let Look { room, paused, gate, held_until, ahead, read, halted } = *look;
-        Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted }
+        Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, cut: false }
     }
 
     /// The jobs of a step as the next run would find them; `None` where it takes them as they come.
-    /// Reads everything that waits, as far as the step would look at it.
+    /// Reads what waits, as far as the step would look at it and up to [`LOOKED_AT_MAX`] jobs. Of a source
+    /// nothing is known before it is read.
     ///
     /// # Errors
     /// Where the store cannot be read.
@@ -61,6 +67,7 @@ impl Sight {
             ahead: None,
             read: 0,
             halted: false,
+            cut: false,
         };
         sight.add_rows(store, &step.address, &cards, now)?;
         for input in &step.inputs {
@@ -72,6 +79,12 @@ impl Sight {
             sight.add_jobs(store, queue, &cards, &progress)?;
         }
         Ok(Some(sight))
+    }
+
+    /// Where one of the jobs stands.
+    #[must_use]
+    pub fn spot(&self, key: JobKey) -> Spot {
+        Spot { key, row: self.rows.get(&key).copied(), read: None }
     }
 
     fn add_rows(
@@ -96,6 +109,10 @@ impl Sight {
             }
             let Some((last, _)) = found.into_iter().next_back() else { return Ok(()) };
             after = Some(last);
+            if self.rows.len() as u64 >= LOOKED_AT_MAX {
+                self.cut = true;
+                return Ok(());
+            }
         }
     }
 
@@ -107,8 +124,11 @@ impl Sight {
         progress: &Progress,
     ) -> Result<(), ReadError> {
         let Some(state) = store.queue(queue)? else { return Ok(()) };
-        let last = self.ahead.map_or(state.head, |ahead| state.head.min(ahead));
-        let mut next = state.first.max(progress.watermark() + 1);
+        let first = state.first.max(progress.watermark() + 1);
+        let in_reach = self.ahead.map_or(state.head, |ahead| state.head.min(ahead));
+        let last = in_reach.min(first.saturating_add(LOOKED_AT_MAX - 1));
+        self.cut |= last < in_reach;
+        let mut next = first;
         while next <= last {
             let Some(batch) = store.read(queue, next, PAGE, PAGE_BYTES)? else { break };
             for (position, payload) in batch.payloads.iter().enumerate() {

@@ -3,12 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::pace::Pace;
 use crate::decide::Counters;
 use crate::words::Timestamp;
 
 /// What a run has done so far, by step, in the order of the configuration.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Stats {
+    pub started: Timestamp,
     pub steps: Vec<StepStats>,
 }
 
@@ -24,6 +26,9 @@ pub struct StepStats {
     closed: Mutex<Option<Closed>>,
     pending: AtomicU64,
     valid: AtomicU64,
+    pace: Mutex<Pace>,
+    /// Since when it takes no more jobs, and why.
+    halted: Mutex<Option<(Timestamp, String)>>,
 }
 
 /// What keeps a step from starting anything.
@@ -48,8 +53,8 @@ pub enum ClosedBy {
 
 impl Stats {
     #[must_use]
-    pub fn new(steps: usize) -> Self {
-        Self { steps: (0..steps).map(|_| StepStats::default()).collect() }
+    pub fn new(steps: usize, started: Timestamp) -> Self {
+        Self { started, steps: (0..steps).map(|_| StepStats::default()).collect() }
     }
 }
 
@@ -82,14 +87,29 @@ impl StepStats {
         self.valid.store(valid, Ordering::Relaxed);
     }
 
+    /// Jobs a second of late, in a run that has `started` then.
+    pub fn rate(&self, started: Timestamp, now: Timestamp) -> f64 {
+        held(&self.pace).rate(started, now)
+    }
+
+    /// Since when the step takes no more jobs in this run, and why.
+    pub fn halted(&self) -> Option<(Timestamp, String)> {
+        held(&self.halted).clone()
+    }
+
+    pub(super) fn halt(&self, why: String, now: Timestamp) {
+        // What came first stands in the way of the rest.
+        held(&self.halted).get_or_insert((now, why));
+    }
+
     /// What keeps the step from starting anything, as far as is known.
     pub fn closed(&self) -> Option<Closed> {
-        self.closed_mut().clone()
+        held(&self.closed).clone()
     }
 
     /// Takes note that nothing may start; answers whether that is news.
     pub(super) fn close(&self, by: ClosedBy, why: String, now: Timestamp) -> bool {
-        let mut closed = self.closed_mut();
+        let mut closed = held(&self.closed);
         let since = closed.as_ref().map_or(now, |before| before.since);
         let news = closed
             .as_ref()
@@ -100,7 +120,7 @@ impl StepStats {
 
     /// Takes note that nothing of this kind stands in the way; answers whether that is news.
     pub(super) fn open(&self, by: impl Fn(ClosedBy) -> bool) -> bool {
-        let mut closed = self.closed_mut();
+        let mut closed = held(&self.closed);
         let opens = closed.as_ref().is_some_and(|before| by(before.by));
         if opens {
             *closed = None;
@@ -108,12 +128,8 @@ impl StepStats {
         opens
     }
 
-    fn closed_mut(&self) -> MutexGuard<'_, Option<Closed>> {
-        // Nothing that could panic is done with it.
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn add(&self, more: &Counters, bytes: u64) {
+    pub(super) fn add(&self, more: &Counters, bytes: u64, now: Timestamp) {
+        held(&self.pace).add(more.taken, now);
         let add = |count: &AtomicU64, more| count.fetch_add(more, Ordering::Relaxed);
         add(&self.taken, more.taken);
         add(&self.given, more.given);
@@ -121,4 +137,9 @@ impl StepStats {
         add(&self.failed, more.failed);
         add(&self.bytes, bytes);
     }
+}
+
+/// What a lock guards; nothing that could panic is done with it.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -22,7 +22,7 @@ pub(super) enum Command {
     /// Check a configuration as `run` would, and touch nothing
     Check(Check),
     /// Show how far each step is
-    Status(Look),
+    Status(StatusCommand),
     /// Draw what feeds what
     Graph(Graph),
     /// Look into queues, and put jobs on them
@@ -37,6 +37,9 @@ pub(super) enum Command {
     /// Look what has become of a job, and why it does not run
     #[command(subcommand)]
     Job(JobCommand),
+    /// See what the queuer of a step would do
+    #[command(subcommand)]
+    Queuer(QueuerCommand),
     /// Have a step start nothing for a while
     #[command(subcommand)]
     Step(StepCommand),
@@ -116,6 +119,23 @@ pub(super) enum JobCommand {
     Show(JobShow),
     /// Take a waiting job out of the steps that read it: onto their error queues, or with `--drop` for good
     Cancel(JobCancel),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum QueuerCommand {
+    /// Show what the next rounds would start of what waits now, if everything finished at once
+    Preview(QueuerPreview),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct QueuerPreview {
+    /// PIPELINE/STEP
+    pub(super) step: String,
+    #[command(flatten)]
+    pub(super) look: Look,
+    /// How many rounds; without rounds, what runs at once counts as one
+    #[arg(long, default_value_t = 3, value_parser = limit())]
+    pub(super) rounds: usize,
 }
 
 #[derive(Debug, Subcommand)]
@@ -263,6 +283,15 @@ pub(super) struct Look {
     pub(super) data: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(super) format: Format,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StatusCommand {
+    #[command(flatten)]
+    pub(super) look: Look,
+    /// Also tell the lanes with the most jobs waiting [default where it is said: 10]
+    #[arg(long, value_name = "COUNT", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = limit())]
+    pub(super) lanes: Option<usize>,
 }
 
 #[derive(Debug, Args)]

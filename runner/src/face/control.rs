@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 
 use super::look::{Answer, Query, answer};
 use crate::config::Configuration;
-use crate::engine::{Chain, Granted, Handle, Request, Stats};
+use crate::engine::{Chain, Granted, Handle, Request};
 use crate::store::{ReadError, Store};
 
 const NAME: &str = "control.sock";
@@ -68,7 +68,6 @@ pub(super) struct Desk {
     pub(super) store: Store,
     pub(super) configuration: Arc<Configuration>,
     pub(super) handle: Handle,
-    pub(super) stats: Arc<Stats>,
 }
 
 /// The conversations that go on.
@@ -141,7 +140,7 @@ fn reply(question: &str, desk: &Desk) -> Reply {
     match serde_json::from_str(question) {
         Ok(Question::Look(query)) => {
             match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
-                Ok(answer) => Reply::Told(Told::Answer(answer.with(&desk.configuration, &desk.stats))),
+                Ok(answer) => Reply::Told(Told::Answer(answer)),
                 Err(error @ ReadError::Interrupted) => Reply::Refusal(Refusal::Closed(error.to_string())),
                 Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
             }

@@ -1,10 +1,13 @@
 //! Questions about state, and their answers. They are the same on a stopped store and, through the
 //! local socket, against a running runner.
 
+mod ages;
 mod delayed;
 mod job;
 mod jobs;
+mod preview;
 mod replay;
+mod standing;
 mod steps;
 mod why;
 
@@ -13,14 +16,18 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
+pub(super) use ages::Oldest;
 pub(super) use delayed::{DelayedPage, DelayedStatus, WaitsFor};
 pub(super) use job::{JobStatus, Status, StepOutcome};
+#[cfg(test)]
+pub(super) use preview::Unseen;
+pub(super) use preview::{Preview, PreviewedRound};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+pub(super) use standing::{ClosedStatus, Halted, LaneStatus, LanesStatus, StepStatus};
 
 use crate::config::{Configuration, Take};
-use crate::decide::Counters;
-use crate::engine::{Handle, Row, Stats};
+use crate::engine::{Handle, Row};
 use crate::store::{ExportError, Inventory, ReadError, Store, export, open_existing, verify};
 use crate::words::{Address, Timestamp};
 
@@ -31,7 +38,11 @@ pub(super) const JOBS_MAX: usize = 10_000;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "query")]
 pub(super) enum Query {
-    Status,
+    /// How far each step is; of those that pick, so many lanes with the most jobs waiting.
+    Status {
+        #[serde(default)]
+        lanes: usize,
+    },
     Queues,
     /// Jobs of a queue, from the oldest that is kept where `from` does not say.
     Jobs {
@@ -71,6 +82,13 @@ pub(super) enum Query {
         from: u64,
         to: Option<u64>,
     },
+    /// What the next rounds of a step would start, so many jobs of each told one by one. Looks at all jobs
+    /// that wait.
+    Preview {
+        step: String,
+        rounds: usize,
+        told: usize,
+    },
     /// What running a step again would come to.
     Replay {
         step: String,
@@ -104,54 +122,12 @@ pub(super) enum Answer {
     Errors(Vec<Job>),
     Job(JobStatus),
     Delayed(DelayedPage),
+    Preview(Preview),
     Replay(Replay),
     Verify(Verified),
     Exported(Inventory),
     /// There is no queue, or no job, of that name, or it cannot be done; a sentence.
     Missing(String),
-}
-
-/// How far a step is.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct StepStatus {
-    pub(super) step: String,
-    pub(super) input: String,
-    /// Every job at or below it is accounted for.
-    pub(super) watermark: u64,
-    /// Jobs that wait; `null` for a source, which is not counted beforehand.
-    pub(super) waiting: Option<u64>,
-    /// Jobs of the step that wait in the store to be run again. Told with its first input.
-    pub(super) delayed: u64,
-    /// Jobs whose attempt was begun, can be seen outside, and is not delivered. As above.
-    pub(super) begun: u64,
-    /// The step joins its inputs: what it hands on, filters and fails is counted with the first of them.
-    #[serde(default)]
-    pub(super) joins: bool,
-    /// Jobs that its monitor asks for; known only while it runs. Told with each input.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(super) pending: u64,
-    /// How many of those are called valid outside.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(super) valid: u64,
-    /// What keeps the step from starting anything; known only while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) closed: Option<ClosedStatus>,
-    /// Since when the step is paused; RFC 3339.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) paused: Option<String>,
-    /// The step is in the configuration.
-    pub(super) configured: bool,
-    #[serde(flatten)]
-    pub(super) counters: Counters,
-}
-
-/// Since when a step starts nothing.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ClosedStatus {
-    /// RFC 3339.
-    pub(super) since: String,
-    /// Empty where nobody has said.
-    pub(super) why: String,
 }
 
 /// What a queue holds.
@@ -247,21 +223,6 @@ pub(super) struct Verified {
     pub(super) problems: Vec<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde hands it over")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-impl Answer {
-    /// With what only a run knows.
-    pub(super) fn with(mut self, configuration: &Configuration, stats: &Stats) -> Self {
-        if let Self::Status(steps) = &mut self {
-            steps::note_run(steps, configuration, stats);
-        }
-        self
-    }
-}
-
 /// Answers from the store, and where a run has it open, from that.
 ///
 /// # Errors
@@ -273,7 +234,7 @@ pub(super) fn answer(
     query: &Query,
 ) -> Result<Answer, ReadError> {
     match query {
-        Query::Status => steps::status(store, configuration),
+        Query::Status { lanes } => steps::status(store, configuration, run, *lanes),
         Query::Queues => steps::queues(store, configuration),
         Query::Jobs { queue, from, to, limit } => {
             jobs::jobs(store, configuration, queue, (*from, *to), *limit)
@@ -289,6 +250,9 @@ pub(super) fn answer(
             delayed::delayed(store, configuration, (step.as_deref(), job.as_deref()), *after, *limit)
         }
         Query::OpenErrors { queue, from, to } => jobs::open_errors(store, queue, *from, *to),
+        Query::Preview { step, rounds, told } => {
+            preview::preview(store, configuration, run, step, (*rounds, *told))
+        }
         Query::Replay { step, input, start } => {
             replay::plan(store, configuration, step, input.as_deref(), *start)
         }
@@ -307,7 +271,7 @@ pub(super) fn unpaired(configuration: &Configuration) -> Vec<StepStatus> {
         return Vec::new();
     }
     let Ok(Some((store, _writer))) = open_existing(&configuration.data) else { return Vec::new() };
-    let Ok(Answer::Status(steps)) = steps::status(&store, configuration) else { return Vec::new() };
+    let Ok(Answer::Status(steps)) = steps::status(&store, configuration, None, 0) else { return Vec::new() };
     steps.into_iter().filter(|step| step.joins && step.waiting.is_some_and(|jobs| jobs > 0)).collect()
 }
 

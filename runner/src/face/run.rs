@@ -48,12 +48,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
         .with_attempts(Attempts::open(&configuration.data));
     let conversations = control::Conversations::default();
     let stats = run.stats();
-    let desk = control::Desk {
-        store,
-        configuration: Arc::clone(&configuration),
-        handle: run.handle(),
-        stats: Arc::clone(&stats),
-    };
+    let desk = control::Desk { store, configuration: Arc::clone(&configuration), handle: run.handle() };
     let server = match listen(desk.clone()) {
         Ok(server) => server,
         Err(exit) => return exit,

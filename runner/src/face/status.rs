@@ -1,70 +1,289 @@
-//! `tidegate status`: how far each step is.
+//! `tidegate status`: how far each step is, and what holds it.
 
-use super::cli::{Format, Look};
+use super::cli::{Format, StatusCommand};
 use super::exit::Exit;
-use super::find::{ask, other_question, print_json, print_text};
-use super::look::{Answer, Query, StepStatus};
-use super::table::{grouped, table};
+use super::find::{ask, other_question, plain, print_json, print_text};
+use super::look::{Answer, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
+use super::table::{Column, columns, grouped};
+use super::terminal::{cut, width};
+use super::times;
+use crate::words::{Clock as _, SystemClock, Timestamp};
 
-pub(super) fn status(command: &Look) -> Exit {
-    let steps = match ask(command, Query::Status) {
+/// The longest name of a lane that is told whole, in characters.
+const LANE_MAX: usize = 40;
+
+/// Counts jobs of a lane.
+type Count = fn(&LaneStatus) -> u64;
+
+pub(super) fn status(command: &StatusCommand) -> Exit {
+    let steps = match ask(&command.look, Query::Status { lanes: command.lanes.unwrap_or(0) }) {
         Ok(Answer::Status(steps)) => steps,
         Ok(_) => return other_question(),
         Err(exit) => return exit,
     };
-    if command.format == Format::Json {
+    if command.look.format == Format::Json {
         return print_json(&steps, Exit::Done);
     }
-    // What is most often nowhere is a column only where it is something.
-    let delayed = steps.iter().any(|step| step.delayed > 0);
-    let begun = steps.iter().any(|step| step.begun > 0);
-    let lost = steps.iter().any(|step| step.counters.lost > 0);
-    let rows: Vec<Vec<String>> = steps
-        .iter()
-        .enumerate()
-        .map(|(at, step)| {
-            let count = &step.counters;
-            let mut row = vec![step.step.clone(), step.input.clone()];
-            row.push(step.waiting.map_or_else(|| "-".to_owned(), grouped));
-            row.extend(delayed.then(|| grouped(step.delayed)));
-            row.extend(begun.then(|| grouped(step.begun)));
-            row.push(grouped(count.taken));
-            let counts = [count.given, count.filtered, count.failed];
-            // A join gives once for all its inputs.
-            let again = step.joins && at > 0 && steps[at - 1].step == step.step;
-            row.extend(counts.map(|count| if again { String::new() } else { grouped(count) }));
-            row.extend(lost.then(|| grouped(count.lost)));
-            row.push(remark(step));
-            row
-        })
-        .collect();
-    let mut head = vec!["step", "reads", "waiting"];
-    head.extend(delayed.then_some("delayed"));
-    head.extend(begun.then_some("begun"));
-    head.extend(["in", "out", "filtered", "failed"]);
-    head.extend(lost.then_some("lost"));
-    head.push("");
-    let numbers: Vec<usize> = (2..head.len() - 1).collect();
-    print_text(&table(&head, &numbers, &rows));
+    print_text(&describe(&steps, width(), SystemClock.now()));
     Exit::Done
 }
 
-fn remark(step: &StepStatus) -> String {
-    let mut remarks = Vec::new();
-    if !step.configured {
-        remarks.push("not in the configuration".to_owned());
-    }
-    remarks.extend(step.paused.as_ref().map(|since| format!("paused since {since}")));
-    remarks.extend(step.closed.as_ref().map(|closed| match &*closed.why {
-        "" => format!("closed since {}", closed.since),
-        why => format!("closed since {}: {why}", closed.since),
-    }));
-    match (step.pending, step.valid) {
-        (0, _) => {}
-        (pending, 0) => remarks.push(format!("{} pending", grouped(pending))),
-        (pending, valid) => {
-            remarks.push(format!("{} pending, {} of them valid", grouped(pending), grouped(valid)));
+fn describe(steps: &[StepStatus], width: Option<usize>, now: Timestamp) -> String {
+    let mut lines = columns(&columns_of(steps), width).into_iter();
+    let mut text = lines.next().unwrap_or_default() + "\n";
+    for (at, (step, line)) in steps.iter().zip(lines).enumerate() {
+        text.extend([&line, "\n"]);
+        if steps.get(at + 1).is_none_or(|next| next.step != step.step) {
+            let all = steps.iter().filter(|one| one.step == step.step);
+            let remarks = all.flat_map(|one| remarks(one, now));
+            for remark in remarks {
+                text.extend(["  ", &remark, "\n"]);
+            }
         }
     }
-    remarks.join("; ")
+    for step in steps {
+        add_lanes(step, width, &mut text);
+    }
+    text
+}
+
+/// What is most often nowhere is a column only where it is something.
+fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
+    let count = |of: &dyn Fn(&StepStatus) -> u64| steps.iter().map(of).map(blank).collect();
+    let any = |of: &dyn Fn(&StepStatus) -> bool| steps.iter().any(of);
+    // A join gives once for all its inputs.
+    let again: Vec<bool> = (0..steps.len())
+        .map(|at| steps[at].joins && at > 0 && steps[at - 1].step == steps[at].step)
+        .collect();
+    let once = |of: &dyn Fn(&StepStatus) -> u64| {
+        let cell =
+            |(step, again): (&StepStatus, &bool)| if *again { String::new() } else { grouped(of(step)) };
+        steps.iter().zip(&again).map(cell).collect()
+    };
+    let texts = |of: &dyn Fn(&StepStatus) -> String| steps.iter().map(of).collect();
+    let shown = [
+        (true, Column::left("step", texts(&|step| step.step.clone()))),
+        (true, Column::left("reads", texts(&reads)).drops(2)),
+        (true, Column::right("waiting", texts(&waiting))),
+        (
+            any(&|step| step.running.is_some_and(|running| running > 0)),
+            Column::right("running", count(&|step| step.running.unwrap_or(0))),
+        ),
+        (any(&|step| step.pending > 0), Column::right("pending", count(&|step| step.pending))),
+        (any(&|step| step.delayed > 0), Column::right("delayed", count(&|step| step.delayed))),
+        (
+            any(&|step| step.begun > 0 && step.running.is_none()),
+            Column::right("begun", count(&|step| step.begun)),
+        ),
+        (
+            any(&|step| step.oldest.is_some()),
+            Column::right("oldest", texts(&|step| oldest(step.oldest.as_ref()))),
+        ),
+        (any(&|step| step.rate.is_some()), Column::right("jobs/s", texts(&rate)).drops(5)),
+        (true, Column::right("in", texts(&|step| grouped(step.counters.taken))).drops(4)),
+        (true, Column::right("out", once(&|step| step.counters.given)).drops(3)),
+        (true, Column::right("filtered", once(&|step| step.counters.filtered)).drops(1)),
+        (true, Column::right("failed", once(&|step| step.counters.failed))),
+        (any(&|step| step.counters.lost > 0), Column::right("lost", count(&|step| step.counters.lost))),
+    ];
+    shown.into_iter().filter(|(shown, _)| *shown).map(|(_, column)| column).collect()
+}
+
+/// A count that is most often none.
+fn blank(count: u64) -> String {
+    if count == 0 { String::new() } else { grouped(count) }
+}
+
+/// What it reads, without the pipeline where that is its own.
+fn reads(step: &StepStatus) -> String {
+    let pipeline = step.step.split_once('/').map(|(pipeline, _)| pipeline);
+    let own = step.input.split_once('/').filter(|(of, _)| Some(*of) == pipeline);
+    own.map_or(&*step.input, |(_, name)| name).to_owned()
+}
+
+fn waiting(step: &StepStatus) -> String {
+    match (step.waiting, step.read) {
+        (Some(jobs), _) => grouped(jobs),
+        // There may be more in the source.
+        (None, Some(read)) if read > 0 => format!("{}+", grouped(read)),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+fn oldest(oldest: Option<&Oldest>) -> String {
+    let told = |oldest: &Oldest| {
+        let least = if oldest.at_least { "≥" } else { "" };
+        format!("{least}{}", times::age(oldest.age_seconds))
+    };
+    oldest.map(told).unwrap_or_default()
+}
+
+fn rate(step: &StepStatus) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown")]
+    match step.rate {
+        None => String::new(),
+        Some(rate) if rate > 0.0 && rate < 10.0 => format!("{rate:.1}"),
+        Some(rate) => grouped(rate.round() as u64),
+    }
+}
+
+/// What there is to say of a step.
+fn remarks(step: &StepStatus, now: Timestamp) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !step.configured {
+        remarks.push(format!("not in the configuration; its progress on {} is kept", step.input));
+    }
+    remarks.extend(
+        step.halted.as_ref().map(|Halted { since, why }| format!("stopped {}: {why}", ago(since, now))),
+    );
+    remarks.extend(step.paused.as_ref().map(|since| {
+        format!("paused {}; `tidegate step resume {}` has it go on", ago(since, now), step.step)
+    }));
+    remarks.extend(step.closed.as_ref().map(|closed| held(closed, now)));
+    if step.valid > 0 {
+        let (valid, pending) = (grouped(step.valid), grouped(step.pending));
+        remarks.push(format!("{valid} of the {pending} pending jobs are called valid outside"));
+    }
+    remarks
+}
+
+fn held(closed: &ClosedStatus, now: Timestamp) -> String {
+    let ago = ago(&closed.since, now);
+    let why = if closed.why.is_empty() { String::new() } else { format!(": {}", closed.why) };
+    match &*closed.by {
+        "failure" => format!("gate cannot be asked, and counts as closed {ago}{why}"),
+        "job" => format!("held back by one of its jobs {ago}{why}"),
+        _ => format!("gate closed {ago}{why}"),
+    }
+}
+
+/// `since 2026-01-31T12:00:00Z (5m12s)`
+fn ago(since: &str, now: Timestamp) -> String {
+    match times::read(since) {
+        Some(time) => format!("since {} ({})", times::to_the_second(time), times::since(time, now)),
+        None => format!("since {since}"),
+    }
+}
+
+fn add_lanes(step: &StepStatus, width: Option<usize>, text: &mut String) {
+    let Some(lanes) = step.lanes.as_ref().filter(|lanes| !lanes.top.is_empty()) else { return };
+    let name = |lane: &LaneStatus| match &lane.lane {
+        Some(name) => format!("  {}", cut(&plain(name).replace('\n', "\\n"), LANE_MAX)),
+        None => "  (no lane)".to_owned(),
+    };
+    let waiting = lanes.top.iter().map(|lane| grouped(lane.waiting)).collect();
+    let mut shown =
+        vec![Column::left("  lane", lanes.top.iter().map(name).collect()), Column::right("waiting", waiting)];
+    let counts: [(&'static str, Count); 3] = [
+        ("running", |lane| lane.running.unwrap_or(0)),
+        ("pending", |lane| lane.pending),
+        ("delayed", |lane| lane.delayed),
+    ];
+    for (head, count) in counts {
+        if lanes.top.iter().any(|lane| count(lane) > 0) {
+            shown.push(Column::right(head, lanes.top.iter().map(count).map(blank).collect()));
+        }
+    }
+    let ages: Vec<String> = lanes.top.iter().map(|lane| oldest(lane.oldest.as_ref())).collect();
+    if ages.iter().any(|age| !age.is_empty()) {
+        shown.push(Column::right("oldest", ages));
+    }
+    let all = if lanes.count == 1 { "1 lane".to_owned() } else { format!("{} lanes", grouped(lanes.count)) };
+    text.extend(["\n", &step.step, ": ", &all, "\n"]);
+    for line in columns(&shown, width) {
+        text.extend([&line, "\n"]);
+    }
+    let more = lanes.count.saturating_sub(lanes.top.len() as u64);
+    if more > 0 {
+        text.extend(["  and ", &grouped(more), " more\n"]);
+    }
+    if lanes.cut {
+        text.push_str("  more jobs wait than were looked at: a runner knows all of them\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::look::LanesStatus;
+    use super::*;
+    use crate::decide::Counters;
+
+    fn step(step: &str, input: &str, waiting: Option<u64>, taken: u64) -> StepStatus {
+        StepStatus {
+            step: step.into(),
+            input: input.into(),
+            watermark: taken,
+            waiting,
+            read: None,
+            running: Some(0),
+            pending: 0,
+            valid: 0,
+            delayed: 0,
+            begun: 0,
+            oldest: None,
+            rate: Some(0.0),
+            joins: false,
+            closed: None,
+            paused: None,
+            halted: None,
+            configured: true,
+            counters: Counters { taken, given: taken, ..Counters::default() },
+            lanes: None,
+        }
+    }
+
+    fn waited(age_seconds: f64, at_least: bool) -> Oldest {
+        Oldest { job: "w/requests/17".into(), since: String::new(), age_seconds, at_least }
+    }
+
+    fn lane(lane: Option<&str>, waiting: u32, pending: u64) -> LaneStatus {
+        let (lane, oldest) = (lane.map(str::to_owned), Some(waited(f64::from(waiting), false)));
+        LaneStatus { lane, waiting: waiting.into(), running: Some(0), pending, delayed: 0, oldest }
+    }
+
+    fn steps() -> Vec<StepStatus> {
+        let since = "2026-01-31T12:00:00.123Z".to_owned();
+        let closed = |by: &str| {
+            Some(ClosedStatus { since: since.clone(), by: by.into(), why: "price 93 > 60".into() })
+        };
+        let top = vec![lane(Some("eu"), 1200, 1), lane(Some("a\nb"), 3, 0), lane(None, 1, 0)];
+        vec![
+            StepStatus { read: Some(5), closed: closed("gate"), ..step("w/check", "w/in", None, 0) },
+            StepStatus {
+                running: Some(8),
+                pending: 3,
+                valid: 2,
+                delayed: 12,
+                oldest: Some(waited(123.4, false)),
+                rate: Some(310.4),
+                paused: Some(since.clone()),
+                closed: closed("failure"),
+                lanes: Some(LanesStatus { count: 40, top, cut: true }),
+                ..step("w/pay", "w/requests", Some(1204), 48_120)
+            },
+            StepStatus { joins: true, rate: Some(0.4), ..step("w/match", "w/orders", Some(2), 7) },
+            StepStatus {
+                joins: true,
+                rate: None,
+                running: None,
+                oldest: Some(waited(0.5, true)),
+                halted: Some(Halted { since, why: "job 3: no".into() }),
+                ..step("w/match", "other/payments", Some(0), 7)
+            },
+            StepStatus { configured: false, ..step("w/gone", "w/in", None, 7) },
+        ]
+    }
+
+    #[test]
+    fn what_there_is_to_say_stands_below_its_step() {
+        let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
+        insta::assert_snapshot!(describe(&steps(), None, now));
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_what_matters() {
+        let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
+        let text = describe(&steps()[1..3], Some(70), now);
+        insta::assert_snapshot!(text);
+    }
 }

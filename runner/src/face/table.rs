@@ -34,6 +34,53 @@ pub(super) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> Str
     text
 }
 
+/// One column of a table that fits where it is shown.
+#[derive(Debug)]
+pub(super) struct Column {
+    head: &'static str,
+    right: bool,
+    cells: Vec<String>,
+    /// Where there is no room for all, the column with the smallest number goes first; 0 stays.
+    drops: u8,
+}
+
+impl Column {
+    pub(super) fn left(head: &'static str, cells: Vec<String>) -> Self {
+        Self { head, right: false, cells, drops: 0 }
+    }
+
+    pub(super) fn right(head: &'static str, cells: Vec<String>) -> Self {
+        Self { right: true, ..Self::left(head, cells) }
+    }
+
+    pub(super) fn drops(self, drops: u8) -> Self {
+        Self { drops, ..self }
+    }
+
+    fn width(&self) -> usize {
+        let cells = self.cells.iter().map(|cell| cell.chars().count());
+        cells.chain([self.head.chars().count()]).max().unwrap_or(0)
+    }
+}
+
+/// The lines of a table: its head, and its rows. Columns go until the others fit into `width`.
+pub(super) fn columns(columns: &[Column], width: Option<usize>) -> Vec<String> {
+    let mut shown: Vec<&Column> = columns.iter().collect();
+    while let Some(width) = width
+        && shown.iter().map(|column| column.width() + 2).sum::<usize>() > width + 2
+        && let Some(least) = shown.iter().map(|column| column.drops).filter(|&drops| drops > 0).min()
+    {
+        shown.retain(|column| column.drops != least);
+    }
+    let head: Vec<&str> = shown.iter().map(|column| column.head).collect();
+    let right: Vec<usize> = (0..shown.len()).filter(|&at| shown[at].right).collect();
+    let count = shown.iter().map(|column| column.cells.len()).max().unwrap_or(0);
+    let row =
+        |at: usize| shown.iter().map(|column| column.cells.get(at).cloned().unwrap_or_default()).collect();
+    let rows: Vec<Vec<String>> = (0..count).map(row).collect();
+    table(&head, &right, &rows).lines().map(str::to_owned).collect()
+}
+
 /// 1234567 as `1,234,567`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -75,6 +122,21 @@ mod tests {
         a        1
         longer  22
         ");
+    }
+
+    #[test]
+    fn what_matters_least_gives_way_where_there_is_no_room() {
+        let cells = |cell: &str| vec![cell.to_owned()];
+        let all = [
+            Column::left("step", cells("p/pay")),
+            Column::right("in", cells("12")).drops(2),
+            Column::right("out", cells("7")).drops(1),
+        ];
+        let lines = |width| columns(&all, width).join("|");
+        assert_eq!(lines(None), "step   in  out|p/pay  12    7");
+        assert_eq!(lines(Some(14)), "step   in  out|p/pay  12    7");
+        assert_eq!(lines(Some(13)), "step   in|p/pay  12");
+        assert_eq!(lines(Some(1)), "step|p/pay");
     }
 
     #[test]

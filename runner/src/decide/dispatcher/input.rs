@@ -136,6 +136,12 @@ impl InputState {
         self.reads.iter().map(|read| read.jobs).sum()
     }
 
+    /// Jobs of the queue that were not asked for yet, and the last index of it; `None` of a source.
+    pub(super) fn behind(&self, heads: &[u64]) -> Option<(u64, u64)> {
+        let (Feed::Queue(queue) | Feed::Pushed(queue)) = self.feed? else { return None };
+        Some((heads[queue].saturating_sub(self.next - 1), heads[queue]))
+    }
+
     /// The index of the first job that is in no batch yet.
     pub(super) fn first(&self) -> Option<u64> {
         self.reads.front().map(|read| read.first)

@@ -4,12 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::flow::{BatchId, Before, Command, Feed, Flow, JobEnd, Picking, Port, ReadId};
+use super::glance::Glance;
 use super::input::{InputState, Reading};
 use super::step::{Around, Look, Machine, Mode, StepEvent};
 use super::stream::number;
 use crate::decide::Progress;
 use crate::decide::queuer::{Card, JobKey, State, WaitingRoom};
 use crate::words::Timestamp;
+
+mod beyond;
+
+mod looking;
+
+use beyond::Beyond;
 
 /// So many outputs that were made already are handed on in one batch.
 const LATE_BATCH: usize = 256;
@@ -28,6 +35,8 @@ pub(super) struct Picker {
     /// Jobs that were pending, and of which is known what became of them.
     settling: Vec<JobKey>,
     search_ahead: u64,
+    /// Jobs that were read and are past it.
+    beyond: Beyond,
     batch: usize,
     aside: bool,
     gate: Option<Gate>,
@@ -115,6 +124,7 @@ impl Picker {
             late: BTreeSet::new(),
             settling: Vec::new(),
             search_ahead,
+            beyond: Beyond::default(),
             batch,
             aside,
             gate,
@@ -148,13 +158,33 @@ impl Picker {
         if self.input.reading == Reading::Ready && self.input.next <= self.progress.watermark() {
             self.input.skip_to(self.progress.watermark() + 1);
         }
-        let ahead = self.search_ahead == 0
-            || self.input.next <= self.progress.watermark().saturating_add(self.search_ahead);
+        let ahead = self.ahead().is_none_or(|ahead| self.input.next <= ahead);
         let fits = self.held < around.bounds.bytes || self.reads.is_empty();
         if ahead && fits && self.input.may_read(around.heads, now) {
             self.input.ask();
             let port = Port { step: self.position, input: 0 };
             commands.push(Command::Read { port, from: self.input.next });
+        }
+    }
+
+    /// The last index that is looked at, where there is a bound.
+    fn ahead(&self) -> Option<u64> {
+        (self.search_ahead > 0).then(|| self.progress.watermark().saturating_add(self.search_ahead))
+    }
+
+    /// Lets in what search-ahead has come to.
+    fn admit(&mut self) {
+        let ahead = self.ahead().unwrap_or(u64::MAX);
+        while let Some(kept) = self.beyond.pop(ahead) {
+            self.let_in(&kept.card(), State::Waiting);
+        }
+    }
+
+    fn let_in(&mut self, card: &Card<'_>, state: State) {
+        let index = card.key.0;
+        if !(card.key.is_fresh() && (self.progress.has(index) || self.withheld.contains(&index))) {
+            // A job that is there already stays as it is.
+            let _ = self.room.add(card.clone(), state);
         }
     }
 
@@ -397,10 +427,10 @@ impl Machine for Picker {
     }
 
     fn saw(&mut self, card: &Card<'_>, state: State) {
-        let index = card.key.0;
-        if !(card.key.is_fresh() && (self.progress.has(index) || self.withheld.contains(&index))) {
-            // A job that is there already stays as it is.
-            let _ = self.room.add(card.clone(), state);
+        if card.key.is_fresh() && self.ahead().is_some_and(|ahead| card.key.0 > ahead) {
+            self.beyond.push(card);
+        } else {
+            self.let_in(card, state);
         }
     }
 
@@ -414,7 +444,7 @@ impl Machine for Picker {
 
     fn state(&self, key: JobKey) -> Option<State> {
         let late = || self.late.iter().find(|&&(_, late)| late == key);
-        let room = self.room.state(key);
+        let room = self.room.state(key).or_else(|| self.beyond.has(key).then_some(State::Waiting));
         room.or_else(|| late().map(|&(until, _)| State::Delayed { until }))
     }
 
@@ -430,9 +460,10 @@ impl Machine for Picker {
 
     fn cancel(&mut self, key: JobKey, now: Timestamp) {
         self.late.retain(|&(_, late)| late != key);
-        if key.is_fresh() && self.room.state(key).is_none() {
+        if key.is_fresh() && self.room.state(key).is_none() && !self.beyond.has(key) {
             self.withheld.insert(key.0);
         }
+        self.beyond.remove(key);
         // One that runs was not taken out, and stays.
         let _ = self.room.cancel(key, now);
     }
@@ -450,18 +481,11 @@ impl Machine for Picker {
     }
 
     fn look(&self) -> Option<Look<'_>> {
-        let closed = self.gate.as_ref().filter(|gate| !gate.open);
-        let again = closed.and_then(|gate| Some(Timestamp(gate.looked?.0.saturating_add(gate.every))));
-        let ahead = self.progress.watermark().saturating_add(self.search_ahead);
-        Some(Look {
-            room: &self.room,
-            paused: false,
-            gate: again,
-            held_until: self.held_until,
-            ahead: (self.search_ahead > 0).then_some(ahead),
-            read: self.input.next.saturating_sub(1),
-            halted: self.end > Halting::No,
-        })
+        Some(self.seen())
+    }
+
+    fn glance(&self, heads: &[u64], lanes: usize) -> Glance {
+        self.counted(heads, lanes)
     }
 
     fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
@@ -476,6 +500,7 @@ impl Machine for Picker {
             }
             Mode::Stopping => self.drop_unbegun(commands),
             Mode::Open => {
+                self.admit();
                 self.pick_late(around, now, commands);
                 self.settle_pending(around, commands);
                 self.pick(around, now, commands);
@@ -531,7 +556,7 @@ impl Machine for Picker {
     fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         let counts = self.room.counts();
         let waits = counts.waiting + counts.running + counts.delayed + counts.pending > 0;
-        let empty = !waits && self.late.is_empty();
+        let empty = !waits && self.late.is_empty() && self.beyond.len() == 0;
         // Whatever could start has been picked by now.
         self.end == Halting::Halted || self.input.is_dry(heads, until_idle, now) && (empty || until_idle)
     }

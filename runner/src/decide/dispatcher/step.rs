@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use super::flow::{BatchId, Bounds, Command, JobEnd, ReadId};
+use super::glance::Glance;
 use crate::decide::queuer::{Card, JobKey, State, WaitingRoom};
 use crate::words::Timestamp;
 
@@ -51,6 +52,9 @@ pub(super) trait Machine: Debug + Send {
     fn look(&self) -> Option<Look<'_>> {
         None
     }
+
+    /// How many jobs stand where, and up to so many of its lanes.
+    fn glance(&self, heads: &[u64], lanes: usize) -> Glance;
 
     /// Takes the step out before anything begins.
     fn exclude(&mut self);

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::flow::{BatchId, Before, Bounds, Command, Flow, Gather, Port, Redo};
+use super::glance::{Glance, Waiting};
 use super::input::{InputState, Reading, Remnant};
 use super::step::{Around, Machine, Mode, StepEvent};
 use crate::words::Timestamp;
@@ -43,6 +44,8 @@ enum Rewinding {
 #[derive(Debug)]
 struct BatchState {
     id: BatchId,
+    /// The input that its jobs are of; `None`: so many of each.
+    input: Option<usize>,
     jobs: usize,
     bytes: usize,
     phase: Phase,
@@ -186,7 +189,8 @@ impl Stream {
                 bytes += taken.bytes;
             }
         }
-        self.batches.push_back(BatchState { id, jobs, bytes, phase });
+        let input = if let [input] = *inputs { Some(input) } else { None };
+        self.batches.push_back(BatchState { id, input, jobs, bytes, phase });
     }
 
     /// Has batches begun that need it, few at a time.
@@ -334,6 +338,19 @@ impl Stream {
         }
     }
 
+    /// Jobs of an input that nobody has begun.
+    fn waiting(&self, input: usize, heads: &[u64]) -> Waiting {
+        let of_input = |batch: &&BatchState| batch.input.is_none_or(|one| one == input);
+        let formed = self.batches.iter().filter(of_input).filter(|batch| batch.phase == Phase::Formed);
+        let read = formed.map(|batch| batch.jobs).sum::<usize>() + self.inputs[input].jobs();
+        let Some((behind, head)) = self.inputs[input].behind(heads) else {
+            return Waiting { jobs: read as u64, first: None };
+        };
+        let jobs = read as u64 + behind;
+        // They are taken in order: the last ones are those that wait.
+        Waiting { jobs, first: (jobs > 0).then(|| (head + 1).saturating_sub(jobs)) }
+    }
+
     /// A job has halted the step, and what stands before it is still on its way.
     fn about_to_halt(&self) -> bool {
         self.batches.iter().any(|batch| {
@@ -397,6 +414,16 @@ impl Machine for Stream {
 
     fn run(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
         self.run_formed(paused, free_slots, commands);
+    }
+
+    fn glance(&self, heads: &[u64], _lanes: usize) -> Glance {
+        let begun = self.batches.iter().filter(|batch| batch.phase != Phase::Formed);
+        Glance {
+            // The last one is that of the jobs that come again.
+            inputs: (0..self.inputs.len() - 1).map(|input| self.waiting(input, heads)).collect(),
+            running: begun.map(|batch| batch.jobs as u64).sum(),
+            picked: None,
+        }
     }
 
     fn exclude(&mut self) {

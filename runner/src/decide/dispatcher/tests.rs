@@ -547,3 +547,24 @@ proptest! {
         prop_assert_eq!(finished, Some(if halted { End::Halted } else { End::Drained }));
     }
 }
+
+#[test]
+fn a_glance_counts_what_is_read_and_what_is_behind_it() {
+    let mut play = Play::with(&[queue()], &[20], Bounds { slots: 1, ..BOUNDS }, false);
+    let glance = |play: &Play| {
+        let Glance { inputs, running, picked } = play.dispatcher.glance(0, 9);
+        assert_eq!(picked, None);
+        (inputs[0].jobs, inputs[0].first, running)
+    };
+    play.start();
+    assert_eq!(glance(&play), (20, Some(1), 0));
+    play.read(0, 1, 3);
+    assert_eq!(glance(&play), (17, Some(4), 3));
+    // No worker is free for it.
+    play.read(0, 4, 5);
+    assert_eq!(glance(&play), (17, Some(4), 3));
+    play.ran(0, 0, 3);
+    assert_eq!(glance(&play), (12, Some(9), 8));
+    play.committed(0, 0);
+    assert_eq!(glance(&play), (12, Some(9), 5));
+}

@@ -193,13 +193,28 @@ pub struct Counts {
     pub lanes: usize,
 }
 
-/// A lane with many jobs waiting.
+/// What stands where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// The oldest waiting job, by the age that its card gave.
+    pub oldest: Option<JobKey>,
+    /// Those with the most jobs waiting, most first.
+    pub lanes: Vec<LaneCounts>,
+}
+
+/// How many jobs of one lane there are of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneCounts {
     pub lane: Box<[u8]>,
+    /// Those that are unknown included.
     pub waiting: usize,
-    /// The age of its oldest waiting job, as its card gave it.
-    pub oldest: i64,
+    pub running: usize,
+    pub delayed: usize,
+    pub pending: usize,
+    /// Its oldest waiting job, by the age that its card gave.
+    pub oldest: Option<JobKey>,
+    /// One of its jobs.
+    pub some: JobKey,
 }
 
 /// Why what was told of a job had no effect.

@@ -1,55 +1,15 @@
-//! What can be asked of the room: how many wait, why one does, and what would come next.
+//! What can be asked of the room: where a job stands, and why it waits.
 
 use super::WaitingRoom;
 use super::jobs::{Hall, Stand};
-use super::rules::{Counts, JobKey, LaneCounts, Round, State, Strategy, Why};
+use super::rules::{JobKey, State, Strategy, Why};
 use crate::words::Timestamp;
 
 impl WaitingRoom {
-    /// How many jobs there are. Costs nothing.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        let waiting = self.stands[..=Stand::Waiting as usize].iter().sum();
-        Counts {
-            waiting,
-            running: self.count(Stand::Running),
-            delayed: self.count(Stand::Delayed),
-            pending: self.count(Stand::Pending),
-            lanes: self.lanes.with_jobs(),
-        }
-    }
-
     /// Where a job stands.
     #[must_use]
     pub fn state(&self, key: JobKey) -> Option<State> {
         self.jobs.find(key).map(|slot| self.jobs.state(slot))
-    }
-
-    /// The lanes with the most jobs waiting, most first. Looks at every job.
-    #[must_use]
-    pub fn top_lanes(&self, most: usize) -> Vec<LaneCounts> {
-        let mut waiting = vec![(0_usize, i64::MAX); self.lanes.all().len()];
-        for slot in self.jobs.slots().filter(|&slot| self.jobs.stand(slot) <= Stand::Waiting) {
-            let (count, oldest) = &mut waiting[self.jobs.lane(slot) as usize];
-            *count += 1;
-            *oldest = self.jobs.age(slot).min(*oldest);
-        }
-        let lanes = self.lanes.all().iter().zip(waiting).filter(|(_, (count, _))| *count > 0);
-        let mut lanes: Vec<_> = lanes.collect();
-        let order = |(lane, (count, oldest)): &(&super::lanes::Lane, (usize, i64))| {
-            (std::cmp::Reverse(*count), *oldest, lane.name.clone())
-        };
-        if lanes.len() > most && most > 0 {
-            lanes.select_nth_unstable_by_key(most - 1, order);
-        }
-        lanes.truncate(most);
-        lanes.sort_by_cached_key(order);
-        let told = |(lane, (waiting, oldest)): (&super::lanes::Lane, _)| LaneCounts {
-            lane: lane.name.clone(),
-            waiting,
-            oldest,
-        };
-        lanes.into_iter().map(told).collect()
     }
 
     /// Why a job does not run, and when it may: the reason nearest to it. May look at every job.
@@ -66,60 +26,6 @@ impl WaitingRoom {
                 .or_else(|| self.why_round(slot, now))
                 .unwrap_or_else(|| self.why_room(now)),
         })
-    }
-
-    /// What the next `rounds` would start, the first `most` of each, if everything that starts finished
-    /// at once. Without rounds, what runs at once counts as one. Works on a copy of the room.
-    #[must_use]
-    pub fn preview(&self, mut now: Timestamp, rounds: usize, most: usize) -> Vec<Round> {
-        let mut room = self.clone();
-        let running: Vec<_> =
-            self.jobs.slots().filter(|&slot| self.jobs.stand(slot) == Stand::Running).collect();
-        for slot in running {
-            room.remove(slot, now);
-        }
-        let mut told: Vec<Round> = Vec::new();
-        let (mut last, mut total, mut started) = (None, 0, Vec::new());
-        loop {
-            room.start(now, 1, &mut started);
-            let Some(key) = started.pop() else {
-                match room.next_wake(now) {
-                    Some(wake) if wake > now => now = wake,
-                    _ => return told,
-                }
-                continue;
-            };
-            let number = room.number_of_round(total);
-            if last != Some(number) {
-                if told.len() == rounds {
-                    return told;
-                }
-                told.push(Round { at: now, jobs: Vec::new(), more: 0 });
-                last = Some(number);
-            }
-            if let Some(round) = told.last_mut() {
-                if round.jobs.len() < most {
-                    round.jobs.push(key);
-                } else {
-                    round.more += 1;
-                }
-            }
-            total += 1;
-            if let Some(slot) = room.jobs.find(key) {
-                room.remove(slot, now);
-            }
-        }
-    }
-
-    /// The number of the round of the last started job, when so many had started before it.
-    fn number_of_round(&self, before: u64) -> u64 {
-        match self.rules.strategy {
-            Strategy::OneRoundSerial | Strategy::OneRoundParallel | Strategy::Rounds { .. } => self.round,
-            Strategy::Serial => before,
-            Strategy::Fifo | Strategy::Priority { .. } => {
-                self.rules.max_processing.map_or(0, |most| before / u64::from(most.get()))
-            }
-        }
     }
 
     /// The job that this one waits for by the rules of the strategy.

@@ -3,6 +3,7 @@
 use super::{Action, Floor};
 use crate::decide::{BatchId, Event, JobEnd, JobKey, Port, ReadId, State};
 use crate::engine::gather::Walk;
+use crate::engine::glance::Glance;
 use crate::engine::held::{Fetched, Held, Work};
 use crate::engine::message::Stays;
 use crate::engine::readers::{StoreAsk, Wanted};
@@ -50,6 +51,23 @@ impl Floor {
         Some(Box::new(Sight::new(&look, shelf.all_rows())))
     }
 
+    /// What is known of each step at this moment.
+    pub(super) fn glances(&self, lanes: usize) -> Vec<Glance> {
+        (0..self.shelves.len()).map(|step| self.glance(step, lanes)).collect()
+    }
+
+    fn glance(&self, step: usize, lanes: usize) -> Glance {
+        let counts = self.dispatcher.glance(step, lanes);
+        let survey = counts.picked.as_ref().map(|picked| &picked.survey);
+        let oldest =
+            survey.map(|survey| survey.lanes.iter().filter_map(|lane| lane.oldest).chain(survey.oldest));
+        let spots = match (&self.shelves[step], oldest) {
+            (Some(shelf), Some(oldest)) => oldest.map(|key| shelf.spot(key)).collect(),
+            _ => Vec::new(),
+        };
+        Glance { counts, returned: self.returned[step].len() as u64, spots }
+    }
+
     /// Puts what was read to the jobs that wait.
     pub(super) fn shelve(&mut self, port: Port, read: ReadId, fetched: Fetched, now: Timestamp) {
         let Self { dispatcher, shelves, .. } = self;
@@ -67,7 +85,7 @@ impl Floor {
                 dispatcher.saw(port.step, card, State::Waiting);
             });
         }
-        shelf.put(read, &batch);
+        shelf.put(read, &batch, now);
         if mark.is_some() || !segments.is_empty() {
             shelf.places.push((port.input, mark, segments));
         }
@@ -79,6 +97,7 @@ impl Floor {
         step: usize,
         id: BatchId,
         jobs: Vec<JobKey>,
+        now: Timestamp,
         actions: &mut Vec<Action>,
     ) -> Option<Event> {
         let shelf = self.shelves[step].as_mut()?;
@@ -86,7 +105,7 @@ impl Floor {
         let places = std::mem::take(&mut shelf.places);
         self.held.insert(id, Held { picked: jobs, places, ..Held::default() });
         if missing.is_empty() {
-            return self.gathered(step, id, Gathered::default());
+            return self.gathered(step, id, Gathered::default(), now);
         }
         let input = self.configuration.steps[step].inputs.first()?;
         let port = Port { step, input: 0 };
@@ -96,13 +115,20 @@ impl Floor {
     }
 
     /// What was missing of a batch is there.
-    pub(super) fn gathered(&mut self, step: usize, id: BatchId, gathered: Gathered) -> Option<Event> {
+    pub(super) fn gathered(
+        &mut self,
+        step: usize,
+        id: BatchId,
+        gathered: Gathered,
+        now: Timestamp,
+    ) -> Option<Event> {
         let shelf = self.shelves[step].as_mut()?;
         let held = self.held.get_mut(&id)?;
         let Some(mut work) = shelf.work(&held.picked, gathered) else {
             self.halt(
                 step,
                 "a job that waits is not in the store any more; `tidegate store verify` tells more".into(),
+                now,
             );
             return Some(Event::Failed { step });
         };

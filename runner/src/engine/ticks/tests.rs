@@ -84,7 +84,7 @@ impl Place {
             workers: 1,
             batch: BatchLimit { jobs: 10, bytes: 1000 },
             until_idle,
-            stats: Arc::new(Stats::new(configuration.steps.len())),
+            stats: Arc::new(Stats::new(configuration.steps.len(), self.clock.now())),
         });
         let (messages, told) = crossbeam_channel::unbounded();
         let configured = Arc::clone(&configuration);
@@ -98,7 +98,7 @@ impl Place {
             broken_steps: BTreeSet::new(),
             inbox: Arc::new(Inbox::new(configuration.queues.len())),
             tails,
-            stats: Arc::new(Stats::new(configuration.steps.len())),
+            stats: Arc::new(Stats::new(configuration.steps.len(), self.clock.now())),
             clock: Arc::clone(&self.clock) as Arc<_>,
             coming: Arc::clone(&floor.coming),
             retry_after: Duration::ZERO,

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::why::{self, Case};
-use super::{Answer, jobs, rfc3339};
+use super::{Answer, ages, jobs, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Target};
 use crate::decide;
-use crate::engine::{Handle, Row, Sight};
+use crate::engine::{Handle, Row};
 use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, Origin, SystemClock, Timestamp};
 
@@ -113,7 +113,7 @@ pub(super) fn status(
         let what = format!("queue `{queue}` has no job {index}; its last one is {}", state.head);
         return Ok(Answer::Missing(what));
     }
-    let time = committed_at(store, &state, index)?;
+    let time = ages::committed_at(store, &address, index)?;
     let mut steps = Vec::new();
     for step in &configuration.steps {
         for input in step.inputs.iter().filter(|input| input.address == address) {
@@ -123,18 +123,6 @@ pub(super) fn status(
     }
     let time = time.map(rfc3339);
     Ok(Answer::Job(JobStatus { job: format!("{queue}/{index}"), time, steps }))
-}
-
-/// When a job was committed; `None` where it is no longer kept.
-fn committed_at(store: &Store, state: &QueueState, index: u64) -> Result<Option<Timestamp>, ReadError> {
-    if index < state.first {
-        return Ok(None);
-    }
-    match store.read(&state.address, index, 1, 0) {
-        Ok(batch) => Ok(batch.and_then(|batch| batch.stamp(0).map(|stamp| stamp.time))),
-        Err(ReadError::Gone { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// One step and one job of one of its inputs.
@@ -163,8 +151,7 @@ impl Look<'_> {
                 })
             });
             let status = if begun { Status::Running } else { Status::Waiting };
-            let next = progress.watermark().max(state.first - 1) + 1;
-            let before = Some(self.index.saturating_sub(next));
+            let before = Some(progress.open(state.first, self.index - 1));
             return Ok(StepOutcome { before, why: self.why(None)?, ..self.of(status) });
         }
         if let Some((key, job)) = self.delayed()? {
@@ -220,12 +207,10 @@ impl Look<'_> {
         let (store, configuration, step) = (self.store, self.configuration, self.step);
         let now = SystemClock.now();
         let position = configuration.steps.iter().position(|one| one.address == step.address);
-        let sight = match (run, position) {
-            (Some(run), Some(position)) => run.sight(position),
-            _ => Sight::of_store(store, configuration, step, now)?.map(Box::new),
-        };
-        if let Some(sight) = sight {
-            return Case { store, step, sight: &sight, now }.reasons(self.index, row);
+        if let Some(position) = position
+            && let Some(case) = Case::of(store, configuration, run, position, now)?
+        {
+            return case.reasons(self.index, row);
         }
         let paused = store.pauses()?.iter().any(|pause| pause.step == step.address);
         Ok(paused.then(|| why::paused(&step.address.to_string())).into_iter().collect())

@@ -1,81 +1,191 @@
 //! How far steps are, and what queues hold.
 
+use super::ages::{self, Oldest};
 use super::jobs::open_ranges;
-use super::{Answer, ClosedStatus, QueueStatus, ReaderStatus, StepStatus, rfc3339};
-use crate::config::{Configuration, Input, Take};
-use crate::decide::Progress;
-use crate::engine::Stats;
-use crate::store::{QueueState, ReadError, Store};
+use super::{
+    Answer, ClosedStatus, Halted, LaneStatus, LanesStatus, QueueStatus, ReaderStatus, StepStatus, rfc3339,
+};
+use crate::config::{Configuration, Input, InputRef, Step, Take};
+use crate::decide::{JobKey, LaneCounts, Progress, Survey};
+use crate::engine::{ClosedBy, Glance, Handle, Sight};
+use crate::store::{DelayedKey, NEVER, Pause, QueueState, ReadError, Standing, Store};
+use crate::words::suggest::did_you_mean;
+use crate::words::{Clock as _, SystemClock, Timestamp};
 
-pub(super) fn status(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
-    let mut known = store.all_progress()?;
-    let pauses = store.pauses()?;
+/// So many jobs that stand in the store by themselves are looked at together, and so many bytes of them.
+const PAGE: usize = 1_000;
+const PAGE_BYTES: usize = 2 << 20;
+
+/// How far each step is: as a run knows it, or the store. `lanes`: the lanes of each with the most jobs
+/// waiting, up to so many; where nothing runs, that looks at all jobs that wait.
+pub(super) fn status(
+    store: &Store,
+    configuration: &Configuration,
+    run: Option<&Handle>,
+    lanes: usize,
+) -> Result<Answer, ReadError> {
+    let glances = run.and_then(|run| run.glances(lanes));
+    let glances: Vec<Option<Glance>> = match glances {
+        Some(glances) => glances.into_iter().map(Some).collect(),
+        None => configuration.steps.iter().map(|_| None).collect(),
+    };
+    let (known, pauses, now) = (store.all_progress()?, store.pauses()?, SystemClock.now());
     let mut steps = Vec::new();
-    for step in &configuration.steps {
-        let begun = store.snapshots(&step.address)?.iter().map(|snapshot| snapshot.jobs).sum();
-        let mut of_step = (store.delayed_count(&step.address)?, begun);
-        for input in &step.inputs {
-            let at = known.iter().position(|(name, from, _)| *name == step.address && *from == input.address);
-            let progress = at.map(|at| known.remove(at).2).unwrap_or_default();
-            let waiting = match input.input {
-                Input::Source(_) => None,
-                Input::Queue(_) => {
-                    Some(store.queue(&input.address)?.map_or(0, |queue| waiting(&queue, &progress)))
-                }
-            };
-            let (delayed, begun) = std::mem::take(&mut of_step);
-            steps.push(StepStatus {
-                step: step.address.to_string(),
-                input: input.address.to_string(),
-                watermark: progress.watermark(),
-                waiting,
-                delayed,
-                begun,
-                joins: step.take == Take::Join,
-                pending: 0,
-                valid: 0,
-                closed: None,
-                paused: pauses
-                    .iter()
-                    .find(|pause| pause.step == step.address)
-                    .map(|pause| rfc3339(pause.since)),
-                configured: true,
-                counters: progress.counters,
-            });
+    for (position, (step, glance)) in configuration.steps.iter().zip(glances).enumerate() {
+        let look = Look { store, configuration, step, glance, lanes, now };
+        let first = steps.len();
+        for (at, input) in step.inputs.iter().enumerate() {
+            let progress =
+                known.iter().find(|(name, from, _)| *name == step.address && *from == input.address);
+            let progress = progress.map(|(_, _, progress)| progress.clone()).unwrap_or_default();
+            steps.push(look.input(at, input, &progress, &pauses)?);
+        }
+        if let Some(status) = steps.get_mut(first) {
+            look.add_counts(status)?;
+            if let Some(run) = run {
+                note_run(status, run, position, now);
+            }
         }
     }
     // Progress that nothing in the configuration claims is kept, and shown.
     for (step, input, progress) in known {
-        let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
-        steps.push(StepStatus {
-            step: step.to_string(),
-            input: input.to_string(),
-            watermark: progress.watermark(),
-            waiting,
-            delayed: 0,
-            begun: 0,
-            joins: false,
-            pending: 0,
-            valid: 0,
-            closed: None,
-            paused: None,
-            configured: false,
-            counters: progress.counters,
-        });
+        let claims = |one: &Step| one.address == step && one.inputs.iter().any(|one| one.address == input);
+        if !configuration.steps.iter().any(claims) {
+            let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
+            let status = StepStatus::new(&step, &input, &progress);
+            steps.push(StepStatus { waiting, configured: false, ..status });
+        }
     }
     Ok(Answer::Status(steps))
 }
 
-/// Adds what only a run knows.
-pub(super) fn note_run(statuses: &mut [StepStatus], configuration: &Configuration, stats: &Stats) {
-    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
-        let (closed, (pending, valid)) = (stats.closed(), stats.pending());
-        let name = step.address.to_string();
-        for status in statuses.iter_mut().filter(|status| status.step == name) {
-            (status.pending, status.valid) = (pending, valid);
-            let closed = closed.clone();
-            status.closed =
-                closed.map(|closed| ClosedStatus { since: rfc3339(closed.since), why: closed.why });
+/// Adds what only a run knows beside the places of its jobs.
+fn note_run(status: &mut StepStatus, run: &Handle, position: usize, now: Timestamp) {
+    let Some(stats) = run.stats().steps.get(position) else { return };
+    status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
+    status.valid = stats.pending().1;
+    status.closed = stats.closed().map(|closed| {
+        let by = match closed.by {
+            ClosedBy::Gate => "gate",
+            ClosedBy::Failure => "failure",
+            ClosedBy::Job => "job",
+        };
+        ClosedStatus { since: rfc3339(closed.since), by: by.to_owned(), why: closed.why }
+    });
+    status.halted = stats.halted().map(|(since, why)| Halted { since: rfc3339(since), why });
+}
+
+/// One step, and what a run knows of it.
+struct Look<'a> {
+    store: &'a Store,
+    configuration: &'a Configuration,
+    step: &'a Step,
+    glance: Option<Glance>,
+    lanes: usize,
+    now: Timestamp,
+}
+
+impl Look<'_> {
+    fn input(
+        &self,
+        at: usize,
+        input: &InputRef,
+        progress: &Progress,
+        pauses: &[Pause],
+    ) -> Result<StepStatus, ReadError> {
+        let mut status = StepStatus::new(&self.step.address, &input.address, progress);
+        status.joins = self.step.take == Take::Join;
+        let paused = pauses.iter().find(|pause| pause.step == self.step.address);
+        status.paused = paused.map(|pause| rfc3339(pause.since));
+        let known = self.glance.as_ref().and_then(|glance| glance.counts.inputs.get(at));
+        let queue = match input.input {
+            Input::Source(_) => {
+                status.read = known.map(|known| known.jobs);
+                return Ok(status);
+            }
+            Input::Queue(_) => self.store.queue(&input.address)?,
+        };
+        let stored = || queue.as_ref().map_or(0, |queue| waiting(queue, progress));
+        status.waiting = Some(known.map_or_else(stored, |known| known.jobs));
+        let is_picked = self.glance.as_ref().is_some_and(|glance| glance.counts.picked.is_some());
+        let first = match known {
+            Some(known) => known.first,
+            None => queue.as_ref().and_then(|queue| first_waiting(queue, progress)),
+        };
+        if let (Some(index), false) = (first, is_picked) {
+            status.oldest = ages::of_queue(self.store, &input.address, index, self.now)?;
+        }
+        Ok(status)
+    }
+
+    /// Adds what is told once for all inputs.
+    fn add_counts(&self, status: &mut StepStatus) -> Result<(), ReadError> {
+        let address = &self.step.address;
+        let rows = self.store.delayed_count(address)?;
+        let snapshots = self.store.snapshots(address)?;
+        status.begun = snapshots.iter().map(|snapshot| snapshot.jobs).sum();
+        let Some(glance) = &self.glance else {
+            let (started, pending) = self.untimed()?;
+            status.begun += started;
+            (status.pending, status.delayed) = (pending, rows.saturating_sub(started + pending));
+            return self.add_stored_lanes(status);
+        };
+        status.running = Some(glance.counts.running);
+        let Some(picked) = &glance.counts.picked else {
+            status.delayed = rows.saturating_sub(glance.returned);
+            return Ok(());
+        };
+        (status.delayed, status.pending) = (picked.delayed, picked.pending);
+        let oldest = |key: Option<JobKey>| match key.and_then(|key| glance.spot(key)) {
+            Some(spot) => ages::of_spot(self.store, self.step, spot, self.now),
+            None => Ok(None),
+        };
+        status.oldest = oldest(picked.survey.oldest)?;
+        if self.has_lanes() {
+            status.lanes = Some(lanes(&picked.survey, picked.lanes, true, oldest)?);
+        }
+        Ok(())
+    }
+
+    fn has_lanes(&self) -> bool {
+        self.lanes > 0 && self.step.picks().is_some_and(|queuer| queuer.lane.is_some())
+    }
+
+    /// The lanes as the next run would find them.
+    fn add_stored_lanes(&self, status: &mut StepStatus) -> Result<(), ReadError> {
+        if !self.has_lanes() {
+            return Ok(());
+        }
+        let Some(sight) = Sight::of_store(self.store, self.configuration, self.step, self.now)? else {
+            return Ok(());
+        };
+        let survey = sight.room.survey(self.lanes, &std::collections::HashSet::new());
+        let oldest = |key: Option<JobKey>| match key {
+            Some(key) => ages::of_spot(self.store, self.step, &sight.spot(key), self.now),
+            None => Ok(None),
+        };
+        let count = sight.room.counts().lanes as u64;
+        status.lanes = Some(LanesStatus { cut: sight.cut, ..lanes(&survey, count, false, oldest)? });
+        Ok(())
+    }
+
+    /// How many of its jobs stand in the store as begun, and how many as pending. No time makes them due,
+    /// so that the others need not be looked at.
+    fn untimed(&self) -> Result<(u64, u64), ReadError> {
+        let (mut started, mut pending) = (0, 0);
+        // Sequences begin behind 0.
+        let mut after = DelayedKey { step: self.step.address.clone(), due: NEVER, sequence: 0 };
+        loop {
+            let rows = self.store.due(&self.step.address, NEVER, Some(&after), PAGE, PAGE_BYTES)?;
+            let Some((last, _)) = rows.last() else { return Ok((started, pending)) };
+            after = last.clone();
+            for (_, job) in rows {
+                match job.standing {
+                    Standing::Delayed => {}
+                    Standing::Started => started += 1,
+                    Standing::Pending { .. } | Standing::Told { .. } => pending += 1,
+                }
+            }
         }
     }
 }
@@ -108,13 +218,57 @@ pub(super) fn queues(store: &Store, configuration: &Configuration) -> Result<Ans
     Ok(Answer::Queues(queues))
 }
 
+/// There is no such step.
+pub(super) fn missing(configuration: &Configuration, step: &str) -> Answer {
+    let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
+    let hint = did_you_mean(step, names.iter().map(String::as_str)).map(|hint| format!("; {hint}"));
+    Answer::Missing(format!("the configuration has no step `{step}`{}", hint.unwrap_or_default()))
+}
+
 /// The errors that nobody has dealt with and that are still kept.
 fn open(store: &Store, queue: &QueueState) -> Result<u64, ReadError> {
     let handled = store.handled(&queue.address)?.unwrap_or_default();
     Ok(open_ranges(&handled, queue.first, queue.head).map(|(first, last)| last - first + 1).sum())
 }
 
+fn lanes(
+    survey: &Survey,
+    count: u64,
+    runs: bool,
+    oldest: impl Fn(Option<JobKey>) -> Result<Option<Oldest>, ReadError>,
+) -> Result<LanesStatus, ReadError> {
+    let mut top = Vec::with_capacity(survey.lanes.len());
+    for lane in &survey.lanes {
+        top.push(LaneStatus {
+            lane: name(lane),
+            waiting: lane.waiting as u64,
+            running: runs.then_some(lane.running as u64),
+            pending: lane.pending as u64,
+            delayed: lane.delayed as u64,
+            oldest: oldest(lane.oldest)?,
+        });
+    }
+    Ok(LanesStatus { count, top, cut: false })
+}
+
+/// `None` where its jobs are in no lane: all those, or one that should be in one.
+fn name(lane: &LaneCounts) -> Option<String> {
+    let own = lane.some.0.to_le_bytes();
+    (!lane.lane.is_empty() && *lane.lane != own).then(|| String::from_utf8_lossy(&lane.lane).into_owned())
+}
+
 /// The jobs that a step has not accounted for and that are still kept.
 fn waiting(queue: &QueueState, progress: &Progress) -> u64 {
-    queue.head.saturating_sub(progress.watermark().max(queue.first - 1))
+    progress.open(queue.first, queue.head)
+}
+
+/// The first of them.
+fn first_waiting(queue: &QueueState, progress: &Progress) -> Option<u64> {
+    let mut first = progress.watermark().max(queue.first - 1) + 1;
+    for &(from, last) in progress.finished() {
+        if (from..=last).contains(&first) {
+            first = last + 1;
+        }
+    }
+    (first <= queue.head).then_some(first)
 }

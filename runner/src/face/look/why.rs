@@ -1,66 +1,125 @@
 //! Why a waiting job does not run, and when it may, in sentences.
 
-use std::time::Duration;
-
-use crate::config::Step;
+use super::super::table::grouped;
+use super::super::times;
+use crate::config::{Configuration, GateRef, Input, Step};
 use crate::decide::{JobKey, State, Why};
-use crate::engine::{Row, Sight};
-use crate::store::{DelayedKey, ReadError, Standing, Store};
-use crate::words::{Timestamp, format_duration};
+use crate::engine::{Closed, ClosedBy, Handle, LOOKED_AT_MAX, Row, Sight};
+use crate::store::{DelayedJob, DelayedKey, ReadError, Standing, Store};
+use crate::words::Timestamp;
 
-/// Who is asked about, and when.
+/// The jobs of a step that picks them, and what holds them.
 pub(super) struct Case<'a> {
     pub(super) store: &'a Store,
     pub(super) step: &'a Step,
-    pub(super) sight: &'a Sight,
+    pub(super) sight: Box<Sight>,
+    /// Its gate has a name.
+    gate: &'a str,
+    /// What a run has found that keeps the step from starting anything.
+    closed: Option<Closed>,
     pub(super) now: Timestamp,
 }
 
-impl Case<'_> {
+impl<'a> Case<'a> {
+    /// The step at this position as the run has it, or as the next one would find it; `None` where it takes
+    /// its jobs as they come.
+    pub(super) fn of(
+        store: &'a Store,
+        configuration: &'a Configuration,
+        run: Option<&Handle>,
+        position: usize,
+        now: Timestamp,
+    ) -> Result<Option<Self>, ReadError> {
+        let step = &configuration.steps[position];
+        let from_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
+        // A run does not read for a step that is paused; where nothing of it runs, the store knows more.
+        let idle = |sight: &Sight| sight.paused && from_queue && sight.room.counts().running == 0;
+        let sight = match run.map(|run| run.sight(position)) {
+            Some(sight) if !sight.as_deref().is_some_and(idle) => sight,
+            _ => Sight::of_store(store, configuration, step, now)?.map(Box::new),
+        };
+        let gate = step.gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
+        let closed = run.and_then(|run| run.stats().steps.get(position)?.closed());
+        Ok(sight.map(|sight| Self { store, step, sight, gate, closed, now }))
+    }
+
     /// What holds the job at `index` of the input, or where it stands by itself, there. The widest reason
     /// comes first.
     pub(super) fn reasons(&self, index: u64, row: Option<Row>) -> Result<Vec<String>, ReadError> {
-        let sight = self.sight;
-        let mut reasons = Vec::new();
+        let (sight, mut reasons) = (&self.sight, self.reasons_for_all());
+        let stored = || sight.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
+        // Jobs that were begun in this run keep the number of their place in the input.
+        let key = stored().unwrap_or(JobKey::fresh(index));
+        match sight.room.why(key, self.now) {
+            Some(why) => reasons.push(self.sentence(key, why)?),
+            None if row.is_none() && index > sight.read => reasons.push(self.unseen()),
+            None => {}
+        }
+        Ok(reasons)
+    }
+
+    /// What holds all jobs of the step.
+    pub(super) fn reasons_for_all(&self) -> Vec<String> {
+        let (sight, mut reasons) = (&self.sight, Vec::new());
         if sight.halted {
             reasons.push("one of its jobs has stopped the step; the next run takes it up again".to_owned());
         }
         if sight.paused {
             reasons.push(paused(&self.step.address.to_string()));
         }
+        let closed = self.closed.as_ref();
         if let Some(again) = sight.gate {
-            reasons.push(format!(
-                "the gate of the step is closed, and is looked at again {}",
-                self.until(again)
-            ));
+            reasons.push(self.gate_closed(closed.filter(|closed| closed.by != ClosedBy::Job), again));
         }
         if let Some(until) = sight.held_until.filter(|&until| until > self.now) {
+            let closed = closed.filter(|closed| closed.by == ClosedBy::Job);
             reasons.push(format!(
-                "a job has found its gate closed: the step starts nothing before that, {}",
+                "a job has found its gate closed{}: the step starts nothing before that is over, {}",
+                closed.map(in_brackets).unwrap_or_default(),
                 self.until(until)
             ));
         }
-        let stored = || sight.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
-        // Jobs that were begun in this run keep the number of their place in the input.
-        let key = stored().unwrap_or(JobKey::fresh(index));
-        match sight.room.why(key, self.now) {
-            Some(why) => reasons.push(self.sentence(why)?),
-            None if sight.ahead.is_some_and(|ahead| index > ahead) => reasons.push(format!(
-                "it is past search-ahead: the step looks at jobs up to {} for now",
-                sight.ahead.unwrap_or_default()
-            )),
-            None if row.is_none() && index > sight.read => {
-                reasons.push(format!("the step has read up to job {} so far", sight.read));
-            }
-            None => {}
-        }
-        Ok(reasons)
+        reasons
     }
 
-    fn sentence(&self, why: Why) -> Result<String, ReadError> {
+    /// Why what is behind the last job that the step looks at cannot start.
+    pub(super) fn unseen(&self) -> String {
+        match (self.sight.ahead, self.sight.cut) {
+            (_, true) => format!("only the first {} jobs that wait are looked at", grouped(LOOKED_AT_MAX)),
+            (Some(ahead), _) if self.sight.read >= ahead => {
+                format!("past search-ahead: the step looks at jobs up to {ahead} for now")
+            }
+            _ => format!("the step has read up to job {} so far", self.sight.read),
+        }
+    }
+
+    fn gate_closed(&self, closed: Option<&Closed>, again: Timestamp) -> String {
+        let (gate, again) = (self.gate, self.until(again));
+        let Some(closed) = closed else {
+            return format!("the gate `{gate}` is closed; it is looked at again {again}");
+        };
+        let (since, why) = (times::since(closed.since, self.now), in_brackets(closed));
+        match closed.by {
+            ClosedBy::Failure => format!(
+                "whether the gate `{gate}` is open cannot be found out{why}, so it counts as closed, since \
+                 {since}; it is asked again {again}"
+            ),
+            ClosedBy::Gate | ClosedBy::Job => {
+                format!("the gate `{gate}` is closed{why} since {since}; it is looked at again {again}")
+            }
+        }
+    }
+
+    fn sentence(&self, key: JobKey, why: Why) -> Result<String, ReadError> {
         Ok(match why {
             Why::Running => "it runs now".to_owned(),
-            Why::Pending => "an outside system has it, and will finish it".to_owned(),
+            Why::Pending => match stored(self.store, self.step, &self.sight, key)?.map(|job| job.standing) {
+                Some(Standing::Pending { handle, since }) => format!(
+                    "an outside system has it since {}, as `{handle}`, and will finish it",
+                    times::since(since, self.now)
+                ),
+                _ => "an outside system has it, and will finish it".to_owned(),
+            },
             Why::Delayed { until } => format!("it is due {}", self.until(until)),
             Why::Lane { job, state } => format!("its lane waits for {}", self.other(job, state)?),
             Why::Conflict { job, state } => {
@@ -82,18 +141,14 @@ impl Case<'_> {
 
     /// `job 17 (pending since 3s)`
     fn other(&self, key: JobKey, state: State) -> Result<String, ReadError> {
-        let row = self.sight.rows.get(&key).copied();
-        let key_of =
-            |row: Row| DelayedKey { step: self.step.address.clone(), due: row.due, sequence: row.sequence };
-        let keys: Vec<DelayedKey> = row.into_iter().map(key_of).collect();
-        let job = self.store.delayed(&keys)?.pop().flatten();
+        let job = stored(self.store, self.step, &self.sight, key)?;
         let index = match &job {
             Some(job) => job.inputs.first().map_or(0, |&(_, index)| index),
             None => key.0,
         };
         let stands = match (state, job.map(|job| job.standing)) {
             (State::Pending, Some(Standing::Pending { since, .. } | Standing::Told { since, .. })) => {
-                format!("pending since {}", between(since, self.now))
+                format!("pending since {}", times::since(since, self.now))
             }
             (State::Delayed { until }, _) => format!("due {}", self.until(until)),
             (state, _) => state.word().to_owned(),
@@ -102,30 +157,28 @@ impl Case<'_> {
     }
 
     fn until(&self, time: Timestamp) -> String {
-        if time <= self.now { "now".to_owned() } else { format!("in {}", between(self.now, time)) }
+        if time <= self.now { "now".to_owned() } else { format!("in {}", times::until(time, self.now)) }
     }
+}
+
+/// The job, where it stands in the store by itself.
+pub(super) fn stored(
+    store: &Store,
+    step: &Step,
+    sight: &Sight,
+    key: JobKey,
+) -> Result<Option<DelayedJob>, ReadError> {
+    let Some(&Row { due, sequence }) = sight.rows.get(&key) else { return Ok(None) };
+    let step = step.address.clone();
+    Ok(store.delayed(&[DelayedKey { step, due, sequence }])?.pop().flatten())
+}
+
+/// ` (price 93 > 60)`; nothing where nobody has said why.
+fn in_brackets(closed: &Closed) -> String {
+    if closed.why.is_empty() { String::new() } else { format!(" ({})", closed.why) }
 }
 
 /// Why a step that is paused starts nothing.
 pub(super) fn paused(step: &str) -> String {
     format!("the step is paused; `tidegate step resume {step}` has it go on")
-}
-
-/// From then to then, in seconds where it is some.
-fn between(from: Timestamp, to: Timestamp) -> String {
-    let millis = u64::try_from(to.0.saturating_sub(from.0)).unwrap_or(0);
-    let rounded = if millis < 1000 { millis } else { millis.div_ceil(1000) * 1000 };
-    format_duration(Duration::from_millis(rounded))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_told_as_finely_as_people_want_them() {
-        let told = |millis: i64| between(Timestamp(5), Timestamp(5 + millis));
-        let texts = [-7, 0, 999, 1001, 61_000].map(told);
-        assert_eq!(texts, ["0ms", "0ms", "999ms", "2s", "1m1s"]);
-    }
 }

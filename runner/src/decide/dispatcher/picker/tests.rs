@@ -4,6 +4,7 @@ mod submission;
 
 use std::time::Duration;
 
+use super::super::glance::{Picked, Waiting};
 use super::super::{Bounds, Dispatcher, Event, FlowInput, Gather, JobEnd};
 use super::*;
 use crate::decide::queuer::{Rules, Strategy};
@@ -142,6 +143,54 @@ fn nothing_starts_further_past_the_watermark_than_search_ahead_says() {
     assert_eq!(play.done(1), "pick #2 3");
     play.picked(0);
     assert_eq!(play.done(0), "passed 2, read 4");
+}
+
+#[test]
+fn what_was_read_past_search_ahead_waits_until_the_watermark_has_come_closer() {
+    let mut play = Play::new(Before::Nothing, Picking { search_ahead: 1, ..picking() });
+    assert_eq!(play.start(), "read 1");
+    assert_eq!(play.read(1, 4), "forget 1, pick #0 1");
+    let look = play.dispatcher.look(0).unwrap();
+    assert_eq!((look.ahead, look.read), (Some(1), 1));
+    assert_eq!(play.dispatcher.state(0, JobKey::fresh(3)), Some(State::Waiting));
+    play.dispatcher.cancel(0, JobKey::fresh(3), play.now);
+    play.picked(0);
+    assert_eq!(play.done(0), "passed 1, pick #1 2");
+    play.picked(1);
+    assert_eq!(play.done(1), "passed 2");
+    // Somebody has taken out the third.
+    let mut commands = Vec::new();
+    play.dispatcher.account(0, 3, play.now, &mut commands);
+    assert_eq!(words(commands), "passed 3, pick #2 4");
+    play.picked(2);
+    assert_eq!(play.done(2), "passed 4, read 5");
+}
+
+#[test]
+fn a_glance_counts_as_running_what_is_begun() {
+    let mut play = Play::new(Before::Snapshot, Picking { search_ahead: 4, ..picking() });
+    let told = |play: &Play| {
+        let Glance { inputs, running, picked } = play.dispatcher.glance(0, 1);
+        let Picked { delayed, pending, lanes, survey } = picked.unwrap();
+        assert_eq!(survey.lanes[0].waiting as u64 + survey.lanes[0].running as u64, 5 - delayed - pending);
+        let oldest = survey.oldest.map_or(0, |key| key.0);
+        format!("{} from {oldest}, {running}, {delayed}, {pending}, {lanes}", inputs[0].jobs)
+    };
+    play.start();
+    assert_eq!(play.read(1, 6), "forget 1, pick #0 1, pick #1 2");
+    // Two of the room are picked and not begun, two wait, two are past search-ahead, three were not read.
+    assert_eq!(play.dispatcher.glance(0, 0).inputs[0], Waiting { jobs: 9, first: None });
+    play.dispatcher.saw(0, &Card::new(JobKey::stored(1), 0), State::Delayed { until: Timestamp(9) });
+    assert_eq!(told(&play), "9 from 1, 0, 1, 0, 1");
+    play.picked(0);
+    assert_eq!(told(&play), "8 from 2, 1, 1, 0, 1");
+    play.on(Event::Begun { step: 0, batch: BatchId(0) });
+    play.ran(0, &[JobEnd::Pending]);
+    play.committed(0);
+    play.dispatcher.saw_late(0, JobKey::stored(2), Timestamp(7));
+    let glance = play.dispatcher.glance(0, 0);
+    let picked = glance.picked.unwrap();
+    assert_eq!((glance.inputs[0].jobs, glance.running, picked.delayed, picked.pending), (8, 0, 2, 1));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The written rules of each strategy, as small histories.
 
-use super::play::{Play, key};
+use super::play::{Play, key, names};
 use super::*;
 
 fn play(strategy: Strategy) -> Play {
@@ -253,12 +253,36 @@ fn a_preview_changes_nothing_and_tells_what_then_happens() {
 }
 
 #[test]
+fn a_preview_ends_where_nobody_knows_a_time_and_after_as_many_jobs_as_wanted() {
+    let mut room = play(Strategy::Fifo);
+    room.on("+a1 +a2 +a3 +a4 +a5 +a6 +a7 +a8 +a9 +b1 +b2");
+    assert_eq!(room.preview(2), "0s: a1 b1 a2 +6 …");
+    let mut serial = play(Strategy::Serial);
+    serial.on("+a1 +b2 go a1…");
+    assert_eq!(serial.preview(2), "");
+    let mut delayed = WaitingRoom::new(rules(Strategy::Fifo));
+    delayed.add(Card::new(JobKey(1), 1), State::Delayed { until: Timestamp(i64::MAX) }).unwrap();
+    assert_eq!(delayed.preview(Timestamp(0), Reach { rounds: 1, told: 1, jobs: 1 }), (Vec::new(), false));
+}
+
+#[test]
 fn the_lanes_with_the_most_waiting_are_told_first() {
     let mut play = play(Strategy::OneRoundSerial);
     play.on("+a1 +b2 +b3 +c5 +c4 +c6 go");
-    let top: Vec<_> =
-        play.room.top_lanes(2).into_iter().map(|lane| (lane.lane, lane.waiting, lane.oldest)).collect();
-    assert_eq!(top, [(Box::from(&b"c"[..]), 2, 5), (Box::from(&b"b"[..]), 1, 3)]);
+    let top = |held: &[&str]| {
+        let held = held.iter().map(|job| key(job)).collect();
+        let Survey { oldest, lanes } = play.room.survey(2, &held);
+        let told = |lane: LaneCounts| {
+            let oldest = names(&lane.oldest.into_iter().collect::<Vec<_>>());
+            format!("{} {}/{} {oldest}", char::from(lane.lane[0]), lane.waiting, lane.running)
+        };
+        let lanes: Vec<String> = lanes.into_iter().map(told).collect();
+        format!("{}: {}", names(&oldest.into_iter().collect::<Vec<_>>()), lanes.join(", "))
+    };
+    assert_eq!(top(&[]), "b3: c 2/1 c5, b 1/1 b3");
+    // Nobody has begun it yet.
+    assert_eq!(top(&["a1"]), "a1: c 2/1 c5, b 1/1 b3");
+    assert_eq!(play.room.survey(0, &[].into()).lanes, []);
     let counts = Counts { waiting: 3, running: 3, delayed: 0, pending: 0, lanes: 3 };
     assert_eq!(play.room.counts(), counts);
 }

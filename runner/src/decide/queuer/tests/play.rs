@@ -29,7 +29,9 @@ impl Play {
             let more = if round.more > 0 { format!(" +{}", round.more) } else { String::new() };
             format!("{}s: {}{more}", round.at.0 / 1000, names(&round.jobs))
         };
-        self.room.preview(self.now, rounds, 3).into_iter().map(round).collect::<Vec<_>>().join(", ")
+        let (told, cut) = self.room.clone().preview(self.now, Reach { rounds, told: 3, jobs: 9 });
+        let told: Vec<String> = told.into_iter().map(round).collect();
+        told.join(", ") + if cut { " …" } else { "" }
     }
 
     fn word(&mut self, word: &str) -> String {
@@ -95,7 +97,7 @@ pub(super) fn key(job: &str) -> JobKey {
     JobKey(u64::from(job.as_bytes()[0]) << 32 | job[1..].parse::<u64>().unwrap())
 }
 
-fn names(jobs: &[JobKey]) -> String {
+pub(super) fn names(jobs: &[JobKey]) -> String {
     let name = |job: &JobKey| format!("{}{}", char::from(job.0.to_be_bytes()[3]), job.0 & 0xffff_ffff);
     jobs.iter().map(name).collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,7 @@
 //! The room and the naive model are told the same, and must say the same.
 
+use std::collections::{BTreeMap, HashSet};
+
 use proptest::prelude::{Just, ProptestConfig, prop, prop_oneof, proptest};
 use proptest::strategy::Strategy as Any;
 
@@ -255,8 +257,21 @@ impl Both {
         lanes.sort_unstable();
         lanes.dedup();
         assert_eq!(counts.lanes, lanes.len());
-        let top = self.room.top_lanes(10).into_iter().map(|lane| (lane.lane[0], (lane.waiting, lane.oldest)));
-        assert_eq!(top.collect::<std::collections::BTreeMap<_, _>>(), self.model.waiting_by_lane());
+        let survey = self.room.survey(10, &HashSet::new());
+        let sum = |of: fn(&LaneCounts) -> usize| survey.lanes.iter().map(of).sum::<usize>();
+        let sums = Counts {
+            waiting: sum(|lane| lane.waiting),
+            running: sum(|lane| lane.running),
+            delayed: sum(|lane| lane.delayed),
+            pending: sum(|lane| lane.pending),
+            lanes: survey.lanes.len(),
+        };
+        assert_eq!(sums, counts);
+        let age = |key: JobKey| self.model.jobs[self.model.find(key.0).unwrap()].age;
+        let of_lane = |lane: &LaneCounts| Some((lane.lane[0], (lane.waiting, age(lane.oldest?))));
+        let top: BTreeMap<_, _> = survey.lanes.iter().filter_map(of_lane).collect();
+        assert_eq!(top, self.model.waiting_by_lane());
+        assert_eq!(survey.oldest.map(age), top.values().map(|&(_, oldest)| oldest).min());
     }
 }
 

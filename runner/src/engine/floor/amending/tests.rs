@@ -52,7 +52,7 @@ impl Play {
             workers: 1,
             batch: BatchLimit { jobs: 10, bytes: 1000 },
             until_idle: false,
-            stats: Arc::new(Stats::new(configuration.steps.len())),
+            stats: Arc::new(Stats::new(configuration.steps.len(), NOW)),
             configuration: Arc::clone(&configuration),
         });
         start::recall(&mut floor, &configuration, &store, NOW).unwrap();

@@ -60,7 +60,7 @@ impl<'w> Stage<'w> {
         let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
         let workers = 1 + world.dice.below(3);
         let tails = Arc::new(Tails::new(configuration.queues.len()));
-        let stats = Arc::new(Stats::new(configuration.steps.len()));
+        let stats = Arc::new(Stats::new(configuration.steps.len(), world.clock.now()));
         let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
             flows,

@@ -1,0 +1,31 @@
+//! How many jobs of a step stand where at one moment, however it takes them.
+
+use crate::decide::queuer::Survey;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Glance {
+    pub inputs: Vec<Waiting>,
+    /// Jobs that are begun and not delivered; of a join, tuples.
+    pub running: u64,
+    /// Where it picks its jobs.
+    pub picked: Option<Picked>,
+}
+
+/// Jobs of one input that nobody has begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Of a source: those that were read.
+    pub jobs: u64,
+    /// The index of the first of them, where they are taken as they come.
+    pub first: Option<u64>,
+}
+
+/// Jobs that are picked one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Picked {
+    pub delayed: u64,
+    pub pending: u64,
+    /// Lanes that any of its jobs is in.
+    pub lanes: u64,
+    pub survey: Survey,
+}

@@ -1,0 +1,61 @@
+//! What can be seen of a step that picks its jobs.
+
+use std::collections::HashSet;
+
+use super::{Halting, Phase, Picker};
+use crate::decide::dispatcher::glance::{Glance, Picked, Waiting};
+use crate::decide::dispatcher::step::Look;
+use crate::decide::queuer::{JobKey, State};
+use crate::words::Timestamp;
+
+impl Picker {
+    /// The jobs that it may pick, and what holds them.
+    pub(super) fn seen(&self) -> Look<'_> {
+        let closed = self.gate.as_ref().filter(|gate| !gate.open);
+        let again = closed.and_then(|gate| Some(Timestamp(gate.looked?.0.saturating_add(gate.every))));
+        let read = self.input.next.saturating_sub(1);
+        Look {
+            room: &self.room,
+            paused: false,
+            gate: again,
+            held_until: self.held_until,
+            ahead: self.ahead(),
+            read: self.beyond.first().map_or(read, |first| first - 1),
+            halted: self.end > Halting::No,
+        }
+    }
+
+    /// How many jobs stand where, and up to so many of its lanes.
+    pub(super) fn counted(&self, heads: &[u64], lanes: usize) -> Glance {
+        let counts = self.room.counts();
+        let held: HashSet<JobKey> = self.unbegun().collect();
+        let waiting = counts.waiting + held.len() + self.beyond.len();
+        let behind = self.input.behind(heads).map_or(0, |(_, head)| self.unread(head));
+        Glance {
+            inputs: vec![Waiting { jobs: waiting as u64 + behind, first: None }],
+            running: (counts.running - held.len()) as u64,
+            picked: Some(Picked {
+                delayed: (counts.delayed + self.late.len()) as u64,
+                pending: counts.pending as u64,
+                lanes: counts.lanes as u64,
+                survey: self.room.survey(lanes, &held),
+            }),
+        }
+    }
+
+    /// Jobs that the room has started and nobody has begun.
+    fn unbegun(&self) -> impl Iterator<Item = JobKey> {
+        let batches = self
+            .batches
+            .values()
+            .filter(|batch| matches!(batch.phase, Phase::Picked | Phase::Ready) && !batch.settles);
+        // Outputs that were made already are not in the room.
+        let jobs = batches.flat_map(|batch| batch.jobs.iter().copied());
+        jobs.filter(|&key| self.room.state(key) == Some(State::Running))
+    }
+
+    /// Jobs of the queue, which ends at `head`, that were not read and are not through.
+    fn unread(&self, head: u64) -> u64 {
+        self.progress.open(self.input.next, head)
+    }
+}

@@ -1,0 +1,138 @@
+//! What is told of a step: how many of its jobs stand where, and what holds it.
+
+use serde::{Deserialize, Serialize};
+
+use super::Oldest;
+use crate::decide::{Counters, Progress};
+use crate::words::Address;
+
+/// How far a step is on one of its inputs. What is told of the step as a whole is told with the first.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::face) struct StepStatus {
+    pub(in crate::face) step: String,
+    pub(in crate::face) input: String,
+    /// Every job at or below it is accounted for.
+    pub(in crate::face) watermark: u64,
+    /// Jobs that wait; `null` for a source, which is not counted beforehand. While nothing runs, what was
+    /// begun waits too, where it does not stand in the store by itself.
+    pub(in crate::face) waiting: Option<u64>,
+    /// Of a source: jobs that were read and nobody has begun; known only while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) read: Option<u64>,
+    /// Jobs that are begun and not delivered; of a join, tuples. Known only while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) running: Option<u64>,
+    /// Jobs that an outside system finishes.
+    #[serde(default)]
+    pub(in crate::face) pending: u64,
+    /// How many of those are called valid outside; known only while it runs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(in crate::face) valid: u64,
+    /// Jobs that wait for a time: to be run again, or to be handed on.
+    pub(in crate::face) delayed: u64,
+    /// Jobs whose attempt was begun, can be seen outside, and is not delivered, as far as that is written
+    /// down: while nothing runs, all.
+    pub(in crate::face) begun: u64,
+    /// The oldest waiting job, where it is known when it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) oldest: Option<Oldest>,
+    /// Jobs a second over the last ten; known only while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) rate: Option<f64>,
+    /// The step joins its inputs: what it hands on, filters and fails is counted with the first of them.
+    #[serde(default)]
+    pub(in crate::face) joins: bool,
+    /// What keeps the step from starting anything; known only while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) closed: Option<ClosedStatus>,
+    /// Since when the step is paused; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) paused: Option<String>,
+    /// It takes no more jobs in this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) halted: Option<Halted>,
+    /// The step is in the configuration.
+    pub(in crate::face) configured: bool,
+    #[serde(flatten)]
+    pub(in crate::face) counters: Counters,
+    /// Where it was asked for, and the jobs of the step are in lanes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) lanes: Option<LanesStatus>,
+}
+
+/// Since when a step starts nothing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::face) struct ClosedStatus {
+    /// RFC 3339.
+    pub(in crate::face) since: String,
+    /// `gate`; `failure`, where the gate cannot be asked; `job`, where one of its jobs has said so.
+    #[serde(default)]
+    pub(in crate::face) by: String,
+    /// Empty where nobody has said.
+    pub(in crate::face) why: String,
+}
+
+/// Since when a step takes no more jobs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::face) struct Halted {
+    /// RFC 3339.
+    pub(in crate::face) since: String,
+    pub(in crate::face) why: String,
+}
+
+/// The lanes of a step, as far as it looks at its jobs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::face) struct LanesStatus {
+    /// How many lanes there are that have any job.
+    pub(in crate::face) count: u64,
+    /// Those with the most jobs waiting, most first.
+    pub(in crate::face) top: Vec<LaneStatus>,
+    /// More jobs wait than were looked at.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::face) cut: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::face) struct LaneStatus {
+    /// `null`: its jobs are in no lane.
+    pub(in crate::face) lane: Option<String>,
+    pub(in crate::face) waiting: u64,
+    /// Known only while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) running: Option<u64>,
+    pub(in crate::face) pending: u64,
+    pub(in crate::face) delayed: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) oldest: Option<Oldest>,
+}
+
+impl StepStatus {
+    pub(super) fn new(step: &Address, input: &Address, progress: &Progress) -> Self {
+        Self {
+            step: step.to_string(),
+            input: input.to_string(),
+            watermark: progress.watermark(),
+            waiting: None,
+            read: None,
+            running: None,
+            pending: 0,
+            valid: 0,
+            delayed: 0,
+            begun: 0,
+            oldest: None,
+            rate: None,
+            joins: false,
+            closed: None,
+            paused: None,
+            halted: None,
+            configured: true,
+            counters: progress.counters,
+            lanes: None,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde hands it over")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}

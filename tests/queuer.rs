@@ -1,0 +1,166 @@
+//! What a queuer would do, told beforehand: and then it does it.
+
+use serde_json::Value;
+
+use crate::project::{Project, ids, jobs};
+
+/// What jobs ask for themselves becomes of them.
+const WORK: &str = "fn process(job) {
+    if `at` in job { retry_in(job.at, `later`) }
+    if `closed` in job { gate_closed(job.closed) }
+    if `handle` in job { pending(job.handle) }
+    job
+}";
+
+/// A step `work` with this queuer, which reads a queue with the jobs of `in.ndjson` that nobody has
+/// started: the step was paused when they came.
+pub(crate) fn backlog(queuer: &str, jobs: &str, rest: &str) -> Project {
+    let toml = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+         [step.give]\nfrom = \"in\"\nto = \"jobs\"\n[queue.jobs]\nretain = \"forever\"\n\
+         [sink.out]\nfrom = \"done\"\ntype = \"file\"\npath = \"out.ndjson\"\n\
+         [step.work]\nfrom = \"jobs\"\nto = \"done\"\nrun = \"work.rhai\"\nerrors = \"failed\"\n";
+    let project = Project::new()
+        .file("p.toml", format!("{toml}queuer = {{ {queuer} }}\n{rest}"))
+        .file("work.rhai", WORK)
+        .file("never.rhai", "fn open(answer) { gate_closed(\"price 93 > 60\") }")
+        .file("monitor.rhai", "fn status(jobs) { [] }")
+        .file("in.ndjson", "");
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    project.tidegate(&["step", "pause", "p/work"]).done();
+    project.append("in.ndjson", jobs);
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    project
+}
+
+/// `{"id": 1, "pool": "a", …}`, a line each, of words like `a` or `a:"urgent":3`.
+pub(crate) fn pools(words: &[&str]) -> String {
+    let line = |(id, word): (usize, &&str)| {
+        let (pool, more) =
+            word.split_once(':').map_or((*word, String::new()), |(pool, more)| (pool, format!(",{more}")));
+        format!("{{\"id\":{id},\"pool\":\"{pool}\"{more}}}\n")
+    };
+    (1..).zip(words).map(line).collect()
+}
+
+fn preview(project: &Project) -> Value {
+    project.json(&["queuer", "preview", "p/work", "--rounds", "100"])
+}
+
+/// The jobs of all rounds, in order.
+fn order(preview: &Value) -> Vec<u64> {
+    let rounds = preview["rounds"].as_array().expect("a list");
+    let jobs = rounds.iter().flat_map(|round| round["jobs"].as_array().expect("a list"));
+    jobs.map(|job| job.as_u64().expect("an index")).collect()
+}
+
+#[test]
+fn what_is_previewed_on_a_stopped_store_is_what_the_runner_then_starts() {
+    let urgent = ["a:\"urgent\":1", "a:\"urgent\":3", "b:\"urgent\":2", "a:\"urgent\":3", "b"];
+    let keys = ["a:\"w\":[1]", "a:\"r\":[1]", "a:\"w\":[2]", "b:\"w\":[1]", "a:\"r\":[2,3]", "a:\"w\":[3]"];
+    let lanes = ["a", "a", "b", "a", "c", "b", "a"];
+    let cases: [(&str, &[&str], &[u64]); 6] = [
+        ("strategy = \"fifo\", max_processing = 2", &lanes, &[1, 2, 3, 4, 5, 6, 7]),
+        ("strategy = \"serial\"", &lanes, &[1, 2, 3, 4, 5, 6, 7]),
+        ("strategy = \"one-round-serial\", lane = \"pool\"", &lanes, &[1, 3, 5, 2, 6, 4, 7]),
+        (
+            "strategy = \"one-round-parallel\", lane = \"pool\", reads = \"r\", writes = \"w\"",
+            &keys,
+            &[1, 3, 4, 2, 5, 6],
+        ),
+        ("strategy = \"priority\", priority = \"urgent\", max_processing = 1", &urgent, &[2, 4, 3, 1, 5]),
+        ("strategy = \"rounds\", pause = \"1ms\", max_processing = 1", &lanes[..3], &[1, 2, 3]),
+    ];
+    for (queuer, words, expected) in cases {
+        let project = backlog(queuer, &pools(words), "");
+        let told = preview(&project);
+        assert_eq!(order(&told), expected, "{queuer}: {told}");
+        assert_eq!(project.read_if_there("out.ndjson"), "", "nothing was started");
+        project.tidegate(&["step", "resume", "p/work"]).done();
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        assert_eq!(ids(&project.read("out.ndjson")), expected, "{queuer}");
+    }
+}
+
+#[test]
+fn a_preview_is_the_same_on_a_stopped_store_and_in_a_running_runner() {
+    let queuer = "strategy = \"one-round-serial\", lane = \"pool\"";
+    let project = backlog(queuer, &pools(&["a", "a:\"at\":\"1h\"", "b", "a", "c"]), "");
+    let look = |format: &str| {
+        let question = ["queuer", "preview", "p/work", "--rounds", "2", "--format", format];
+        project.stable(&project.tidegate(&question).done().stdout)
+    };
+    let stopped = [look("text"), look("json")];
+    let mut running = project.started();
+    running.wait_until("the same preview", || look("text") == stopped[0]);
+    assert_eq!(look("json"), stopped[1]);
+    project.tidegate(&["step", "resume", "p/work"]).done();
+    running.wait_until("what can run now to be through", || {
+        look("text").starts_with("p/work reads p/jobs: 1 waiting, 1 delayed\n  round 1, in ")
+    });
+    let held = preview(&project);
+    running.stop().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 3, 5]);
+    assert_eq!(order(&held), [2, 4], "{held}");
+    assert!(held["rounds"][0]["at"].is_string() && held["rounds"][1]["at"].is_string(), "{held}");
+    assert_eq!(preview(&project), held);
+    insta::assert_snapshot!(stopped.concat());
+}
+
+#[test]
+fn a_preview_says_what_holds_a_step_and_what_it_did_not_look_at() {
+    let limits = "strategy = \"fifo\", max_search_ahead = 3, rate = \"2/1h\"";
+    let gate = "gate = \"never\"\n[gate.never]\nrun = \"never.rhai\"\nevery = \"1h\"\n";
+    let project = backlog(limits, &jobs(1..=5), gate);
+    let look = || project.tidegate(&["queuer", "preview", "p/work"]).done().stdout;
+    let rounds = "  round 1, now: 3 jobs\n    1 2 3\n  \
+                  not looked at: 2 jobs; past search-ahead: the step looks at jobs up to 3 for now\n";
+    let head = "p/work reads p/jobs: 3 waiting\n";
+    assert_eq!(
+        look(),
+        [head, "  the step is paused; `tidegate step resume p/work` has it go on\n", rounds].concat()
+    );
+    project.tidegate(&["step", "resume", "p/work"]).done();
+    let mut running = project.started();
+    running.wait_until_it_says("the gate is closed");
+    let told = look();
+    assert!(told.contains("\n  the gate `never` is closed (price 93 > 60) since "), "{told}");
+    assert!(told.contains("; it is looked at again in "), "{told}");
+    running.stop().done();
+    let source = project.tidegate(&["queuer", "preview", "p/give"]).failed(1);
+    source.says("takes its jobs as they come");
+    project
+        .tidegate(&["queuer", "preview", "p/wrok"])
+        .failed(1)
+        .says("no step `p/wrok`; did you mean `p/work`?");
+    project.tidegate(&["queuer", "preview", "p/work", "--rounds", "0"]).failed(64);
+}
+
+#[test]
+fn a_pending_lane_is_left_out_of_a_preview_and_so_is_what_a_source_still_holds() {
+    let project = Project::pipeline(
+        "[step.submit]\nfrom = \"in\"\nto = \"out\"\nrun = \"submit.rhai\"\nerrors = \"failed\"\n\
+         monitor = { run = \"monitor.rhai\", every = \"1h\" }\n\
+         queuer = { strategy = \"one-round-serial\", lane = \"pool\" }\n",
+    )
+    .file("submit.rhai", "fn process(job, ctx) { pending(`b-${job.id}`) }")
+    .file("monitor.rhai", "fn status(jobs) { [] }")
+    .file("in.ndjson", pools(&["a", "a", "b"]));
+    let mut running = project.started();
+    let look = || project.tidegate(&["queuer", "preview", "p/submit"]).done().stdout;
+    let told = "p/submit reads p/in: 1 waiting, 2 pending, in 2 lanes\n  nothing would start\n  \
+                what its source holds is known when a run has read it\n";
+    running.wait_until("both lanes are pending", || look() == told);
+    running.stop().done();
+    assert_eq!(look(), told.replace("1 waiting, ", ""));
+}
+
+#[test]
+fn a_large_round_is_told_in_part_and_counted_as_far_as_it_goes() {
+    let project = backlog("strategy = \"fifo\"", &jobs(1..=2_000), "");
+    let told = preview(&project);
+    let round = &told["rounds"][0];
+    assert_eq!((round["jobs"].as_array().map(Vec::len), &round["more"]), (Some(1000), &1000.into()));
+    let text = project.tidegate(&["queuer", "preview", "p/work"]).done().stdout;
+    assert!(text.contains("  round 1, now: 2,000 jobs\n    1 2 3 "), "{text}");
+    assert!(text.contains(" and 1,960 more\n"), "{text}");
+}

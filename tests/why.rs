@@ -1,0 +1,139 @@
+//! Why a job does not run, reason by reason: `job show` says it.
+
+use crate::project::Project;
+use crate::queuer::{backlog, pools};
+use crate::running::Running;
+
+fn show(project: &Project, index: u64) -> String {
+    project.tidegate(&["job", "show", &format!("p/jobs/{index}")]).done().stdout
+}
+
+/// Has the jobs run as far as they can, and waits until a job says this.
+fn says(project: &Project, index: u64, what: &str) -> Running {
+    project.tidegate(&["step", "resume", "p/work"]).done();
+    let mut running = project.started();
+    running.wait_until(what, || show(project, index).contains(&format!("\n    {what}")));
+    running
+}
+
+/// With this queuer, a job of `words` says this while a runner has it; what it says then on a stopped store.
+fn holds(queuer: &str, words: &[&str], index: u64, what: &str) -> String {
+    let project = backlog(queuer, &pools(words), "");
+    says(&project, index, what).stop().done();
+    show(&project, index)
+}
+
+#[test]
+fn a_job_waits_for_another_one_of_its_lane() {
+    let serial = "strategy = \"one-round-serial\", lane = \"pool\"";
+    let stopped = holds(serial, &["a:\"at\":\"1h\"", "b", "a"], 3, "its lane waits for job 1 (due in ");
+    assert!(stopped.contains("its lane waits for job 1 (due in "), "{stopped}");
+}
+
+#[test]
+fn a_job_waits_for_one_that_it_has_keys_in_common_with() {
+    let parallel = "strategy = \"one-round-parallel\", lane = \"pool\", reads = \"r\", writes = \"w\"";
+    let words = ["a:\"w\":[1],\"at\":\"1h\"", "a:\"r\":[1]"];
+    let stopped = holds(parallel, &words, 2, "it has keys in common with job 1 (due in ");
+    assert!(stopped.contains(", which goes first\n"), "{stopped}");
+}
+
+#[test]
+fn a_job_is_due_later() {
+    let stopped = holds("strategy = \"fifo\"", &["a:\"at\":\"1h\""], 1, "it is due in ");
+    assert!(stopped.contains("    it is due in "), "{stopped}");
+}
+
+#[test]
+fn a_job_is_past_search_ahead() {
+    let ahead = "strategy = \"one-round-serial\", lane = \"pool\", max_search_ahead = 2";
+    let what = "past search-ahead: the step looks at jobs up to 3 for now";
+    let stopped = holds(ahead, &["a:\"at\":\"1h\"", "a", "a", "b"], 4, what);
+    assert!(stopped.contains(what), "{stopped}");
+}
+
+#[test]
+fn a_rate_is_used_up() {
+    let rate = "strategy = \"fifo\", rate = \"1/1h\"";
+    holds(rate, &["a", "a"], 2, "the `rate` of the step is used up; it has more in ");
+    let rate = "strategy = \"fifo\", lane = \"pool\", lane_rate = \"1/1h\"";
+    holds(rate, &["a", "a"], 2, "the `lane_rate` of its lane is used up; it has more in ");
+}
+
+#[test]
+fn a_job_waits_for_the_next_round() {
+    let project = backlog("strategy = \"rounds\", pause = \"1h\"", &pools(&["a", "a"]), "");
+    project.tidegate(&["step", "resume", "p/work"]).done();
+    let mut running = project.started();
+    running.wait_until("the first round", || {
+        project.read_if_there("out.ndjson").lines().count() == 2
+            && project.status("p/work", "p/jobs")["running"] == 0
+    });
+    project.append("in.ndjson", "{\"id\":3,\"pool\":\"a\"}\n");
+    running.wait_until("the third job", || {
+        let shown = project.tidegate(&["job", "show", "p/jobs/3"]);
+        shown.stdout.contains("    the next round begins in ")
+    });
+    running.stop().done();
+}
+
+#[test]
+fn a_step_is_paused() {
+    let project = backlog("strategy = \"fifo\"", &pools(&["a"]), "");
+    let why = "    the step is paused; `tidegate step resume p/work` has it go on\n";
+    assert!(show(&project, 1).contains(why));
+    let running = project.started();
+    let shown = show(&project, 1);
+    running.stop().done();
+    assert!(shown.contains(why), "{shown}");
+}
+
+#[test]
+fn a_gate_is_closed_since_then_and_for_that_reason() {
+    let gate = "gate = \"never\"\n[gate.never]\nrun = \"never.rhai\"\nevery = \"1h\"\n";
+    let project = backlog("strategy = \"fifo\"", &pools(&["a", "a"]), gate);
+    let running = says(&project, 2, "the gate `never` is closed (price 93 > 60) since ");
+    let shown = show(&project, 2);
+    assert!(shown.contains("; it is looked at again in "), "{shown}");
+    running.stop().done();
+    project.write("never.rhai", "fn open(answer) { throw \"no price\" }");
+    let running = says(&project, 1, "whether the gate `never` is open cannot be found out (");
+    running.stop().done();
+}
+
+#[test]
+fn a_job_has_found_its_gate_closed() {
+    let words = ["a:\"closed\":\"price 93 > 60\"", "a"];
+    let what =
+        "a job has found its gate closed (price 93 > 60): the step starts nothing before that is over, in ";
+    holds("strategy = \"serial\"", &words, 2, what);
+}
+
+#[test]
+fn a_job_waits_for_one_that_is_pending() {
+    let monitor = "monitor = { run = \"monitor.rhai\", every = \"1h\" }\n";
+    let serial = "strategy = \"one-round-serial\", lane = \"pool\"";
+    let words = ["a:\"handle\":\"tx-9\"", "a"];
+    let project = backlog(serial, &pools(&words), monitor);
+    let running = says(&project, 2, "its lane waits for job 1 (pending since ");
+    let pending = show(&project, 1);
+    assert!(pending.contains("p/work: pending with an outside system, after 1 attempt\n"), "{pending}");
+    assert!(pending.contains("    an outside system has it since "), "{pending}");
+    assert!(pending.contains(", as `tx-9`, and will finish it\n"), "{pending}");
+    running.stop().done();
+    let stopped = show(&project, 2);
+    assert!(stopped.contains("its lane waits for job 1 (pending since "), "{stopped}");
+    assert!(
+        stopped.ends_with("nothing runs now: this is how the next `tidegate run` finds it\n"),
+        "{stopped}"
+    );
+}
+
+#[test]
+fn a_step_was_stopped_by_one_of_its_jobs() {
+    let project = backlog("strategy = \"serial\"", &pools(&["a:\"at\":{}", "a"]), "");
+    let pipeline = project.read("p.toml").replace("errors = \"failed\"\n", "");
+    project.write("p.toml", pipeline);
+    let what = "one of its jobs has stopped the step; the next run takes it up again";
+    says(&project, 2, what).stop().failed(1);
+}
