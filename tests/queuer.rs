@@ -164,3 +164,22 @@ fn a_large_round_is_told_in_part_and_counted_as_far_as_it_goes() {
     assert!(text.contains("  round 1, now: 2,000 jobs\n    1 2 3 "), "{text}");
     assert!(text.contains(" and 1,960 more\n"), "{text}");
 }
+
+#[test]
+fn a_lane_with_thousands_of_jobs_takes_one_place_in_the_first_round_of_a_new_run() {
+    let mut words = vec!["a"; 3_000];
+    words.extend(["b", "c", "d", "e"]);
+    let project = backlog("strategy = \"one-round-serial\", lane = \"pool\"", &pools(&words), "");
+    let told = preview(&project);
+    let first = [1, 3_001, 3_002, 3_003, 3_004];
+    assert_eq!(order(&told)[..5], first);
+    project.tidegate(&["step", "resume", "p/work"]).done();
+    let mut running = project.started();
+    running.wait_until("the first round", || project.read_if_there("out.ndjson").lines().count() > 5);
+    running.stop().done();
+    let lines = project.read("out.ndjson");
+    let lines: Vec<&str> = lines.lines().take(5).collect();
+    let mut started = ids(&lines.join("\n"));
+    started.sort_unstable();
+    assert_eq!(started, first);
+}

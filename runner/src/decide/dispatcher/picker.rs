@@ -37,6 +37,8 @@ pub(super) struct Picker {
     search_ahead: u64,
     /// Jobs that were read and are past it.
     beyond: Beyond,
+    /// The last index of the queue when the step first could start anything.
+    first_head: Option<u64>,
     batch: usize,
     aside: bool,
     gate: Option<Gate>,
@@ -125,6 +127,7 @@ impl Picker {
             settling: Vec::new(),
             search_ahead,
             beyond: Beyond::default(),
+            first_head: None,
             batch,
             aside,
             gate,
@@ -170,6 +173,16 @@ impl Picker {
     /// The last index that is looked at, where there is a bound.
     fn ahead(&self) -> Option<u64> {
         (self.search_ahead > 0).then(|| self.progress.watermark().saturating_add(self.search_ahead))
+    }
+
+    /// Whether it still reads what waited before it could start anything, and might choose of that.
+    fn catches_up(&mut self, heads: &[u64]) -> bool {
+        let Some((_, head)) = self.input.behind(heads).filter(|_| self.room.chooses_among_all()) else {
+            return false;
+        };
+        let first_head = *self.first_head.get_or_insert(head);
+        let reads_on = matches!(self.input.reading, Reading::Ready | Reading::Asked);
+        reads_on && self.input.next <= first_head.min(self.ahead().unwrap_or(u64::MAX))
     }
 
     /// Lets in what search-ahead has come to.
@@ -225,7 +238,7 @@ impl Picker {
         if self.held_until.is_some_and(|until| until <= now) {
             self.held_until = None;
         }
-        if self.held_until.is_some() || !self.passes_gate(now, commands) {
+        if self.held_until.is_some() || self.catches_up(around.heads) || !self.passes_gate(now, commands) {
             return;
         }
         while self.aside || self.batches.len() < around.bounds.batches {

@@ -33,6 +33,12 @@ impl WaitingRoom {
         Some(spent.map_or(wake, |until| until.max(wake)))
     }
 
+    /// Whether who goes first may be anywhere among those that wait, and not just the one that came first.
+    #[must_use]
+    pub fn chooses_among_all(&self) -> bool {
+        !matches!(self.rules.strategy, Strategy::Fifo | Strategy::Serial)
+    }
+
     /// Takes in that it is `now`.
     pub(super) fn observe(&mut self, now: Timestamp) {
         let set_back = now < self.latest;

@@ -167,6 +167,25 @@ fn what_was_read_past_search_ahead_waits_until_the_watermark_has_come_closer() {
 }
 
 #[test]
+fn rounds_begin_when_all_that_waited_before_is_read() {
+    let rules = Rules { strategy: Strategy::OneRoundSerial, ..picking().rules };
+    let mut play = Play::new(Before::Nothing, Picking { rules: rules.clone(), ..picking() });
+    assert_eq!(play.start(), "read 1");
+    assert_eq!(play.read(1, 4), "forget 1, read 5");
+    play.on(Event::Grew { queue: 0, head: 12 });
+    assert_eq!(play.read(5, 5), "forget 5, pick #0 1, read 10");
+    // Search-ahead lets it read no further.
+    let mut play = Play::new(Before::Nothing, Picking { rules: rules.clone(), search_ahead: 3, ..picking() });
+    play.start();
+    assert_eq!(play.read(1, 3), "forget 1, pick #0 1");
+    // A reader that finds nothing holds up nobody.
+    let mut play = Play::new(Before::Nothing, Picking { rules, ..picking() });
+    play.start();
+    assert_eq!(play.read(1, 4), "forget 1, read 5");
+    assert_eq!(play.on(Event::Idle { port: Port { step: 0, input: 0 } }), "pick #0 1");
+}
+
+#[test]
 fn a_glance_counts_as_running_what_is_begun() {
     let mut play = Play::new(Before::Snapshot, Picking { search_ahead: 4, ..picking() });
     let told = |play: &Play| {
