@@ -119,7 +119,7 @@ impl Stage<'_> {
             return;
         }
         // Often somebody else comes at the same time.
-        for _ in 0..1 + self.world.dice.below(3) {
+        for _ in 0..=self.world.dice.below(3) {
             let World { waiting, dice, .. } = &mut *self.world;
             let Some(waiting) = waiting else { return };
             let Some(coming) = waiting.think(dice, &self.configuration, false) else { return };
