@@ -182,10 +182,16 @@ impl Dispatcher {
         self.steps[step].reschedule(key, due);
     }
 
-    /// Takes out a job that nobody works on. Takes effect with the next event. One of the input that was
-    /// not seen yet is not picked before it is accounted for or released.
+    /// Takes out a job that nobody works on. Takes effect with the next event. One of the input is
+    /// withheld before it is accounted for or released, though it was not seen yet.
     pub fn cancel(&mut self, step: usize, key: JobKey, now: Timestamp) {
         self.steps[step].cancel(key, now);
+    }
+
+    /// Whether a job of the input is being taken out.
+    #[must_use]
+    pub fn withholds(&self, step: usize, index: u64) -> bool {
+        self.steps[step].withholds(index)
     }
 
     /// A job of the input that was to be taken out was not: it is accounted for, or is not there.

@@ -28,7 +28,7 @@ pub(super) struct Picker {
     input: InputState,
     feed: Option<Feed>,
     room: WaitingRoom,
-    /// Jobs of the input that somebody takes out before they were seen.
+    /// Jobs of the input that somebody takes out, until it is known what became of them.
     withheld: BTreeSet<u64>,
     /// Outputs that were made already, by when they are due.
     late: BTreeSet<(Timestamp, JobKey)>,
@@ -44,6 +44,8 @@ pub(super) struct Picker {
     gate: Option<Gate>,
     /// Nothing starts before this: a job has said so.
     held_until: Option<Timestamp>,
+    /// When that was heard.
+    held_since: Timestamp,
     progress: Progress,
     batches: BTreeMap<BatchId, BatchState>,
     /// Of a source, which cannot be asked for single jobs: what was read and is not through.
@@ -132,6 +134,7 @@ impl Picker {
             aside,
             gate,
             held_until: None,
+            held_since: Timestamp(0),
             progress,
             batches: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -235,7 +238,8 @@ impl Picker {
 
     /// Picks what may start.
     fn pick(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
-        if self.held_until.is_some_and(|until| until <= now) {
+        // A clock that was set back makes nothing wait for long.
+        if self.held_until.is_some_and(|until| until <= now) || now < self.held_since {
             self.held_until = None;
         }
         if self.held_until.is_some() || self.catches_up(around.heads) || !self.passes_gate(now, commands) {
@@ -320,9 +324,7 @@ impl Picker {
                 JobEnd::Pending => self.room.pend(key, now),
                 JobEnd::Forgotten => self.room.forgot(key),
                 JobEnd::Held(until) => {
-                    // The clock may be set back: nothing is held longer than it was asked for.
-                    let wait = until.0.saturating_sub(now.0).max(0);
-                    self.held_until = self.held_until.max(Some(Timestamp(now.0.saturating_add(wait))));
+                    (self.held_until, self.held_since) = (self.held_until.max(Some(until)), now);
                     self.room.put_back(key)
                 }
             };
@@ -473,12 +475,16 @@ impl Machine for Picker {
 
     fn cancel(&mut self, key: JobKey, now: Timestamp) {
         self.late.retain(|&(_, late)| late != key);
-        if key.is_fresh() && self.room.state(key).is_none() && !self.beyond.has(key) {
+        if key.is_fresh() && !self.progress.has(key.0) {
             self.withheld.insert(key.0);
         }
         self.beyond.remove(key);
         // One that runs was not taken out, and stays.
         let _ = self.room.cancel(key, now);
+    }
+
+    fn withholds(&self, index: u64) -> bool {
+        self.withheld.contains(&index)
     }
 
     fn release(&mut self, index: u64) {

@@ -42,6 +42,11 @@ pub(super) trait Machine: Debug + Send {
     /// Takes out a job that nobody works on.
     fn cancel(&mut self, _key: JobKey, _now: Timestamp) {}
 
+    /// Whether a job of the input is being taken out.
+    fn withholds(&self, _index: u64) -> bool {
+        false
+    }
+
     /// A job of the input that was to be taken out was not.
     fn release(&mut self, _index: u64) {}
 

@@ -168,23 +168,20 @@ impl Floor {
     /// Whether a job of the input is held back now.
     fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut Moved) -> bool {
         let key = JobKey::fresh(index);
+        let state = self.dispatcher.state(step, key);
         let stands = |shelf: &Shelf| shelf.row(key).is_some();
-        match self.dispatcher.state(step, key) {
-            Some(State::Running | State::Pending) => {
-                moved.busy += 1;
-                false
-            }
+        // Somebody may take it out just now.
+        if matches!(state, Some(State::Running | State::Pending)) || self.dispatcher.withholds(step, index) {
+            moved.busy += 1;
+        } else if state.is_some() && self.shelves[step].as_ref().is_some_and(stands) {
             // It is accounted for, and stands in the store by itself.
-            Some(_) if self.shelves[step].as_ref().is_some_and(stands) => {
-                moved.gone += 1;
-                false
-            }
+            moved.gone += 1;
+        } else {
             // It may not have been read yet, or be through, which its progress tells.
-            Some(_) | None => {
-                self.dispatcher.cancel(step, key, now);
-                true
-            }
+            self.dispatcher.cancel(step, key, now);
+            return true;
         }
+        false
     }
 
     fn moved_picked(

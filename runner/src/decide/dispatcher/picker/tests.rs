@@ -368,6 +368,21 @@ fn an_output_that_was_made_already_is_handed_on_when_it_is_due() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_makes_no_step_wait_for_long_that_a_job_holds_back() {
+    let rules = Rules { max_processing: std::num::NonZeroU32::new(1), ..picking().rules };
+    let mut play = Play::new(Before::Nothing, Picking { rules, ..picking() });
+    play.now = Timestamp(10_000);
+    play.start();
+    play.read(1, 1);
+    play.picked(0);
+    play.ran(0, &[JobEnd::Held(Timestamp(15_000))]);
+    assert_eq!(play.committed(0), "passed 1");
+    assert_eq!(play.on(Event::Tick), "");
+    play.now = Timestamp(2000);
+    assert_eq!(play.on(Event::Tick), "pick #1 1");
+}
+
+#[test]
 fn a_paused_step_starts_nothing_until_it_goes_on() {
     let mut play = Play::new(Before::Nothing, picking());
     play.start();

@@ -118,3 +118,12 @@ fn a_job_that_somebody_moves_is_left_alone_by_others_until_that_is_durable() {
         assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]), "{queuer}");
     }
 }
+
+#[test]
+fn a_job_that_somebody_takes_out_is_left_alone_by_others_though_it_was_not_read_yet() {
+    let mut play = Play::new(QUEUERS[1]);
+    let first = play.cancel(Vec::new(), vec![7]);
+    assert!(matches!(first, (Request::Cancel { jobs, .. }, 0) if jobs == [7]));
+    let second = play.cancel(Vec::new(), vec![7, 8]);
+    assert!(matches!(second, (Request::Cancel { jobs, .. }, 1) if jobs == [8]));
+}

@@ -7,6 +7,7 @@ use crate::engine::delivery::Order;
 use crate::engine::floor::Action;
 use crate::engine::message::Message;
 use crate::engine::simulation::waiting::Coming;
+use crate::engine::simulation::world::World;
 use crate::words::Clock as _;
 
 /// A run in which everything answers is through after so many moves.
@@ -114,9 +115,14 @@ impl Stage<'_> {
             // A run looks at the clock at least every second, whatever it waits for.
             return self.tick();
         }
-        if dice.chance(8)
-            && let Some(coming) = waiting.think(dice, &self.configuration, false)
-        {
+        if !dice.chance(8) {
+            return;
+        }
+        // Often somebody else comes at the same time.
+        for _ in 0..=self.world.dice.below(3) {
+            let World { waiting, dice, .. } = &mut *self.world;
+            let Some(waiting) = waiting else { return };
+            let Some(coming) = waiting.think(dice, &self.configuration, false) else { return };
             self.take(coming);
         }
     }

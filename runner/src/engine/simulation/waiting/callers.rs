@@ -13,6 +13,8 @@ use crate::words::Address;
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     asked: Vec<(Request, Receiver<Result<Granted, String>>)>,
+    /// The rows that somebody asked about last.
+    last: Vec<Row>,
     /// What was asked for ever: rows by sequence, and indices.
     pub(super) hastened: BTreeSet<u64>,
     pub(super) cancelled_rows: BTreeSet<u64>,
@@ -40,9 +42,9 @@ impl Callers {
         let request = match dice.below(6) {
             0 => Request::Pause { step, paused: true },
             1 | 2 => Request::Pause { step, paused: false },
-            3 | 4 => Request::Hasten { step, rows: rows(dice, standings)? },
+            3 | 4 => Request::Hasten { step, rows: self.rows(dice, standings)? },
             _ => {
-                let (rows, drop) = (rows(dice, standings).unwrap_or_default(), dice.chance(40));
+                let (rows, drop) = (self.rows(dice, standings).unwrap_or_default(), dice.chance(40));
                 let mut jobs = BTreeSet::new();
                 for _ in 0..if may_take_fresh { dice.below(3) } else { 0 } {
                     jobs.insert(dice.between(1, standings.jobs.len() as u64 + 1));
@@ -123,20 +125,22 @@ impl Callers {
         (self.paused, self.in_doubt) = (paused, false);
         Ok(())
     }
-}
 
-/// Some of those that stand in the store by themselves, or once did.
-fn rows(dice: &mut Dice, standings: &Standings) -> Option<Vec<Row>> {
-    let all: Vec<Row> = standings.rows.keys().map(Row::of).collect();
-    let count = 1 + dice.below(3);
-    let mut rows = dice.several(&all, count);
-    if dice.chance(10) {
-        let sequences: Vec<u64> = standings.sequences.keys().copied().collect();
-        if !sequences.is_empty() {
-            rows.push(Row { due: crate::words::Timestamp(0), sequence: *dice.pick(&sequences) });
+    /// Some of those that stand in the store by themselves, or once did, or that somebody asks about at
+    /// the same time.
+    fn rows(&mut self, dice: &mut Dice, standings: &Standings) -> Option<Vec<Row>> {
+        let all: Vec<Row> = standings.rows.keys().map(Row::of).collect();
+        let count = 1 + dice.below(3);
+        let mut rows = if dice.chance(40) { self.last.clone() } else { dice.several(&all, count) };
+        if dice.chance(10) {
+            let sequences: Vec<u64> = standings.sequences.keys().copied().collect();
+            if !sequences.is_empty() {
+                rows.push(Row { due: crate::words::Timestamp(0), sequence: *dice.pick(&sequences) });
+            }
         }
+        rows.sort_unstable();
+        rows.dedup();
+        self.last.clone_from(&rows);
+        (!rows.is_empty()).then_some(rows)
     }
-    rows.sort_unstable();
-    rows.dedup();
-    (!rows.is_empty()).then_some(rows)
 }
