@@ -31,7 +31,7 @@ use crate::words::Clock;
 /// What is being committed when the time for shutting down is over gets so much more.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
 /// Whoever is asked about a gate or pending jobs when a run ends gets so much more; nothing depends on it.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// So often it is looked at the clock while something waits for a time, since that may be set.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -147,6 +147,7 @@ impl Crew {
             clock: Arc::clone(&clock),
             generation,
             token_key,
+            given_up: Arc::default(),
             attempts: attempts.clone(),
         });
         let [aside, askers] = [(); 2].map(|()| Aside::new(Arc::clone(&shop), messages.0.clone()));

@@ -32,6 +32,11 @@ impl Play {
     }
 
     fn of(feed: Feed, before: Before, picking: Picking) -> Self {
+        Self::with_head(9, feed, before, picking)
+    }
+
+    /// So many jobs wait before it starts.
+    fn with_head(head: u64, feed: Feed, before: Before, picking: Picking) -> Self {
         let next = picking.progress.watermark() + 1;
         let flow = Flow {
             gather: Gather::Any,
@@ -42,7 +47,7 @@ impl Play {
             redo: Vec::new(),
         };
         let bounds = Bounds { slots: 2, batches: 4, bytes: 100 };
-        Self { dispatcher: Dispatcher::new(vec![flow], vec![9], bounds, false), now: Timestamp(0) }
+        Self { dispatcher: Dispatcher::new(vec![flow], vec![head], bounds, false), now: Timestamp(0) }
     }
 
     fn on(&mut self, event: Event) -> String {
