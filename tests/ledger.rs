@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use self::fake::Fake;
+use crate::http_client::{Client, address};
 use crate::project::Project;
 
 /// So long a failed attempt is delayed here, instead of 15 seconds.
@@ -282,13 +283,41 @@ fn all_pending_batches_are_asked_for_by_service_the_oldest_check_first() {
 }
 
 #[test]
+fn news_from_outside_have_it_ask_at_once_and_at_most_once_a_second() {
+    let ledger = Fake::saying("pending");
+    let project = in_front_of(&ledger, &batches(["a", "b"]));
+    project.change("grid.toml", "every = \"10ms\"", "every = \"1h\"");
+    project.write("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n");
+    asking_for_many(&project, 10);
+    let mut running = project.start(&["run", "."]);
+    let mut client = Client::new(&address(&mut running));
+    running.wait_until("both", || status(&project)["pending"] == 2);
+    assert!(ledger.state().asked.is_empty());
+    let begun = Instant::now();
+    let mut news = || client.request("POST /monitor/grid/submit", &[], "");
+    let answer = news();
+    assert_eq!((answer.status, &answer.body["polls"]), (202, &json!("now")), "{answer:?}");
+    running.wait_until("the first poll", || ledger.state().asked.len() == 1);
+    // However many come now, they are one poll, and not at once.
+    ledger.state().otherwise = "committed";
+    for _ in 0..5 {
+        assert_ne!(news().body["polls"], "now");
+    }
+    running.wait_until("the second poll", || ledger.state().asked.len() == 2);
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    running.wait_until("the end", || committed(&project).len() == 2);
+    running.stop().done();
+    assert_eq!(ledger.state().asked.len(), 2);
+}
+
+#[test]
 fn answers_that_nobody_asked_for_are_discarded_and_reported() {
     let ledger = Fake::saying("pending");
     let project = in_front_of(&ledger, &batches(["a", "b"]));
     project.write("status.rhai", "fn status(answers) { answers[\"777\"] = \"committed\"; answers }");
     let mut running = project.started();
     running.wait_until_it_says("the monitor answered for jobs that it was not asked for");
-    assert_eq!(status(&project)["pending"], 2);
+    running.wait_until("both", || status(&project)["pending"] == 2);
     assert!(committed(&project).is_empty());
     ledger.state().otherwise = "committed";
     running.outcome().done();

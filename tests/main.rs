@@ -91,6 +91,10 @@ mod gates;
 
 mod monitor;
 
+mod outside;
+
+mod poll;
+
 mod graph_demo;
 
 mod withdrawals;

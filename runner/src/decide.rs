@@ -13,7 +13,7 @@ pub use dispatcher::{
     BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Look,
     Picking, Port, ReadId, Redo,
 };
-pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Status};
+pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Soon, Status};
 pub use progress::{Counters, Progress};
 pub use queuer::{
     Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, WaitingRoom, Why,

@@ -81,6 +81,8 @@ mod amendment;
 
 mod cancel;
 
+mod completion;
+
 mod amend;
 
 mod committer;
@@ -97,11 +99,12 @@ mod run;
 
 pub use amend::amend;
 pub use amendment::Amendment;
+pub use completion::{Claim, check, claim, completion_of};
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
 pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
-pub use request::{Granted, Moved, Request, Row};
+pub use request::{Completed, Granted, Moved, Request, Row};
 pub use run::{Handle, Run};
 pub use sight::Sight;
 pub use stats::{Closed, ClosedBy, Stats, StepStats};

@@ -12,6 +12,8 @@ mod fill;
 
 pub(crate) mod give;
 
+mod handle;
+
 mod scrub;
 
 pub mod http;

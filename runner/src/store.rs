@@ -16,6 +16,8 @@
 //! | `lock` | one process at a time |
 //! | `read` | the reading handle, and what it tells of queues, progress, sources and sinks |
 //! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
+//! | `completion` | what the outside has said of a pending job |
+//! | `pause`, `token_key` | records that stand alone |
 //! | `trim`, `write` | the writing handle |
 //! | `open` | from a folder to the handles, or to what is wrong with the file |
 //! | `verify` | the walk over everything |
@@ -48,6 +50,8 @@ mod read;
 
 mod snapshot;
 
+mod completion;
+
 mod delayed;
 
 mod delivered;
@@ -57,6 +61,8 @@ mod generation;
 mod ticks;
 
 mod pause;
+
+mod token_key;
 
 mod trim;
 
@@ -84,6 +90,7 @@ pub use attempts::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
 pub use block::Block;
 pub use column::Details;
 pub use compact::{Compacted, compact};
+pub use completion::Completion;
 pub use delayed::{Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing};
 pub use delivered::{Delivered, Outcome};
 pub use disk::Disk;

@@ -13,6 +13,7 @@ mod quantity;
 mod rate;
 mod secret;
 mod sink_position;
+mod token;
 
 pub mod template;
 
@@ -27,3 +28,4 @@ pub use quantity::{format_duration, format_size, parse_duration, parse_size};
 pub use rate::{Rate, format_rate, parse_rate};
 pub use secret::Secret;
 pub use sink_position::SinkPosition;
+pub use token::TokenKey;

@@ -84,6 +84,19 @@ fn a_plugin_that_finds_a_gate_closed_or_hands_a_job_outside_fails_nothing() {
 }
 
 #[test]
+fn a_handle_that_is_too_long_is_told_and_no_job_is_lost() {
+    for isolate in ["", "\nisolate = \"process\""] {
+        let project = project(&format!("run = \"plugin:flaky\"{isolate}"))
+            .file("in.ndjson", "{\"do\":\"pending\",\"mib\":10}\n{\"id\":2}\n");
+        project.run().done();
+        let why =
+            "limit: plugin `flaky`: the handle of the pending job has 10.0 MiB, and 64.0 KiB is the most";
+        assert_eq!(errors(&project), [why]);
+        assert_eq!(ids(&project.read("out.ndjson")), [2]);
+    }
+}
+
+#[test]
 fn a_panic_has_its_place_in_the_plugin() {
     let project = project("run = \"plugin:flaky\"").file("in.ndjson", "{\"do\":\"panic\"}\n{\"id\":2}\n");
     let outcome = project.run().done();

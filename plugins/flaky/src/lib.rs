@@ -26,7 +26,7 @@ pub struct Config {
 struct Request {
     #[serde(default, rename = "do")]
     act: Act,
-    /// For `allocate`.
+    /// For `allocate`, and how long the handle is of `pending`.
     #[serde(default)]
     mib: usize,
     /// How long to wait, for `wait`, `allocate` and `retry_in`.
@@ -103,6 +103,7 @@ impl PluginStep for Flaky {
             Act::RetryIn => return Err(Failure::retry_in(time, "busy")),
             Act::Reject => return Err(Failure::reject("rejected, as asked")),
             Act::GateClosed => return Err(Failure::gate_closed("closed, as asked")),
+            Act::Pending if mib > 0 => return Err(Failure::pending("x".repeat(mib << 20))),
             Act::Pending => return Err(Failure::pending("handle-7")),
             Act::Panic => panic!("panicked, as asked"),
             Act::Abort => std::process::abort(),

@@ -10,6 +10,7 @@ use serde_json::json;
 use tidegate::config::{Limits, Script, StepFilter};
 use tidegate::hands::plugin::{Image, Loaded, PluginRunner, PluginSpec};
 use tidegate::hands::script::{Entry, ScriptStep, ScriptStepSpec};
+use tidegate::words::TokenKey;
 use tidegate_plugin::{Failure, Job, Outputs, Step};
 
 use crate::paths;
@@ -91,6 +92,7 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
         wrapped: false,
         unnamed_output: true,
         entry: Entry::Process,
+        token_key: &TokenKey::NONE,
     };
     ScriptStep::new(&spec).map_err(|error| error.message.into())
 }

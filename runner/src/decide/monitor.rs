@@ -5,27 +5,19 @@
 //! another as the table says ([`Status::may_become`]); any other is refused, and so is one that nobody has
 //! asked for. Neither has any effect.
 
+mod status;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::status::{Soon, Status};
 use super::queuer::JobKey;
 use crate::words::Timestamp;
 
-/// However often somebody wants to know at once: polls do not begin more often than that.
+/// However often somebody wants to know at once: polls do not begin more often than that, or than they do
+/// anyway.
 const SOONEST: Duration = Duration::from_secs(1);
-
-/// What the outside says of a job that was handed to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    Pending,
-    /// It is in order, and not final.
-    Valid,
-    Committed,
-    Invalid,
-    /// The outside does not know it: it has to be handed there again.
-    Unknown,
-}
 
 /// Something that has happened.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +32,8 @@ pub enum MonitorEvent<'a> {
     Failed { ask: u64 },
     /// Somebody says so of a job, without having been asked.
     Told { key: JobKey, status: Status },
+    /// What somebody has said of it was not taken: it stands as if nothing had been said.
+    Untold { key: JobKey },
     /// Somebody wants to know at once.
     Poll,
     /// Time has passed.
@@ -64,6 +58,8 @@ pub enum MonitorCommand {
 pub struct Monitor {
     batch: usize,
     every: Duration,
+    /// There is somebody to ask.
+    asks: bool,
     jobs: HashMap<JobKey, Watched>,
     /// Those that can be asked for, by lane and turn: the longer ago the check, the smaller.
     lanes: BTreeMap<Arc<[u8]>, BTreeMap<u64, JobKey>>,
@@ -90,44 +86,6 @@ struct Watched {
     status: Status,
 }
 
-impl Status {
-    /// The status of this name.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == word)
-    }
-
-    pub const ALL: [Self; 5] = [Self::Pending, Self::Valid, Self::Committed, Self::Invalid, Self::Unknown];
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Valid => "valid",
-            Self::Committed => "committed",
-            Self::Invalid => "invalid",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// Whether a job that stands so may be said to stand like that. What was committed, invalid or
-    /// forgotten is settled, and nothing more is believed of it.
-    #[must_use]
-    pub fn may_become(self, to: Self) -> bool {
-        match self {
-            Self::Pending => true,
-            Self::Valid => to != Self::Pending,
-            Self::Committed | Self::Invalid | Self::Unknown => false,
-        }
-    }
-
-    /// Whether the job goes on to wait.
-    #[must_use]
-    pub fn waits(self) -> bool {
-        matches!(self, Self::Pending | Self::Valid)
-    }
-}
-
 impl Monitor {
     /// About `batch` jobs are asked for at once, all of them `every` so often.
     #[must_use]
@@ -135,6 +93,7 @@ impl Monitor {
         Self {
             batch: batch.max(1),
             every,
+            asks: true,
             jobs: HashMap::new(),
             lanes: BTreeMap::new(),
             order: BTreeMap::new(),
@@ -149,6 +108,12 @@ impl Monitor {
         }
     }
 
+    /// Of a step whose jobs nobody can be asked for: the outside tells.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self { asks: false, ..Self::new(1, Duration::ZERO) }
+    }
+
     /// Takes in what happened, and adds what shall be done about it to `commands`.
     pub fn handle(&mut self, event: MonitorEvent<'_>, now: Timestamp, commands: &mut Vec<MonitorCommand>) {
         match event {
@@ -160,6 +125,7 @@ impl Monitor {
                 self.believe(key, status, commands);
             }
             MonitorEvent::Told { .. } => commands.push(MonitorCommand::Discarded { answers: 1 }),
+            MonitorEvent::Untold { key } => self.untold(key),
             MonitorEvent::Poll => self.wanted = true,
             MonitorEvent::Tick => {}
         }
@@ -172,7 +138,7 @@ impl Monitor {
     /// When it wants to be told that time has passed.
     #[must_use]
     pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        if self.asked.is_some() || self.order.is_empty() {
+        if self.asked.is_some() || self.order.is_empty() || !self.asks {
             return None;
         }
         if self.up_to.is_some() {
@@ -181,9 +147,20 @@ impl Monitor {
         let until = |from: Option<Timestamp>, wait: Duration| {
             from.map(|from| Timestamp(from.0.saturating_add(millis(wait))))
         };
-        let began = until(self.began, if self.wanted { SOONEST } else { self.every });
+        let began = until(self.began, self.rest());
         let first = until(self.first.filter(|_| !self.wanted), self.every);
         began.max(first).max(Some(now))
+    }
+
+    /// When the poll begins that somebody wants.
+    #[must_use]
+    pub fn soon(&self, now: Timestamp) -> Soon {
+        match self.wakes(now) {
+            _ if !self.wanted => Soon::Now,
+            _ if self.asked.is_some() => Soon::AfterThis,
+            None => Soon::WhenPending,
+            Some(wakes) => Soon::In { ms: u64::try_from(wakes.0.saturating_sub(now.0)).unwrap_or(0) },
+        }
     }
 
     /// How the outside says that a pending job stands.
@@ -233,6 +210,15 @@ impl Monitor {
         }
     }
 
+    fn untold(&mut self, key: JobKey) {
+        let Some(watched) = self.jobs.get_mut(&key).filter(|watched| !watched.status.waits()) else { return };
+        watched.status = Status::Pending;
+        // One that is being asked for goes to the others when that is answered.
+        if !self.asked.as_ref().is_some_and(|(_, asked)| asked.contains(&key)) {
+            self.line_up(key);
+        }
+    }
+
     fn answered(&mut self, ask: u64, answers: &[(JobKey, Status)], commands: &mut Vec<MonitorCommand>) {
         let Some((_, mut open)) = self.asked.take_if(|(number, _)| *number == ask) else {
             if !answers.is_empty() {
@@ -262,6 +248,10 @@ impl Monitor {
     fn believe(&mut self, key: JobKey, to: Status, commands: &mut Vec<MonitorCommand>) {
         let Some(watched) = self.jobs.get_mut(&key) else { return };
         let from = watched.status;
+        // Whoever comes second says nothing new.
+        if from == to && !to.waits() {
+            return;
+        }
         if !from.may_become(to) {
             commands.push(MonitorCommand::Refused { key, from, to });
             return;
@@ -277,7 +267,7 @@ impl Monitor {
 
     /// Asks for the next batch of the poll that is under way, or begins one.
     fn go_on(&mut self, now: Timestamp, commands: &mut Vec<MonitorCommand>) {
-        if self.asked.is_some() {
+        if self.asked.is_some() || !self.asks {
             return;
         }
         if self.up_to.is_none() && self.is_due(now) {
@@ -296,12 +286,17 @@ impl Monitor {
         commands.push(MonitorCommand::Ask { ask, jobs });
     }
 
+    /// How long after the beginning of a poll the next one begins at the soonest.
+    fn rest(&self) -> Duration {
+        if self.wanted { self.every.min(SOONEST) } else { self.every }
+    }
+
     fn is_due(&self, now: Timestamp) -> bool {
         // A clock that was set back makes nothing wait for long.
         let over = |from: Option<Timestamp>, wait: Duration| {
             from.is_none_or(|from| !(0..millis(wait)).contains(&now.0.saturating_sub(from.0)))
         };
-        let rested = over(self.began, if self.wanted { SOONEST } else { self.every });
+        let rested = over(self.began, self.rest());
         !self.order.is_empty() && rested && (self.wanted || over(self.first, self.every))
     }
 

@@ -9,6 +9,7 @@ use tidegate_plugin::Payloads;
 
 use super::amendment::{Amendment, Moving, Place, said};
 use super::cancel::{self, Wanted};
+use super::completion::{self, Told};
 use super::request::{Granted, Moved, Request, Row};
 use crate::config::{Configuration, Input, PushSource, QueueRef, Retain};
 use crate::decide::Progress;
@@ -39,6 +40,12 @@ pub fn amend(
             cancel::cancel(store, configuration, &Wanted { step, rows, jobs, drop: *drop }, changes)
         }
         Request::Pause { step, paused } => pause(store, configuration, step, *paused, changes),
+        Request::Poll { .. } => Err("no runner runs, so that nobody can be asked now".to_owned()),
+        Request::Complete { step, index, token, completion, row } => {
+            let step = position(configuration, step)?;
+            let told = Told { step, index: *index, token, completion, row: *row };
+            completion::complete(store, configuration, &told, changes)
+        }
     }
 }
 
@@ -225,7 +232,7 @@ fn hasten(
             }
             Some(job) => {
                 match job.standing {
-                    Standing::Pending { .. } => moved.busy += 1,
+                    Standing::Pending { .. } | Standing::Told { .. } => moved.busy += 1,
                     Standing::Delayed | Standing::Started => moved.gone += 1,
                 }
                 Place::Same(Box::new(job))

@@ -20,6 +20,8 @@ pub struct Amendment {
     pub(super) moves: Option<Moving>,
     /// A step that shall start nothing, or go on.
     pub(super) paused: Option<(usize, bool)>,
+    /// What is said of a pending job is taken: the one that the changes delay.
+    pub(super) told: bool,
     pub granted: Granted,
 }
 
@@ -46,7 +48,7 @@ pub(super) enum Place {
 impl Amendment {
     pub(super) fn new(changes: Changes, granted: Granted) -> Self {
         let (appended, progress) = (Vec::new(), Vec::new());
-        Self { changes, appended, progress, moves: None, paused: None, granted }
+        Self { changes, appended, progress, moves: None, paused: None, told: false, granted }
     }
 }
 

@@ -11,7 +11,7 @@ use super::link::{Link, Owner, Scripts};
 use crate::config::{Configuration, Inquiry, Limits, Processor, Step, StepFilter};
 use crate::hands::plugin::Plugins;
 use crate::hands::script::Entry;
-use crate::words::{Address, Timestamp, delivery_hash};
+use crate::words::{Address, Timestamp, TokenKey, delivery_hash};
 
 /// Asks what a gate or a monitor of a step asks.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Asker {
         configuration: &Configuration,
         step: &Step,
         (inquiry, entry): (&Inquiry, Entry),
-        plugins: &Plugins,
+        (plugins, token_key): (&Plugins, &TokenKey),
     ) -> Result<Self, String> {
         let (limits, filter, file) =
             (Limits::default(), StepFilter::default(), shown(configuration, &step.file));
@@ -38,7 +38,7 @@ impl Asker {
             limits: &limits,
             timeout: Some(inquiry.timeout),
             config: &inquiry.config,
-            ..Owner::of(step, &file)
+            ..Owner::of(step, &file, token_key)
         };
         let last = inquiry.run.len().saturating_sub(1);
         let link = |(position, processor): (usize, &Processor)| match processor {

@@ -13,7 +13,7 @@ use super::ledger::later;
 use super::request::{Granted, Moved, Row};
 use crate::config::{Configuration, Input, Step};
 use crate::decide::Progress;
-use crate::store::{Append, Changes, Delivered, Outcome, ReadError, Standing, Store};
+use crate::store::{Append, Changes, Delivered, Outcome, ReadError, Store};
 use crate::words::{Address, Batch, Origins};
 
 /// What shall be taken out.
@@ -121,9 +121,7 @@ fn of_rows(
                 Place::Gone
             }
             // The one is not ours to take back, the other no job that could be run again.
-            Some(job)
-                if matches!(job.standing, Standing::Pending { .. }) || job.to.is_some() && !wanted.drop =>
-            {
+            Some(job) if job.standing.outside().is_some() || job.to.is_some() && !wanted.drop => {
                 moved.busy += 1;
                 Place::Same(Box::new(job))
             }

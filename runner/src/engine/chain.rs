@@ -19,6 +19,7 @@ use crate::config::{
 use crate::hands::http::HttpStep;
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{Entry, json};
+use crate::words::TokenKey;
 
 /// The processors of a step, made ready for one thread.
 #[derive(Debug)]
@@ -61,9 +62,14 @@ impl Links {
 
     /// # Errors
     /// What could not be made ready, as a sentence fragment.
-    pub(super) fn new(configuration: &Configuration, step: &Step, plugins: &Plugins) -> Result<Self, String> {
+    pub(super) fn new(
+        configuration: &Configuration,
+        step: &Step,
+        plugins: &Plugins,
+        token_key: &TokenKey,
+    ) -> Result<Self, String> {
         let file = shown(configuration, &step.file);
-        let owner = Owner::of(step, &file);
+        let owner = Owner::of(step, &file, token_key);
         let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
         let named = bindings.iter().any(|binding| !binding.is_empty());
         let none = StepFilter::default();

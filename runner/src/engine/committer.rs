@@ -18,7 +18,7 @@ use super::arrivals::Arrivals;
 use super::delivery::{Entry, Order};
 use super::error::{Chain, EngineError};
 use super::ledger::{Ledger, trims_by_age};
-use super::message::{Durable, Message, Moves, Stays};
+use super::message::{Durable, Message, Moves, Stays, Telling};
 use super::push::{Inbox, Push};
 use super::request::{Asked, Request};
 use super::sinks::{Positions, Sinks, Trouble};
@@ -194,7 +194,8 @@ impl Committer {
             Ok(amendment) => amendment,
             Err(why) => {
                 // Nothing was changed: what was held back for it goes on as it is.
-                let durable = Durable { moved: self.unmoved(&asked.request), ..Durable::default() };
+                let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
+                let durable = Durable { moved, told, ..Durable::default() };
                 let _ = self.messages.send(Message::Committed(durable));
                 asked.answer(Err(why));
                 return Ok(());
@@ -221,6 +222,9 @@ impl Committer {
             Some((step, key, delayed.job.clone()))
         });
         let mut durable = Durable { paused: amendment.paused, ..Durable::default() };
+        let mut returned = returned.peekable();
+        let taken = returned.next_if(|_| amendment.told).map(|(_, row, job)| (row, job));
+        durable.told = self.telling(&asked.request, taken);
         match amendment.moves {
             // Where they stand is told beside where they stood.
             Some(moves) => {
@@ -240,6 +244,14 @@ impl Committer {
         let _ = self.messages.send(Message::Committed(durable));
         asked.answer(Ok(amendment.granted.and(asked.moved)));
         Ok(())
+    }
+
+    /// What became of what the request says of a pending job, if it is one that does.
+    fn telling(&self, request: &Request, taken: Option<(DelayedKey, DelayedJob)>) -> Option<Box<Telling>> {
+        let Request::Complete { step, index, .. } = request else { return None };
+        let steps = &self.ledger.configuration.steps;
+        let step = steps.iter().position(|declared| declared.address == *step)?;
+        Some(Box::new(Telling { step, index: *index, taken }))
     }
 
     /// The jobs of a request that came to nothing, where they stand.

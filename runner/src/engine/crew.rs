@@ -30,6 +30,8 @@ use crate::words::Clock;
 
 /// What is being committed when the time for shutting down is over gets so much more.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
+/// Whoever is asked about a gate or pending jobs when a run ends gets so much more; nothing depends on it.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// So often it is looked at the clock while something waits for a time, since that may be set.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -69,8 +71,10 @@ pub(super) struct Crew {
     /// Closed when the committer is through.
     committed: Receiver<()>,
     workers: Vec<JoinHandle<()>>,
-    /// For batches that may take long, and for gates and monitors.
+    /// For batches that may take long.
     aside: Aside,
+    /// For gates and monitors, which nobody has to wait for in the end.
+    askers: Aside,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
 }
@@ -93,6 +97,7 @@ impl Crew {
             segments,
             generation,
             tickers,
+            token_key,
             opening,
             halts,
         } = started;
@@ -114,7 +119,6 @@ impl Crew {
         })
         .without(halts);
         start::recall(&mut floor, &configuration, &store, clock.now())?;
-        start::pause(&mut floor, &configuration, &store)?;
         let (tasks, for_workers) = crossbeam_channel::unbounded();
         let (orders, for_committer) = crossbeam_channel::unbounded();
         let (stop_committer, stop) = crossbeam_channel::bounded(0);
@@ -139,16 +143,16 @@ impl Crew {
         };
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
-        let shop = workers::Shop {
+        let shop = Arc::new(workers::Shop {
             configuration: Arc::clone(&configuration),
             plugins,
             store: store.clone(),
             clock: Arc::clone(&clock),
             generation,
+            token_key,
             attempts: attempts.clone(),
-        };
-        let shop = Arc::new(shop);
-        let aside = Aside::new(Arc::clone(&shop), messages.0.clone());
+        });
+        let [aside, askers] = [(); 2].map(|()| Aside::new(Arc::clone(&shop), messages.0.clone()));
         let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
         let queues =
             QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
@@ -171,6 +175,7 @@ impl Crew {
             committed,
             workers,
             aside,
+            askers,
             deadline: None,
         };
         for (port, reader) in readers {
@@ -239,8 +244,8 @@ impl Crew {
             Action::ReadStore(ask) => self.queues.ask(ask),
             Action::Run(task) if task.aside => self.aside.give(Errand::Batch(task))?,
             Action::Run(task) => _ = self.tasks.send(Errand::Batch(task)),
-            Action::AskStatus(asking) => self.aside.give(Errand::Status(asking))?,
-            Action::LookAtGate(step) => self.aside.give(Errand::Gate(step))?,
+            Action::AskStatus(asking) => self.askers.give(Errand::Status(asking))?,
+            Action::LookAtGate(step) => self.askers.give(Errand::Gate(step))?,
             Action::Commit(order) => _ = self.orders.send(order),
             // Ends the loop where it comes up.
             Action::Finish(_) => {}
@@ -279,6 +284,7 @@ impl Crew {
             committed,
             workers,
             aside,
+            askers,
             messages,
             ..
         } = self;
@@ -303,6 +309,7 @@ impl Crew {
         let end = outcome?;
         // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
         if end.is_some() {
+            askers.abandon(LAST_ANSWERS);
             for worker in workers.into_iter().chain(aside.close()) {
                 let _ = worker.join();
             }

@@ -76,6 +76,7 @@ pub(super) struct Plan {
 }
 
 mod amending;
+mod completing;
 mod gates;
 mod monitoring;
 mod passing;
@@ -113,7 +114,7 @@ pub(super) struct Floor {
     stopping: bool,
     pub(super) halts: Vec<Halt>,
     stats: Arc<Stats>,
-    /// By step: its pending jobs; `None` where nobody asks for them.
+    /// By step: its pending jobs; `None` where it takes jobs as they come.
     watches: Vec<Option<Watch>>,
 }
 
@@ -247,7 +248,11 @@ impl Floor {
             Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
             // Who asked may have gone away.
             Message::Look { step, reply } => _ = reply.send(self.sight(step)),
-            Message::Asked(asked) => self.asked(asked, now, &mut commands, actions),
+            Message::Asked(asked) => match asked.request {
+                Request::Poll { .. } => self.poll(&asked, now),
+                Request::Complete { .. } => self.complete(asked, now, actions),
+                _ => self.asked(asked, now, &mut commands, actions),
+            },
             Message::Stop => {
                 self.stopping = true;
                 self.dispatcher.handle(Event::Stop, now, &mut commands);
@@ -301,7 +306,7 @@ impl Floor {
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
-        let Durable { begun, delivered, rewound, grown, returned, ticked, moved, paused } = durable;
+        let Durable { begun, delivered, rewound, grown, returned, ticked, moved, paused, told } = durable;
         if !ticked.is_empty() {
             for &(queue, jobs) in &ticked {
                 self.ticks.committed(queue, jobs);
@@ -341,6 +346,12 @@ impl Floor {
         }
         if let Some((step, paused)) = paused {
             self.dispatcher.handle(Event::Pause { step, paused }, now, commands);
+        }
+        if let Some(telling) = told {
+            let step = telling.step;
+            if let Some(due) = self.told(*telling, now) {
+                self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+            }
         }
         for (step, next) in rewound {
             self.rewound((step, &next), now, commands, actions);

@@ -8,7 +8,7 @@ use super::held::{Portion, Returned, Work};
 use super::provenance;
 use crate::config::{Configuration, Input, Meta, Step, Take};
 use crate::hands::script::json;
-use crate::store::JobForm;
+use crate::store::{Completion, JobForm};
 use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
 
 /// How a step sees its inputs.
@@ -292,6 +292,11 @@ impl Item<'_> {
     /// What its last attempt failed of, if it was tried.
     pub(super) fn last_error(&self) -> Option<&str> {
         self.row.iter().find_map(|place| place.returned?.job.last_error.as_deref())
+    }
+
+    /// What an outside system has said of it, if that is to be delivered now.
+    pub(super) fn said(&self) -> Option<&Completion> {
+        self.row.iter().find_map(|place| place.returned?.job.standing.outside()?.2)
     }
 
     /// The inputs that gave something, each with the index.

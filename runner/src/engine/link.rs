@@ -9,7 +9,7 @@ use crate::hands::exec::{ExecSpec, ExecStep};
 use crate::hands::http::{HttpSpec, HttpStep};
 use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
 use crate::hands::script::{Entry, ScriptStep, ScriptStepSpec};
-use crate::words::Address;
+use crate::words::{Address, TokenKey};
 
 /// Scripts that follow each other, or one other processor.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(super) struct Owner<'c> {
     pub(super) config: &'c serde_json::Value,
     /// The file that names them, for messages.
     pub(super) file: &'c str,
+    /// What the tokens of jobs are made with.
+    pub(super) token_key: &'c TokenKey,
     /// Plugins run in a process of their own.
     pub(super) isolate: bool,
 }
@@ -49,13 +51,14 @@ pub(super) struct Scripts<'c> {
 }
 
 impl<'c> Owner<'c> {
-    pub(super) fn of(step: &'c Step, file: &'c str) -> Self {
+    pub(super) fn of(step: &'c Step, file: &'c str, token_key: &'c TokenKey) -> Self {
         Self {
             step: &step.address,
             limits: &step.limits,
             timeout: step.timeout,
             config: &step.config,
             file,
+            token_key,
             isolate: step.isolate,
         }
     }
@@ -73,6 +76,7 @@ impl<'c> Owner<'c> {
             wrapped: scripts.wrapped,
             unnamed_output: scripts.unnamed_output,
             entry: scripts.entry,
+            token_key: self.token_key,
         };
         let made = ScriptStep::new(&spec).map(Box::new);
         made.map_err(|error| format!("a script that compiled before does not any more: {}", error.message))
@@ -85,6 +89,7 @@ impl<'c> Owner<'c> {
             request,
             timeout: self.timeout,
             memory: self.limits.memory,
+            token_key: self.token_key,
         })
     }
 
@@ -95,6 +100,7 @@ impl<'c> Owner<'c> {
             command,
             timeout: self.timeout,
             memory: self.limits.memory,
+            token_key: self.token_key,
         })
     }
 

@@ -103,6 +103,18 @@ pub(super) struct Durable {
     pub(super) moved: Option<Moves>,
     /// A step that shall start nothing, or go on.
     pub(super) paused: Option<(usize, bool)>,
+    /// What became of what somebody has said of a pending job.
+    pub(super) told: Option<Box<Telling>>,
+}
+
+/// Somebody has said how a pending job stands.
+#[derive(Debug)]
+pub(super) struct Telling {
+    pub(super) step: usize,
+    /// Of the job, in the input.
+    pub(super) index: u64,
+    /// Where it stands since; `None` where that was not taken.
+    pub(super) taken: Option<(DelayedKey, DelayedJob)>,
 }
 
 /// What somebody has made of waiting jobs of a step.

@@ -3,7 +3,8 @@
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
-use crate::store::DelayedKey;
+use crate::decide::{Soon, Status};
+use crate::store::{Completion, DelayedKey};
 use crate::words::{Address, Timestamp};
 
 /// A change that somebody wants.
@@ -26,6 +27,11 @@ pub enum Request {
     Cancel { step: Address, rows: Vec<Row>, jobs: Vec<u64>, drop: bool },
     /// Have a step start nothing, however often the runner is started again, or go on.
     Pause { step: Address, paused: bool },
+    /// Find out how the pending jobs of a step stand, as soon as may be.
+    Poll { step: Address },
+    /// An outside system says how the job stands that the step has made of the one at `index`. It has shown
+    /// the token. Where nobody keeps the pending jobs of the step in memory, `row` is where it stands.
+    Complete { step: Address, index: u64, token: String, completion: Completion, row: Option<Row> },
 }
 
 /// A job that stands in the store by itself.
@@ -60,6 +66,28 @@ pub enum Granted {
         /// It was not so before.
         changed: bool,
     },
+    Polls {
+        /// How many jobs are pending.
+        pending: u64,
+        soon: Soon,
+    },
+    Completed(Completed),
+}
+
+/// What became of what an outside system has said of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Completed {
+    /// It is taken.
+    Taken,
+    /// The same was said before.
+    Known,
+    /// Something else was taken before.
+    Otherwise { status: Status },
+    /// The job stands so, and does not become what is said.
+    Refused { from: Status },
+    /// The outside does not have the job: not yet, or not any more.
+    NotPending,
 }
 
 /// What became of jobs that somebody wanted to be moved.

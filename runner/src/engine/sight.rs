@@ -134,7 +134,7 @@ pub(super) fn state(job: &DelayedJob, due: Timestamp) -> State {
     match job.standing {
         Standing::Delayed => State::Delayed { until: due },
         Standing::Started => State::Unknown,
-        Standing::Pending { .. } => State::Pending,
+        Standing::Pending { .. } | Standing::Told { .. } => State::Pending,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where a run takes up: what the store knows, and the hands that are made ready for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read as _;
 
 use super::cards::Cards;
 use super::error::{Chain, EngineError};
@@ -15,7 +17,7 @@ use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progre
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
 use crate::store::{Changes, Generation, NEVER, SnapshotKey, Store};
-use crate::words::{Mark, Segment, Timestamp};
+use crate::words::{Mark, Segment, Timestamp, TokenKey};
 
 /// Jobs of one batch of a step that picks them.
 const PICKED_BATCH: usize = 256;
@@ -44,6 +46,8 @@ pub(super) struct Started {
     pub(super) generation: u64,
     /// The schedule sources, by the queues that they fill.
     pub(super) tickers: Vec<(QueueRef, Ticker)>,
+    /// What the tokens of jobs are made with.
+    pub(super) token_key: TokenKey,
     /// To be committed before anything else.
     pub(super) opening: Option<Changes>,
     /// Steps that cannot begin, and why: their source or one of their sinks cannot be opened. The
@@ -147,7 +151,9 @@ pub(super) fn start(
     changes.trims = trims_by_age(configuration, &progress, now);
     changes.trims.retain(|trim| kept_now.contains(&trim.queue));
     let tickers = tickers(configuration, store, &mut changes)?;
+    let token_key = token_key(store, &mut changes)?;
     let news = changes.generation.is_some()
+        || changes.token_key.is_some()
         || !changes.settled.is_empty()
         || !changes.trims.is_empty()
         || !changes.ticked.is_empty();
@@ -163,6 +169,7 @@ pub(super) fn start(
         segments: last_segments,
         generation,
         tickers,
+        token_key,
         opening: news.then_some(changes),
         halts,
     })
@@ -182,7 +189,8 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
     })
 }
 
-/// Tells the floor of the jobs that stand in the store one by one, of the steps that pick theirs.
+/// Tells the floor of the jobs that stand in the store one by one, of the steps that pick theirs, and of
+/// the steps that are paused.
 pub(super) fn recall(
     floor: &mut Floor,
     configuration: &Configuration,
@@ -201,7 +209,7 @@ pub(super) fn recall(
             after = Some(last);
         }
     }
-    Ok(())
+    pause(floor, configuration, store)
 }
 
 /// The schedules, each from its last tick on. From when on one ticks that never did is put on record, so
@@ -224,12 +232,21 @@ fn tickers(
     Ok(tickers)
 }
 
+/// The key of the store, which is made where there is none yet.
+fn token_key(store: &Store, changes: &mut Changes) -> Result<TokenKey, EngineError> {
+    if let Some(key) = store.token_key()? {
+        return Ok(key);
+    }
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    // So many zeros do not come.
+    let key = TokenKey::new(&bytes).unwrap_or(TokenKey::NONE);
+    changes.token_key = Some(key.clone());
+    Ok(key)
+}
+
 /// Has those steps start nothing that somebody has paused.
-pub(super) fn pause(
-    floor: &mut Floor,
-    configuration: &Configuration,
-    store: &Store,
-) -> Result<(), EngineError> {
+fn pause(floor: &mut Floor, configuration: &Configuration, store: &Store) -> Result<(), EngineError> {
     for pause in store.pauses()? {
         let position = configuration.steps.iter().position(|step| step.address == pause.step);
         if let Some(position) = position {

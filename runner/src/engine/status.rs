@@ -8,7 +8,7 @@ use tidegate_plugin::{Failure, FailureKind, Outputs};
 
 use crate::decide::{JobKey, Status};
 use crate::hands::give::give;
-use crate::store::{DelayedJob, DelayedKey, Standing};
+use crate::store::{Completion, DelayedJob, DelayedKey};
 
 /// Pending jobs of a step that a monitor shall ask for.
 #[derive(Debug)]
@@ -56,10 +56,10 @@ enum Job<'a> {
 /// The jobs as a monitor is given them, as JSON. Those that are not pending any more are left out.
 pub(super) fn question(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<u8>> {
     let question = |(_, job): &'_ (JobKey, DelayedJob)| {
-        let Standing::Pending { handle, since } = &job.standing else { return None };
+        let (handle, since, _) = job.standing.outside()?;
         let text = String::from_utf8_lossy(&job.payload);
         let index = job.inputs.first().map_or(0, |&(_, index)| index);
-        Some((handle.clone(), text.into_owned(), index, since.0))
+        Some((handle.to_owned(), text.into_owned(), index, since.0))
     };
     let told: Vec<_> = jobs.iter().filter_map(question).collect();
     let told: Vec<Question<'_>> = told
@@ -97,7 +97,7 @@ pub(super) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Seen,
     };
     let mut by_handle: HashMap<&str, Vec<JobKey>> = HashMap::new();
     for (key, job) in jobs {
-        if let Standing::Pending { handle, .. } = &job.standing {
+        if let Some((handle, ..)) = job.standing.outside() {
             by_handle.entry(handle).or_default().push(*key);
         }
     }
@@ -129,7 +129,10 @@ struct Told {
 
 impl Word {
     /// `None`: nothing is said.
-    fn read(raw: &RawValue) -> Result<Option<Self>, String> {
+    ///
+    /// # Errors
+    /// Why it means nothing, as a sentence fragment.
+    pub(super) fn read(raw: &RawValue) -> Result<Option<Self>, String> {
         let told = match raw.get().as_bytes().first() {
             Some(b'n') => return Ok(None),
             Some(b'"') => {
@@ -151,6 +154,14 @@ impl Word {
         Ok(Some(Self { status, result: told.result, reason }))
     }
 
+    /// What was said of a job, without having been asked for.
+    pub(super) fn of(completion: &Completion) -> Self {
+        let Completion { status, result, reason } = completion.clone();
+        // It was read before it was taken.
+        let result = result.and_then(|result| RawValue::from_string(result).ok());
+        Self { status, result, reason }
+    }
+
     /// Does to `outputs` what the attempt at `job` has come to.
     ///
     /// # Errors
@@ -161,7 +172,7 @@ impl Word {
             return Err(Failure::new(FailureKind::Rejected, reason));
         }
         if let Some(result) = &self.result {
-            let given = give(result.get().as_bytes(), outputs, "the result that the monitor says");
+            let given = give(result.get().as_bytes(), outputs, "the `result`");
             // The job is through outside, and must not go there again.
             return given.map_err(|failure| Failure::new(FailureKind::Rejected, failure.message));
         }
@@ -183,6 +194,7 @@ fn beginning(raw: &RawValue) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Standing;
     use crate::words::Timestamp;
 
     fn pending(handles: &[&str]) -> Vec<(JobKey, DelayedJob)> {

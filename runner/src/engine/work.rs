@@ -19,7 +19,7 @@ use crate::decide::{Counters, JobEnd, Status};
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{Entry, ScriptStep};
 use crate::store::{Delayed, Outcome, Slot, Span, Store};
-use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
+use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp, TokenKey};
 
 /// A step made ready for one thread.
 #[derive(Debug)]
@@ -111,23 +111,25 @@ impl Worker {
         step: &config::Step,
         generation: u64,
         store: &Store,
-        plugins: &Plugins,
+        (plugins, token_key): (&Plugins, &TokenKey),
     ) -> Result<Self, String> {
         let scripts: Vec<config::Script> =
             step.processors.iter().filter_map(Processor::script).cloned().collect();
         let filter = &step.filter;
         let runner = if Links::needed(configuration, step) {
-            Runner::Links(Box::new(Links::new(configuration, step, plugins)?))
+            Runner::Links(Box::new(Links::new(configuration, step, plugins, token_key)?))
         } else if step.processors.is_empty() && filter.is_empty() {
             Runner::Pass
         } else {
-            Runner::Script(Owner::of(step, &shown(configuration, &step.file)).script(&Scripts {
-                scripts: &scripts,
-                filter,
-                unnamed_output: step.outputs.iter().all(|output| output.binding.is_empty()),
-                wrapped: step.take == Take::Alts,
-                entry: Entry::Process,
-            })?)
+            Runner::Script(Owner::of(step, &shown(configuration, &step.file), token_key).script(
+                &Scripts {
+                    scripts: &scripts,
+                    filter,
+                    unnamed_output: step.outputs.iter().all(|output| output.binding.is_empty()),
+                    wrapped: step.take == Take::Alts,
+                    entry: Entry::Process,
+                },
+            )?)
         };
         Ok(Self {
             runner,
@@ -219,8 +221,10 @@ impl Worker {
         let (mut walk, take) = (Walk::new(work), self.gatherer.take);
         let (mut given, mut late, mut handed_on) = (0, 0, 0);
         while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
+            let said = item.said().map(Word::of);
+            let word = work.words.as_ref().and_then(|words| words.get(ran.taken)).or(said.as_ref());
             // What became of it is told of the attempt that handed it over, and is none itself.
-            item.attempt -= u32::from(work.words.is_some());
+            item.attempt -= u32::from(word.is_some());
             if made_before.get(ran.taken).is_some_and(|before| *before) {
                 ran.counters.filtered += u64::from(!self.bindings.is_empty());
                 ran.taken += 1;
@@ -231,7 +235,6 @@ impl Worker {
                 continue;
             }
             made.outputs.mark(&mut checkpoint);
-            let word = work.words.as_ref().and_then(|words| words.get(ran.taken));
             let (cards, runner) = (self.cards.as_ref(), &mut self.runner);
             let attempted = match word {
                 Some(Word { status: Status::Unknown, .. }) => {
@@ -347,7 +350,7 @@ impl Worker {
             let made = made_before.get(position).is_some_and(|before| *before);
             let job = job(&item, now);
             let sound = item.form != Form::Unchecked || chain::check_form(&job).is_ok();
-            if !made && item.fault.is_none() && sound {
+            if !made && item.said().is_none() && item.fault.is_none() && sound {
                 links.prepare(&job);
             }
             position += 1;

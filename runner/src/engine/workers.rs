@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::{Failure, FailureKind};
@@ -15,11 +16,11 @@ use super::message::Message;
 use super::status::{self, Asking, Seen};
 use super::work::{Ran, Stumble, Worker};
 use crate::config::{Configuration, GateRef};
-use crate::decide::JobKey;
+use crate::decide::{JobKey, Status};
 use crate::hands::plugin::Plugins;
 use crate::hands::script::Entry;
-use crate::store::{Attempts, DelayedKey, Slot, Store};
-use crate::words::{Clock, Timestamp};
+use crate::store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
+use crate::words::{Clock, Timestamp, TokenKey};
 
 /// Scripts may build values that nest deeply, and taking those apart recurses. The memory is only
 /// reserved, not used.
@@ -35,6 +36,7 @@ pub(super) struct Shop {
     pub(super) store: Store,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) generation: u64,
+    pub(super) token_key: TokenKey,
     pub(super) attempts: Attempts,
 }
 
@@ -74,12 +76,14 @@ pub(super) struct Aside {
     /// How many workers wait for an errand, less the errands that wait for a worker.
     free: Arc<AtomicIsize>,
     workers: Vec<JoinHandle<()>>,
+    /// Closed when all workers have ended.
+    alive: (Sender<()>, Receiver<()>),
 }
 
 impl Aside {
     pub(super) fn new(shop: Arc<Shop>, messages: Sender<Message>) -> Self {
-        let (tasks, free) = (crossbeam_channel::unbounded(), Arc::default());
-        Self { shop, messages, tasks, free, workers: Vec::new() }
+        let (tasks, alive) = (crossbeam_channel::unbounded(), crossbeam_channel::bounded(0));
+        Self { shop, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
     }
 
     /// Gives an errand to a free worker, or to a new one; past [`ASIDE_MAX`] it waits for one.
@@ -87,13 +91,14 @@ impl Aside {
         if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
             let (shop, tasks, messages) =
                 (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
-            let free = Arc::clone(&self.free);
+            let (free, alive) = (Arc::clone(&self.free), self.alive.0.clone());
             let worker = thread::Builder::new()
                 .name(format!("aside-{}", self.workers.len()))
                 .stack_size(STACK)
                 .spawn(move || {
                     let done = || _ = free.fetch_add(1, Ordering::AcqRel);
                     Hand::new(&shop).work(&tasks, &messages, &done);
+                    drop(alive);
                 })?;
             self.free.fetch_add(1, Ordering::AcqRel);
             self.workers.push(worker);
@@ -101,6 +106,13 @@ impl Aside {
         // This side holds the other end, too.
         let _ = self.tasks.0.send(errand);
         Ok(())
+    }
+
+    /// Lets the workers end, and waits for that no longer than so long: what they ask changes nothing.
+    pub(super) fn abandon(self, patience: Duration) {
+        let Self { tasks, alive, .. } = self;
+        drop((tasks, alive.0));
+        let _ = alive.1.recv_timeout(patience);
     }
 
     /// Lets the workers end when they are through.
@@ -152,13 +164,13 @@ impl<'s> Hand<'s> {
     }
 
     fn run(&mut self, step: usize, work: &Work) -> Ran {
-        let Shop { configuration, plugins, store, clock, generation, .. } = self.shop;
+        let Shop { configuration, plugins, store, clock, generation, token_key, .. } = self.shop;
         let slot = &mut self.slot;
         let worker = match &mut self.workers[step] {
             Some(worker) => worker,
             empty => {
                 let declared = &configuration.steps[step];
-                match Worker::new(configuration, declared, *generation, store, plugins) {
+                match Worker::new(configuration, declared, *generation, store, (plugins, token_key)) {
                     Ok(made) => empty.insert(made),
                     Err(why) => return failed(work, why),
                 }
@@ -173,12 +185,14 @@ impl<'s> Hand<'s> {
     }
 
     fn ask_status(&mut self, asking: Asking) -> Result<Seen, Failure> {
-        let Shop { configuration, plugins, store, clock, .. } = self.shop;
+        let Shop { configuration, plugins, store, clock, token_key, .. } = self.shop;
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
         let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
         // What is through meanwhile is not asked for.
-        let jobs: Vec<_> = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job?))).collect();
+        let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
+        let jobs = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
+        let jobs: Vec<_> = jobs.collect();
         if jobs.is_empty() {
             return Ok(Seen::default());
         }
@@ -186,7 +200,7 @@ impl<'s> Hand<'s> {
         let declared = &configuration.steps[asking.step];
         let Some(monitor) = &declared.monitor else { return Ok(Seen::default()) };
         let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
-            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), plugins)
+            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), (plugins, token_key))
         })?;
         status::read(&answer, &jobs).map_err(|why| {
             Failure::new(FailureKind::Output, format!("{why}; the answer is {}", beginning(&answer)))
@@ -194,12 +208,12 @@ impl<'s> Hand<'s> {
     }
 
     fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
-        let Shop { configuration, plugins, clock, .. } = self.shop;
+        let Shop { configuration, plugins, clock, token_key, .. } = self.shop;
         let declared = &configuration.steps[step];
         let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
         let inquiry = &configuration.gates[gate].inquiry;
         let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
-            Asker::new(configuration, declared, (inquiry, Entry::Open), plugins)
+            Asker::new(configuration, declared, (inquiry, Entry::Open), (plugins, token_key))
         })?;
         serde_json::from_slice(&answer).map_err(|_| {
             let message = format!("it should answer `true` or `false`, and answered {}", beginning(&answer));

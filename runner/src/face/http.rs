@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | `POST /sources/PIPELINE/SOURCE` | 202 once the job is on disk, with its address; 200 where it came before |
 //! | `GET /jobs/PIPELINE/SOURCE/INDEX` | what each step has made of it |
+//! | `POST /jobs/PIPELINE/QUEUE/INDEX/complete` | that an outside system is through with it is on disk |
+//! | `POST /monitor/PIPELINE/STEP` | when the step's pending jobs are asked for |
 //! | `GET /healthz` | whether the runner takes jobs |
 //!
 //! One thread carries all connections. What takes long, large bodies and looks into the store, is done
@@ -11,8 +13,10 @@
 
 mod answer;
 mod body;
+mod complete;
 mod intake;
 mod jobs;
+mod monitor;
 mod route;
 mod sources;
 
@@ -34,6 +38,7 @@ use tokio::sync::{Semaphore, watch};
 use self::answer::{Refusal, Response};
 use self::route::{Asked, Route};
 use super::control::Desk;
+use crate::words::Address;
 
 /// So many connections at one time; others wait to be accepted.
 const CONNECTIONS_MAX: u32 = 1024;
@@ -151,6 +156,8 @@ async fn answer(request: Request<Incoming>, shop: &Shop) -> Response {
     let outcome = match Route::of(request.uri().path()) {
         Ok(Route::Source(address)) => sources::take(request, &address, shop).await,
         Ok(Route::Job(asked)) => look(&request, asked, shop).await,
+        Ok(Route::Complete(asked)) => complete::complete(request, asked, shop).await,
+        Ok(Route::Monitor(step)) => poll(&request, step, shop).await,
         Ok(Route::Health) => only(&request, &[Method::GET, Method::HEAD]).map(|()| answer::healthy()),
         Err(refusal) => Err(refusal),
     };
@@ -162,8 +169,21 @@ async fn look(request: &Request<Incoming>, asked: Asked, shop: &Shop) -> Result<
     let (_, source) = sources::find(&asked.queue, &shop.desk.configuration)?;
     sources::admit(request.headers(), source)?;
     let desk = shop.desk.clone();
-    let looked = tokio::task::spawn_blocking(move || jobs::status(&asked, &desk)).await;
-    looked.unwrap_or_else(|error| Err(Refusal::broken(&error.to_string())))
+    aside(move || jobs::status(&asked, &desk)).await
+}
+
+async fn poll(request: &Request<Incoming>, step: Address, shop: &Shop) -> Result<Response, Refusal> {
+    only(request, &[Method::POST])?;
+    let desk = shop.desk.clone();
+    aside(move || monitor::poll(&step, &desk)).await
+}
+
+/// Does what may take a while where no other request waits for it.
+async fn aside<T: Send + 'static>(
+    task: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(task).await;
+    done.unwrap_or_else(|error| Err(Refusal::broken(&error.to_string())))
 }
 
 fn only(request: &Request<Incoming>, methods: &[Method]) -> Result<(), Refusal> {

@@ -17,7 +17,7 @@ use super::give::give;
 use super::scrub::Scrub;
 use crate::config::ExecCommand;
 use crate::words::template::Template;
-use crate::words::{format_duration, format_size};
+use crate::words::{DeliveryHash, TokenKey, format_duration, format_size};
 
 /// How much of what a command says on standard error a message shows, letters.
 const SHOWN: usize = 1000;
@@ -32,6 +32,8 @@ pub struct ExecSpec<'a> {
     pub timeout: Option<Duration>,
     /// Bytes that the outputs of a job may come to.
     pub memory: u64,
+    /// What the tokens of jobs are made with.
+    pub token_key: &'a TokenKey,
 }
 
 /// Runs commands. Lives on one thread.
@@ -42,6 +44,7 @@ pub struct ExecStep {
     step: String,
     timeout: Option<Duration>,
     memory: u64,
+    token_key: TokenKey,
     scrub: Scrub,
     /// The command as messages name it.
     named: String,
@@ -64,6 +67,7 @@ impl ExecStep {
         Self {
             timeout: command.timeout.or(spec.timeout),
             memory: spec.memory,
+            token_key: spec.token_key.clone(),
             pipeline: spec.pipeline.to_owned(),
             step: spec.step.to_owned(),
             command,
@@ -105,7 +109,8 @@ impl ExecStep {
 
     fn prepared(&self, job: &Job<'_>, piece: u32) -> Result<std::process::Command, Failure> {
         let key = key(job, piece);
-        let filling = Filling { job, key: &key, pipeline: &self.pipeline, step: &self.step };
+        let Self { pipeline, step, token_key, .. } = self;
+        let filling = Filling { job, key: &key, pipeline, step, token_key };
         let mut command = std::process::Command::new(&self.command.program);
         command.current_dir(&self.command.folder);
         for argument in &self.command.arguments {
@@ -117,6 +122,7 @@ impl ExecStep {
         }
         command
             .env("TIDEGATE_HASH", &key)
+            .env("TIDEGATE_TOKEN", token_key.token(DeliveryHash(job.hash)))
             .env("TIDEGATE_ATTEMPT", job.attempt.to_string())
             .env("TIDEGATE_INDEX", job.index.to_string())
             .env("TIDEGATE_PIPELINE", &self.pipeline)

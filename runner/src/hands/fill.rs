@@ -12,6 +12,7 @@ use tidegate_plugin::{Failure, FailureKind, Job};
 
 use crate::config::Shape;
 use crate::words::template::{Fact, Part, Template};
+use crate::words::{DeliveryHash, TokenKey};
 
 /// One attempt, as templates see it.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,7 @@ pub(super) struct Filling<'a> {
     pub(super) key: &'a str,
     pub(super) pipeline: &'a str,
     pub(super) step: &'a str,
+    pub(super) token_key: &'a TokenKey,
 }
 
 /// What the outside knows an attempt by: its hash, and a number for all but the first of several pieces
@@ -113,6 +115,7 @@ impl Filling<'_> {
             Fact::Now => self.job.now_ms.to_string(),
             Fact::Pipeline => self.pipeline.to_owned(),
             Fact::Step => self.step.to_owned(),
+            Fact::Token => self.token_key.token(DeliveryHash(self.job.hash)),
         }
         .into()
     }

@@ -20,7 +20,7 @@ use super::fill::{Encoding, Filling, key};
 use super::give::give;
 use super::scrub::Scrub;
 use crate::config::{Body, HttpRequest, Response};
-use crate::words::format_duration;
+use crate::words::{TokenKey, format_duration};
 
 const KEY: &str = "idempotency-key";
 const AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
@@ -39,6 +39,8 @@ pub struct HttpSpec<'a> {
     pub timeout: Option<Duration>,
     /// Bytes that an answer may come to, where the request does not say.
     pub memory: u64,
+    /// What the tokens of jobs are made with.
+    pub token_key: &'a TokenKey,
 }
 
 /// Makes requests. Lives on one thread.
@@ -49,6 +51,7 @@ pub struct HttpStep {
     step: String,
     timeout: Option<Duration>,
     response_max: u64,
+    token_key: TokenKey,
     agent: Agent,
     scrub: Scrub,
     /// The request as messages name it.
@@ -66,6 +69,7 @@ impl HttpStep {
             agent: agent(timeout),
             named: format!("{} {}", request.method.as_str(), request.url),
             response_max: request.max_response.unwrap_or(spec.memory),
+            token_key: spec.token_key.clone(),
             pipeline: spec.pipeline.to_owned(),
             step: spec.step.to_owned(),
             request,
@@ -113,7 +117,8 @@ impl HttpStep {
 
     fn request(&self, job: &Job<'_>, piece: u32) -> Result<Request<Vec<u8>>, Failure> {
         let key = key(job, piece);
-        let filling = Filling { job, key: &key, pipeline: &self.pipeline, step: &self.step };
+        let Self { pipeline, step, token_key, .. } = self;
+        let filling = Filling { job, key: &key, pipeline, step, token_key };
         let url = filling.text(&self.request.url, Encoding::Url)?;
         let path = url.split('?').next().unwrap_or_default();
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {

@@ -8,6 +8,7 @@
 //!        | (where flag 32 is set) what it carries, as text
 //!        | (where flag 64 is set) output, as text
 //!        | (where flag 128 is set) standing u8: 1 started | 2 pending, then since when i64, handle as text
+//!        | 3 told, then as 2, and what, see [`super::completion`]
 //!        | payload
 //! ```
 //!
@@ -21,6 +22,7 @@ use redb::{ReadableTable, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
 use super::bytes::{Bytes, Wrong, put_bytes, put_varint};
+use super::completion::Completion;
 use super::error::{Cause, ReadError};
 use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, Place, from_ordered, ordered};
 use super::read::Store;
@@ -66,6 +68,9 @@ pub enum Standing {
     Started,
     /// An outside system finishes it, which knows it by the handle.
     Pending { handle: String, since: Timestamp },
+    /// The same, and it has said how the job stands: it is in order and goes on to wait, or that is not
+    /// delivered yet.
+    Told { handle: String, since: Timestamp, completion: Completion },
 }
 
 /// What a payload is.
@@ -96,6 +101,7 @@ const FLAG_STANDING: u8 = 128;
 
 const STARTED: u8 = 1;
 const PENDING: u8 = 2;
+const TOLD: u8 = 3;
 
 /// When those are due that no time makes due.
 pub const NEVER: Timestamp = Timestamp(i64::MAX);
@@ -315,6 +321,13 @@ pub(super) fn seal((step, due, sequence): (u32, u64, u64), job: &DelayedJob) -> 
             out.extend_from_slice(&since.0.to_le_bytes());
             put_bytes(&mut out, handle.as_bytes());
         }
+        Standing::Told { handle, since, completion } => {
+            out[0] |= FLAG_STANDING;
+            out.push(TOLD);
+            out.extend_from_slice(&since.0.to_le_bytes());
+            put_bytes(&mut out, handle.as_bytes());
+            completion.put(&mut out);
+        }
     }
     out.extend_from_slice(&job.payload);
     Place::Delayed(step, due, sequence).seal(out)
@@ -373,6 +386,11 @@ fn standing(rest: &mut Bytes<'_>) -> Result<Standing, Wrong> {
         PENDING => {
             let since = Timestamp(rest.u64()?.cast_signed());
             Ok(Standing::Pending { handle: rest.text()?.to_owned(), since })
+        }
+        TOLD => {
+            let since = Timestamp(rest.u64()?.cast_signed());
+            let handle = rest.text()?.to_owned();
+            Ok(Standing::Told { handle, since, completion: Completion::take(rest)? })
         }
         _ => Err("what it waits for is unknown"),
     }

@@ -6,9 +6,11 @@
 use redb::{ReadableTable as _, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
+use super::completion;
 use super::error::{Cause, ReadError};
 use super::format::{CommitRecord, DELIVERIES, EXPIRIES, Place, from_ordered, ordered, u32_at, u64_at};
 use super::read::Store;
+use crate::decide::Status;
 use crate::words::{DeliveryHash, Timestamp};
 
 /// How many deliveries a commit forgets at most, besides twice as many as it records.
@@ -29,6 +31,9 @@ pub enum Outcome {
     /// Jobs came from outside under a key, of which this is the hash: so many from the index `first`
     /// on. `content` is a hash of what they were, by which the same ones are known again.
     Arrived { first: u64, jobs: u32, content: u64 },
+    /// An outside system has said so of a job that was handed to it. `content` is a hash of all that it
+    /// said, by which the same is known again.
+    Told { status: Status, content: u64 },
 }
 
 /// A delivery to remember.
@@ -155,11 +160,15 @@ impl Record {
             Outcome::Error => (1, 0),
             Outcome::Nothing => (2, 0),
             Outcome::Arrived { jobs, .. } => (3, jobs),
+            Outcome::Told { status, .. } => (4, u32::from(completion::code(status))),
         };
         let times = [self.time.0.to_le_bytes(), self.keep_until.0.to_le_bytes()].concat();
         let mut record = [&[kind][..], &u32::to_le_bytes(jobs), &times].concat();
         if let Outcome::Arrived { first, content, .. } = self.outcome {
             record.extend_from_slice(&[first.to_le_bytes(), content.to_le_bytes()].concat());
+        }
+        if let Outcome::Told { content, .. } = self.outcome {
+            record.extend_from_slice(&content.to_le_bytes());
         }
         Place::Delivery(hash).seal(record)
     }
@@ -175,6 +184,14 @@ impl Record {
             37 if record[0] == 3 => {
                 let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
                 let outcome = Outcome::Arrived { first, jobs, content };
+                return Ok(Self { outcome, time: time(5), keep_until: time(13) });
+            }
+            29 if record[0] == 4 => {
+                let Some(status) = completion::status(record[1]) else {
+                    let what = format!("the record {place:?} has a status that is unknown");
+                    return Err(Cause::Damaged(what));
+                };
+                let outcome = Outcome::Told { status, content: u64_at(record, 21) };
                 return Ok(Self { outcome, time: time(5), keep_until: time(13) });
             }
             _ => return Err(Cause::Damaged(format!("the record {place:?} has the wrong length"))),

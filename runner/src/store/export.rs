@@ -19,12 +19,14 @@ use super::format::{
 use super::generation::Generation;
 use super::lines::{
     Data, DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, Line, MarkLine,
-    OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine, VERSION,
+    OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine, TokenKeyLine,
+    VERSION,
 };
 use super::pause;
 use super::read::Store;
 use super::snapshot;
 use super::ticks;
+use super::token_key;
 use super::value::Value;
 use crate::decide::Progress;
 use crate::words::{Address, DeliveryHash, Origin};
@@ -113,6 +115,10 @@ impl<W: Write> Walk<'_, W> {
         self.ticks()?;
         for pause in pause::read(&meta)? {
             self.lines.put(&Line::Pause(pause))?;
+        }
+        if let Some(key) = token_key::read(&meta)? {
+            let bytes = Cow::Borrowed(key.reveal());
+            self.lines.put(&Line::TokenKey(TokenKeyLine { bytes }))?;
         }
         self.lines.finish()
     }

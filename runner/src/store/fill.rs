@@ -24,9 +24,10 @@ use super::lines::{
 use super::pause;
 use super::snapshot::{self, Snapshot};
 use super::ticks;
+use super::token_key;
 use super::write::write_values;
 use crate::decide::Progress;
-use crate::words::{Address, DeliveryHash, Mark, Origins, Timestamp};
+use crate::words::{Address, DeliveryHash, Mark, Origins, Timestamp, TokenKey};
 
 /// So many bytes of one commit's jobs are brought together.
 const GROUP_BYTES: usize = 4 * VALUE_RAW_BYTES_MAX;
@@ -137,6 +138,11 @@ impl Filling {
             }
             Line::Pause(pause) => {
                 let is_new = pause::restore(txn, pause)?;
+                if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
+            }
+            Line::TokenKey(line) => {
+                let Some(key) = TokenKey::new(&line.bytes) else { return wrong("this is no key") };
+                let is_new = token_key::write(txn, Some(&key))?;
                 if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
             }
         }

@@ -10,6 +10,7 @@
 //! | meta | `commit` | number u64, time i64 of the last commit |
 //! | meta | `delayed` | u64, the last sequence that a delayed job was given |
 //! | meta | `paused` | JSON, see [`super::pause`]; missing where no step ever was |
+//! | meta | `token key` | 32 bytes, see [`super::token_key`]; missing until the first run |
 //! | names | `pipeline/name` | u32, from 1 |
 //! | queues | queue | head u64, first u64, bytes u64 |
 //! | log | queue, first index | see [`super::value`] |
@@ -17,7 +18,7 @@
 //! | marks | source, index | segment u32, offset u64, line u64 |
 //! | segments | source, ordinal | JSON |
 //! | sinks | sink | JSON |
-//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; of an arrival (kind 3) also first u64, content u64 |
+//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; of an arrival (kind 3) also first u64, content u64; of what was told (kind 4) the status for jobs, and content u64 |
 //! | expiries | keep until, commit, part u32 | the hashes of some deliveries, u128 each |
 //! | snapshots | step, number u64 | JSON |
 //! | delayed | step, due, sequence u64 | see [`super::delayed`] |
@@ -31,7 +32,8 @@
 //!
 //! Version 2 added the tables from `expiries` on, the number of the commit to each value of the log,
 //! the columns of a section, and the times of deliveries. Version 3 added deliveries that are arrivals.
-//! Version 4 added the table `ticks`, and the steps that are paused, which an older version would run.
+//! Version 4 added the table `ticks`, and the steps that are paused, which an older version would run, and
+//! what outside systems say of jobs that were handed to them.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +46,7 @@ use serde::de::DeserializeOwned;
 use twox_hash::XxHash3_64;
 
 use super::error::Cause;
-use super::pause;
+use super::{pause, token_key};
 use crate::words::{Address, DeliveryHash, Mark, Timestamp};
 
 /// The format that this code writes.
@@ -373,6 +375,7 @@ pub(super) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
     let counts = txn.open_table(DELAYED_COUNTS)?;
     count("delayed_counts", &counts, |step, stored| Place::DelayedCount(step).unseal(stored).map(drop))?;
     pause::read(&meta)?;
+    token_key::read(&meta)?;
     CommitRecord::read(&meta)
 }
 

@@ -39,7 +39,16 @@ pub(super) enum Line<'a> {
     Generation(GenerationLine),
     Ticked(TickedLine),
     Pause(Pause),
+    TokenKey(TokenKeyLine<'a>),
     End(Inventory),
+}
+
+/// What tokens are made with. Whoever has it can make them.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TokenKeyLine<'a> {
+    #[serde(serialize_with = "put_base64", deserialize_with = "take_base64")]
+    pub(super) bytes: Cow<'a, [u8]>,
 }
 
 /// As much of a header as every version must be able to read.
@@ -221,12 +230,15 @@ pub struct Inventory {
     /// Steps that are paused.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pauses: u64,
+    /// The key that tokens are made with: 1, where there is one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub token_keys: u64,
 }
 
 impl Inventory {
     /// What is counted, and how many there are.
     #[must_use]
-    pub fn kinds(self) -> [(&'static str, u64); 12] {
+    pub fn kinds(self) -> [(&'static str, u64); 13] {
         [
             ("queues", self.queues),
             ("jobs", self.jobs),
@@ -240,6 +252,7 @@ impl Inventory {
             ("generations", self.generations),
             ("schedules", self.schedules),
             ("paused steps", self.pauses),
+            ("token keys", self.token_keys),
         ]
     }
 
@@ -259,6 +272,7 @@ impl Inventory {
             Line::Generation(_) => &mut self.generations,
             Line::Ticked(_) => &mut self.schedules,
             Line::Pause(_) => &mut self.pauses,
+            Line::TokenKey(_) => &mut self.token_keys,
         };
         *count += 1;
     }

@@ -17,6 +17,7 @@ use super::pause;
 use super::read::Store;
 use super::snapshot;
 use super::ticks;
+use super::token_key;
 use super::value::Value;
 use crate::words::{Address, DeliveryHash, Segment, SinkPosition};
 
@@ -192,6 +193,7 @@ impl Report {
             ticks::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
         }
         pause::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
+        token_key::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         Ok(())
     }
 

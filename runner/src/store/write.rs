@@ -20,10 +20,11 @@ use super::pause;
 use super::read::Shared;
 use super::snapshot::{self, Snapshot, SnapshotKey};
 use super::ticks;
+use super::token_key;
 use super::trim::{Trim, Trimmed, trim};
 use super::value;
 use crate::decide::Progress;
-use crate::words::{Address, Mark, Segment, SinkPosition, Timestamp};
+use crate::words::{Address, Mark, Segment, SinkPosition, Timestamp, TokenKey};
 
 /// From this size on, in bytes, each commit also records which pages of the file are free.
 ///
@@ -72,6 +73,8 @@ pub struct Changes {
     pub delayed: Vec<Delayed>,
     /// Steps that shall start nothing, or go on.
     pub pauses: Vec<(Address, bool)>,
+    /// The key of the store's tokens, where it has none yet.
+    pub token_key: Option<TokenKey>,
     /// The generation that begins.
     pub generation: Option<Generation>,
     /// Schedule, and up to where its ticks are handled now.
@@ -195,6 +198,7 @@ fn commit(
     let delayed = delayed::write(&txn, &changes.undelayed, &changes.delayed)?;
     delivered::write(&txn, &changes.deliveries, record)?;
     pause::write(&txn, &changes.pauses, changes.now)?;
+    token_key::write(&txn, changes.token_key.as_ref())?;
     generation::write(&txn, changes.generation)?;
     ticks::write(&txn, &changes.ticked)?;
     let mut trimmed = Vec::new();

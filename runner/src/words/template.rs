@@ -35,15 +35,17 @@ pub enum Fact {
     Now,
     Pipeline,
     Step,
+    Token,
 }
 
-const FACTS: [(&str, Fact); 6] = [
+const FACTS: [(&str, Fact); 7] = [
     ("hash", Fact::Hash),
     ("attempt", Fact::Attempt),
     ("index", Fact::Index),
     ("now", Fact::Now),
     ("pipeline", Fact::Pipeline),
     ("step", Fact::Step),
+    ("token", Fact::Token),
 ];
 
 /// What is wrong with one place of a template.

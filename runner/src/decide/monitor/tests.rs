@@ -179,6 +179,81 @@ fn who_cannot_wait_is_held_to_one_poll_a_second() {
 }
 
 #[test]
+fn who_cannot_wait_waits_no_longer_than_everybody_else() {
+    let mut play = Play::new();
+    play.monitor = Monitor::new(2, Duration::from_millis(20));
+    play.pend(1, "");
+    assert_eq!(play.at(20), "ask #0 1");
+    assert_eq!(play.on(MonitorEvent::Poll), "");
+    assert_eq!(play.answer(0, &[]), "");
+    assert_eq!(play.wakes(), Some(40));
+}
+
+#[test]
+fn whoever_wants_a_poll_is_told_when_it_begins() {
+    let mut play = Play::new();
+    play.on(MonitorEvent::Poll);
+    assert_eq!(play.monitor.soon(play.now), Soon::WhenPending);
+    // What was wanted before it was pending is not forgotten.
+    play.pend(1, "");
+    assert_eq!(play.wakes(), Some(0));
+    assert_eq!(play.at(0), "ask #0 1");
+    assert_eq!(play.monitor.soon(play.now), Soon::Now);
+    play.on(MonitorEvent::Poll);
+    assert_eq!(play.monitor.soon(play.now), Soon::AfterThis);
+    play.now = Timestamp(300);
+    play.answer(0, &[]);
+    assert_eq!(play.monitor.soon(play.now), Soon::In { ms: 700 });
+    assert_eq!(play.at(1000), "ask #1 1");
+}
+
+#[test]
+fn what_is_told_unasked_settles_a_job_once() {
+    let mut play = Play::new();
+    play.pend(1, "");
+    let told = |key, status| MonitorEvent::Told { key: JobKey(key), status };
+    assert_eq!(play.on(told(1, Status::Committed)), "1 committed");
+    // Whoever says the same says nothing new, be it the monitor.
+    assert_eq!(play.on(told(1, Status::Committed)), "");
+    assert_eq!(play.on(told(1, Status::Invalid)), "1 not invalid from committed");
+    assert_eq!(play.on(told(2, Status::Committed)), "discarded 1");
+    // It could not be put down: all is as it was.
+    play.on(MonitorEvent::Untold { key: JobKey(1) });
+    assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Pending));
+    assert_eq!(play.at(5000), "ask #0 1");
+}
+
+#[test]
+fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
+    let mut play = Play::new();
+    play.pend(1, "");
+    play.pend(2, "");
+    assert_eq!(play.at(5000), "ask #0 1+2");
+    let told = MonitorEvent::Told { key: JobKey(1), status: Status::Committed };
+    assert_eq!(play.on(told), "1 committed");
+    assert_eq!(play.answer(0, &[(1, Status::Invalid), (2, Status::Pending)]), "1 not invalid from committed");
+    assert_eq!(play.at(10_000), "ask #1 2");
+    // What is taken back meanwhile is asked for with the others again.
+    assert_eq!(play.on(MonitorEvent::Told { key: JobKey(2), status: Status::Unknown }), "2 unknown");
+    play.on(MonitorEvent::Untold { key: JobKey(2) });
+    play.on(MonitorEvent::Untold { key: JobKey(1) });
+    assert_eq!(play.answer(1, &[]), "");
+    assert_eq!(play.at(15_000), "ask #2 1+2");
+}
+
+#[test]
+fn where_there_is_nobody_to_ask_nobody_is_asked() {
+    let mut play = Play::new();
+    play.monitor = Monitor::silent();
+    play.pend(1, "");
+    play.now = Timestamp(-1);
+    assert_eq!(play.wakes(), None);
+    assert_eq!(play.at(1_000_000), "");
+    assert_eq!(play.on(MonitorEvent::Told { key: JobKey(1), status: Status::Valid }), "");
+    assert_eq!(play.monitor.valid(), 1);
+}
+
+#[test]
 fn what_was_pending_before_the_start_is_asked_for_at_once() {
     let mut play = Play::new();
     play.now = Timestamp(60_000);

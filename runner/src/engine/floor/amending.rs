@@ -197,7 +197,7 @@ impl Floor {
     }
 
     /// The position of a step; the store is asked about one that there is not, and says so.
-    fn position(&self, address: &crate::words::Address) -> Option<usize> {
+    pub(super) fn position(&self, address: &crate::words::Address) -> Option<usize> {
         self.configuration.steps.iter().position(|step| step.address == *address)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_plugin::Failure;
 
 use super::{Action, Floor};
-use crate::config::Configuration;
+use crate::config::{Configuration, Step};
 use crate::decide::{JobKey, Monitor, MonitorCommand, MonitorEvent, Status};
 use crate::engine::cards::Lane;
 use crate::engine::status::{Asking, Seen, Word};
@@ -16,23 +16,33 @@ use crate::words::{Address, Timestamp};
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) monitor: Monitor,
+    /// The pending jobs by their place in the input.
+    pub(super) by_index: HashMap<u64, JobKey>,
+    /// Those of which somebody has said unasked how they stand, by their place, until that is durable.
+    pub(super) told: HashMap<u64, JobKey>,
     /// Of those that are through outside: what came of them, until that is durable.
-    words: HashMap<JobKey, Word>,
+    pub(super) words: HashMap<JobKey, Word>,
     /// What shall be done, and is not yet.
-    commands: Vec<MonitorCommand>,
+    pub(super) commands: Vec<MonitorCommand>,
     /// Why the last asking failed; told once until it changes.
     trouble: Option<String>,
 }
 
-/// By step; `None` where nobody asks.
+/// By step; `None` where jobs are taken as they come, and nobody asks.
 pub(super) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
-    let watch = |monitor: &crate::config::Monitor| Watch {
-        monitor: Monitor::new(monitor.batch, monitor.inquiry.every),
+    let monitor = |step: &Step| match &step.monitor {
+        Some(monitor) => Monitor::new(monitor.batch, monitor.inquiry.every),
+        None => Monitor::silent(),
+    };
+    let watch = |step: &Step| Watch {
+        monitor: monitor(step),
+        by_index: HashMap::new(),
+        told: HashMap::new(),
         words: HashMap::new(),
         commands: Vec::new(),
         trouble: None,
     };
-    configuration.steps.iter().map(|step| step.monitor.as_ref().map(watch)).collect()
+    configuration.steps.iter().map(|step| step.picks().map(|_| watch(step))).collect()
 }
 
 impl Watch {
@@ -40,11 +50,19 @@ impl Watch {
         self.monitor.handle(event, now, &mut self.commands);
     }
 
-    pub(super) fn pended(&mut self, key: JobKey, lane: &Lane<'_>, since: Timestamp, now: Timestamp) {
+    /// The job, which stands at this place of the input, is pending since then.
+    pub(super) fn pended(
+        &mut self,
+        (key, index): (JobKey, u64),
+        lane: &Lane<'_>,
+        since: Timestamp,
+        now: Timestamp,
+    ) {
         let lane = match lane {
             Lane::Named(name) => name.as_bytes(),
             Lane::Shared | Lane::Missing => &[],
         };
+        self.by_index.insert(index, key);
         self.handle(MonitorEvent::Pended { key, lane, since }, now);
     }
 
@@ -54,8 +72,9 @@ impl Watch {
     }
 
     /// What became of a job outside is durable.
-    pub(super) fn settled(&mut self, key: JobKey, now: Timestamp) {
+    pub(super) fn settled(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
         if self.words.remove(&key).is_some() {
+            self.by_index.remove(&index);
             self.handle(MonitorEvent::Left { key }, now);
         }
     }

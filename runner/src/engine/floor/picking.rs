@@ -9,7 +9,7 @@ use crate::engine::readers::{StoreAsk, Wanted};
 use crate::engine::retrying;
 use crate::engine::shelf::Gathered;
 use crate::engine::sight::{self, Sight};
-use crate::store::{Delayed, DelayedJob, DelayedKey, Standing};
+use crate::store::{Delayed, DelayedJob, DelayedKey};
 use crate::words::Timestamp;
 
 impl Floor {
@@ -36,8 +36,8 @@ impl Floor {
         }
         let (state, index) = (sight::state(job, row.due), sight::index(job));
         let waiting_since = job.first_attempt.unwrap_or(now);
-        if let (Standing::Pending { since, .. }, Some(watch)) = (&job.standing, &mut self.watches[step]) {
-            watch.pended(key, &shelf.cards.lane(&job.payload), *since, now);
+        if let (Some((_, since, said)), Some(watch)) = (job.standing.outside(), &mut self.watches[step]) {
+            watch.recall((key, index), &shelf.cards.lane(&job.payload), (since, said), now);
         }
         let Self { dispatcher, .. } = self;
         let card = (index, waiting_since);
@@ -161,10 +161,11 @@ impl Floor {
         let Some(watch) = &mut watches[step] else { return };
         let mut walk = Walk::new(&held.work);
         for (&key, end) in held.picked.iter().zip(&held.ends) {
-            let item = shelf.gatherer.next(&mut walk, false);
-            watch.settled(key, now);
-            if let (JobEnd::Pending, Some(item)) = (end, item) {
-                watch.pended(key, &shelf.cards.lane(item.payload), now, now);
+            let Some(item) = shelf.gatherer.next(&mut walk, false) else { break };
+            let job = (key, item.index());
+            watch.settled(job, now);
+            if *end == JobEnd::Pending {
+                watch.pended(job, &shelf.cards.lane(item.payload), now, now);
             }
         }
     }

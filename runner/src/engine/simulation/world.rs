@@ -24,7 +24,7 @@ use crate::engine::work::Worker;
 use crate::hands::plugin::Plugins;
 use crate::store::testing::{Failure, FaultyDisk};
 use crate::store::{Store, Writer, open_disk, verify};
-use crate::words::{Address, Clock as _, ManualClock};
+use crate::words::{Address, Clock as _, ManualClock, TokenKey};
 
 pub(super) struct World {
     pub(super) dice: Dice,
@@ -61,7 +61,9 @@ impl Workers {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let worker = Worker::new(configuration, step, generation, store, &Plugins::default()).unwrap();
+            let worker =
+                Worker::new(configuration, step, generation, store, (&Plugins::default(), &TokenKey::NONE))
+                    .unwrap();
             self.0.insert(step.address.clone(), (version, worker));
         }
         &mut self.0.get_mut(&step.address).unwrap().1

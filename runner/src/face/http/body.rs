@@ -23,14 +23,14 @@ pub(super) struct Whole {
     _room: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads no more than `most` bytes, and none where the client has said that there are more.
+/// Reads no more than `most` bytes, a limit that `whose` names, and none where the client has said that there are more.
 pub(super) async fn collect(
     mut body: Incoming,
-    most: usize,
+    (whose, most): (&str, usize),
     room: &Arc<Semaphore>,
 ) -> Result<Whole, Refusal> {
     if body.size_hint().lower() > most as u64 {
-        return Err(too_large(most));
+        return Err(too_large(whose, most));
     }
     let deadline = Instant::now() + BODY_PATIENCE;
     let (mut first, mut rest) = (Bytes::new(), Vec::new());
@@ -50,7 +50,7 @@ pub(super) async fn collect(
         };
         let Ok(piece) = frame.into_data() else { continue };
         if first.len() + rest.len() + piece.len() > most {
-            return Err(too_large(most));
+            return Err(too_large(whose, most));
         }
         let more = reserve(room, piece.len())?;
         match &mut taken {
@@ -79,9 +79,7 @@ fn reserve(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, 
     })
 }
 
-fn too_large(most: usize) -> Refusal {
-    let most = format_size(most as u64);
-    let error =
-        format!("the body is longer than {most} (`max_body` of the source); send fewer jobs at a time");
+fn too_large(whose: &str, most: usize) -> Refusal {
+    let error = format!("the body is longer than {} {whose}", format_size(most as u64));
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error).closing()
 }

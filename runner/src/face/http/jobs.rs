@@ -6,20 +6,30 @@ use super::answer::{Refusal, Response, json};
 use super::route::Asked;
 use crate::engine::Chain;
 use crate::face::control::Desk;
-use crate::face::look::{Answer, Query, answer};
+use crate::face::look::{Answer, JobStatus, Query, answer};
 use crate::store::ReadError;
 
 pub(super) fn status(asked: &Asked, desk: &Desk) -> Result<Response, Refusal> {
+    look(asked, desk).map(|job| json(StatusCode::OK, &job))
+}
+
+/// What each step has made of a job.
+pub(super) fn look(asked: &Asked, desk: &Desk) -> Result<JobStatus, Refusal> {
     let Asked { queue, index } = asked;
     let query = Query::Job { queue: queue.to_string(), index: *index, why: false };
     match answer(&desk.store, &desk.configuration, None, &query) {
-        Ok(Answer::Job(job)) => Ok(json(StatusCode::OK, &job)),
+        Ok(Answer::Job(job)) => Ok(job),
         Ok(Answer::Missing(what)) => Err(Refusal::missing(what)),
         Ok(_) => Err(Refusal::broken("an answer to another question")),
-        Err(ReadError::Interrupted) => {
-            let error = "the store is closed just now: the runner is ending, or waits for room on the disk";
-            Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error))
-        }
-        Err(error) => Err(Refusal::broken(&Chain(&error).to_string())),
+        Err(error) => Err(unreadable(&error)),
     }
+}
+
+/// Why the store does not tell.
+pub(super) fn unreadable(error: &ReadError) -> Refusal {
+    if matches!(error, ReadError::Interrupted) {
+        let error = "the store is closed just now: the runner is ending, or waits for room on the disk";
+        return Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error);
+    }
+    Refusal::broken(&Chain(error).to_string())
 }

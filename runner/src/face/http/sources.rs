@@ -35,7 +35,8 @@ pub(super) async fn take(
     let form = Form::of(request.headers().get(CONTENT_TYPE)).ok_or_else(unknown_form)?;
     let header = header_key(request.headers())?;
     have_room(queue, source, shop)?;
-    let body = body::collect(request.into_body(), source.max_body, &shop.room).await?;
+    let limit = ("(`max_body` of the source); send fewer jobs at a time", source.max_body);
+    let body = body::collect(request.into_body(), limit, &shop.room).await?;
     let read =
         |body: &[u8], source: &HttpSource| intake::read(body, form, (address, source), header.as_deref());
     let intake = if body.bytes.len() <= AT_ONCE_BYTES {

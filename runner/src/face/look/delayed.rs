@@ -126,11 +126,13 @@ impl DelayedStatus {
             (Standing::Delayed, None) => WaitsFor::Time,
             (Standing::Delayed, Some(_)) => WaitsFor::Output,
             (Standing::Started, _) => WaitsFor::Attempt,
-            (Standing::Pending { .. }, _) => WaitsFor::Outside,
+            (Standing::Pending { .. } | Standing::Told { .. }, _) => WaitsFor::Outside,
         };
         let is_timed = job.standing == Standing::Delayed && key.due > Timestamp(0) && key.due < NEVER;
         let (handle, since) = match job.standing {
-            Standing::Pending { handle, since } => (Some(handle), Some(rfc3339(since))),
+            Standing::Pending { handle, since } | Standing::Told { handle, since, .. } => {
+                (Some(handle), Some(rfc3339(since)))
+            }
             Standing::Delayed | Standing::Started => (None, None),
         };
         Self {

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::why::{self, Case};
 use super::{Answer, jobs, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Target};
+use crate::decide;
 use crate::engine::{Handle, Row, Sight};
 use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, Origin, SystemClock, Timestamp};
@@ -46,6 +47,15 @@ pub(in crate::face) struct StepOutcome {
     /// When it runs again; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) until: Option<String>,
+    /// Of a pending job: how the outside system knows it …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) handle: Option<String>,
+    /// … since when it has it; RFC 3339 …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) since: Option<String>,
+    /// … and what it has said of it unasked, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) told: Option<decide::Status>,
     /// Why it failed, last or for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) reason: Option<String>,
@@ -161,14 +171,21 @@ impl Look<'_> {
             let status = match job.standing {
                 Standing::Delayed => Status::Delayed,
                 Standing::Started => Status::Running,
-                Standing::Pending { .. } => Status::Pending,
+                Standing::Pending { .. } | Standing::Told { .. } => Status::Pending,
             };
+            let outside = job.standing.outside();
+            let handle = outside.map(|(handle, ..)| handle.to_owned());
+            let since = outside.map(|(_, since, _)| rfc3339(since));
+            let told = outside.and_then(|(.., said)| said).map(|said| said.status);
             let row = Row { due: key.due, sequence: key.sequence };
             let is_timed = status == Status::Delayed && key.due > Timestamp(0);
             return Ok(StepOutcome {
                 // It is put back at once, or for good.
                 until: is_timed.then(|| rfc3339(key.due)),
                 attempts: Some(job.attempt),
+                handle,
+                since,
+                told,
                 reason: job.last_error,
                 why: self.why(Some(row))?,
                 ..self.of(status)
@@ -187,6 +204,9 @@ impl Look<'_> {
             attempts: None,
             before: None,
             until: None,
+            handle: None,
+            since: None,
+            told: None,
             reason: None,
             error: None,
             why: Vec::new(),

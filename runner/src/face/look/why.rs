@@ -92,7 +92,7 @@ impl Case<'_> {
             None => key.0,
         };
         let stands = match (state, job.map(|job| job.standing)) {
-            (State::Pending, Some(Standing::Pending { since, .. })) => {
+            (State::Pending, Some(Standing::Pending { since, .. } | Standing::Told { since, .. })) => {
                 format!("pending since {}", between(since, self.now))
             }
             (State::Delayed { until }, _) => format!("due {}", self.until(until)),

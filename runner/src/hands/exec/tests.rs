@@ -8,6 +8,7 @@ use tidegate_plugin::{Failure, FailureKind, Job, Outputs};
 
 use super::{ExecSpec, ExecStep};
 use crate::config::ExecCommand;
+use crate::words::TokenKey;
 use crate::words::template::Template;
 
 /// No test takes so long, unless something hangs.
@@ -28,7 +29,14 @@ fn shell(script: &str, arguments: &[&str]) -> ExecCommand {
 
 fn run_with(command: &ExecCommand, payload: &str, timeout: Duration) -> Result<Vec<String>, Failure> {
     let timeout = Some(timeout);
-    let spec = ExecSpec { pipeline: "shop", step: "charge", command, timeout, memory: 2 << 20 };
+    let spec = ExecSpec {
+        pipeline: "shop",
+        step: "charge",
+        command,
+        timeout,
+        memory: 2 << 20,
+        token_key: &TokenKey::NONE,
+    };
     let job = Job { index: 3, payload: payload.as_bytes(), attempt: 2, now_ms: 0, hash: 0xab };
     let mut outputs = Outputs::new([""]);
     ExecStep::new(&spec).process(&job, 1, &mut outputs)?;

@@ -4,13 +4,15 @@ use tidegate_plugin::Job;
 
 use super::{Encoding, Filling, encode, key};
 use crate::words::template::Template;
+use crate::words::{DeliveryHash, TokenKey};
 
 const JOB: &str = r#"{"id": 7, "order": {"id": "a/b?c#d&é ..", "sum": 123456789012345678901234567890, "none": null},
     "items": [{"n": 1.50}, "x"], "a b": true, "twice": 1, "twice": "last", "empty": "", "up": ".."}"#;
 
 fn fill(template: &str, encoding: Encoding) -> Result<String, String> {
     let job = Job { index: 3, payload: JOB.as_bytes(), attempt: 2, now_ms: 5, hash: 0xab };
-    let filling = Filling { job: &job, key: &key(&job, 1), pipeline: "p", step: "s" };
+    let (key, token_key) = (&key(&job, 1), &TokenKey::new(&[7; 32]).unwrap());
+    let filling = Filling { job: &job, key, pipeline: "p", step: "s", token_key };
     let template = Template::parse(template, &[]).unwrap();
     filling.text(&template, encoding).map_err(|failure| format!("{}: {failure}", failure.word()))
 }
@@ -33,6 +35,12 @@ fn values_come_out_as_the_job_has_them() {
 }
 
 #[test]
+fn a_token_is_that_of_the_job_whatever_piece_of_it_goes_out() {
+    let token = TokenKey::new(&[7; 32]).unwrap().token(DeliveryHash(0xab));
+    assert_eq!(fill("http://h/?token={ctx.token}", Encoding::Url), Ok(format!("http://h/?token={token}")));
+}
+
+#[test]
 fn a_value_never_changes_the_structure_of_a_url() {
     let url = fill("http://h/{order.id}?q={order.id}&e={empty}", Encoding::Url);
     assert_eq!(url.as_deref(), Ok("http://h/a%2Fb%3Fc%23d%26%C3%A9%20..?q=a%2Fb%3Fc%23d%26%C3%A9%20..&e="));
@@ -51,7 +59,8 @@ fn what_is_not_there_or_is_no_text_is_named() {
 fn a_job_that_is_no_map_has_no_fields() {
     for payload in ["7", "\"x\"", "null", "true", "1.5", "-3", "[]", "{", ""] {
         let job = Job { index: 1, payload: payload.as_bytes(), attempt: 1, now_ms: 0, hash: 0 };
-        let filling = Filling { job: &job, key: "", pipeline: "p", step: "s" };
+        let token_key = &TokenKey::NONE;
+        let filling = Filling { job: &job, key: "", pipeline: "p", step: "s", token_key };
         assert!(filling.text(&Template::parse("{a.b}", &[]).unwrap(), Encoding::Plain).is_err(), "{payload}");
     }
 }

@@ -11,6 +11,7 @@ use tidegate_plugin::{Failure, FailureKind, Job, Outputs};
 use self::service::{Act, Service, answer};
 use super::{HttpSpec, HttpStep};
 use crate::config::{Body, HttpRequest, Method, Response, Shape};
+use crate::words::TokenKey;
 use crate::words::template::Template;
 
 const JOB: &str = r#"{"id": "a/b", "sum": 12345678901234567890123, "to": {"x": 1}}"#;
@@ -40,7 +41,14 @@ fn request(service: &Service, method: Method, path: &str) -> HttpRequest {
 
 fn step(request: &HttpRequest) -> HttpStep {
     let timeout = Some(Duration::from_secs(20));
-    HttpStep::new(&HttpSpec { pipeline: "shop", step: "charge", request, timeout, memory: 1000 })
+    HttpStep::new(&HttpSpec {
+        pipeline: "shop",
+        step: "charge",
+        request,
+        timeout,
+        memory: 1000,
+        token_key: &TokenKey::NONE,
+    })
 }
 
 fn job(payload: &str) -> Job<'_> {

@@ -12,6 +12,7 @@ use tidegate_plugin::host::{Ended, Host, Instance, Offer, Spec};
 use tidegate_plugin::{Cause, Checkpoint, Failure, FailureKind, Job, Level, Outputs, Payloads, Step};
 
 use super::clock::Ticks;
+use crate::hands::handle;
 use crate::hands::script::json;
 use crate::words::{format_duration, format_size};
 
@@ -130,6 +131,11 @@ impl PluginRunner {
         if failure.context.as_ref().is_some_and(|context| json::check(context.as_bytes()).is_err()) {
             failure.context =
                 failure.context.map(|context| serde_json::Value::from(&*context).to_string().into());
+        }
+        if failure.kind == FailureKind::Pending
+            && let Some(fault) = handle::fault(&failure.message)
+        {
+            failure = Failure::new(FailureKind::Limit, fault);
         }
         let (named, message) = (&self.named, &failure.message);
         failure.message = match failure.kind {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use rhai::{Dynamic, Engine, ImmutableString};
 use tidegate_plugin::Job;
 
-use crate::words::DeliveryHash;
+use crate::words::{DeliveryHash, TokenKey};
 
 /// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that handing it to a script costs
 /// nothing for what the script does not ask.
@@ -23,6 +23,7 @@ struct Fixed {
     pipeline: ImmutableString,
     step: ImmutableString,
     config: Dynamic,
+    token_key: TokenKey,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,8 +35,9 @@ struct Current {
 }
 
 impl Context {
-    pub(super) fn new(pipeline: &str, step: &str, config: Dynamic) -> Self {
-        let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config };
+    pub(super) fn new(pipeline: &str, step: &str, config: Dynamic, token_key: &TokenKey) -> Self {
+        let token_key = token_key.clone();
+        let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config, token_key };
         Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default() }
     }
 
@@ -72,6 +74,9 @@ pub(super) fn register(engine: &mut Engine) {
     engine
         .register_type_with_name::<Context>("ctx")
         .register_get("hash", |ctx: &mut Context| DeliveryHash(ctx.current.get().hash).to_string())
+        .register_get("token", |ctx: &mut Context| {
+            ctx.fixed.token_key.token(DeliveryHash(ctx.current.get().hash))
+        })
         .register_get("attempt", |ctx: &mut Context| i64::from(ctx.current.get().attempt))
         .register_get("index", |ctx: &mut Context| i64::try_from(ctx.index()).unwrap_or(i64::MAX))
         .register_get("now", |ctx: &mut Context| ctx.now())

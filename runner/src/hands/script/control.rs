@@ -12,10 +12,8 @@ use super::context::Context;
 use super::kind;
 use super::said::{as_json, context, text};
 use crate::config::Limits;
-use crate::words::{format_size, parse_duration};
-
-/// The longest handle of a pending job, in bytes. It is kept with the job, and handed to monitors.
-const HANDLE_BYTES_MAX: usize = 64 << 10;
+use crate::hands::handle;
+use crate::words::parse_duration;
 
 /// Ends a script from within, past any `try` of the script.
 #[derive(Clone, Debug)]
@@ -176,12 +174,10 @@ fn handle(call: &Call<'_>, value: &Dynamic) -> Answer<String> {
             }
         },
     };
-    if handle.len() > HANDLE_BYTES_MAX {
-        let (length, most) = (format_size(handle.len() as u64), format_size(HANDLE_BYTES_MAX as u64));
-        let message = format!("the handle of the pending job has {length}, and {most} is the most");
-        return mistake(call, message);
+    match handle::fault(&handle) {
+        Some(fault) => mistake(call, fault),
+        None => Ok(handle),
     }
-    Ok(handle)
 }
 
 /// An error of the script, at the place of the call.

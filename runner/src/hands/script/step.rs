@@ -16,8 +16,8 @@ use super::filter::Filter;
 use super::functions;
 use super::{json, kind, locate};
 use crate::config::{Limits, Script, StepFilter};
-use crate::words::format_size;
 use crate::words::suggest::{listed, nearest};
+use crate::words::{TokenKey, format_size};
 
 /// How long it may take to find out where a limit struck.
 const LOCATE_MAX: Duration = Duration::from_secs(1);
@@ -40,6 +40,8 @@ pub struct ScriptStepSpec<'a> {
     pub unnamed_output: bool,
     /// What is called in the last script; in those before it, `process`.
     pub entry: Entry,
+    /// What the tokens of jobs are made with.
+    pub token_key: &'a TokenKey,
 }
 
 /// Runs scripts on jobs. Lives on one thread.
@@ -84,7 +86,7 @@ impl ScriptStep {
             .ok()
             .and_then(|text| json::read(&text).ok())
             .unwrap_or(Dynamic::UNIT);
-        let context = Context::new(spec.pipeline, spec.step, config);
+        let context = Context::new(spec.pipeline, spec.step, config, spec.token_key);
         let mut scripts = Vec::with_capacity(spec.scripts.len());
         for (position, script) in spec.scripts.iter().enumerate() {
             let last = position + 1 == spec.scripts.len();

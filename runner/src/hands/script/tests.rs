@@ -19,7 +19,7 @@ use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _}
 
 use super::{CompileError, Entry, ScriptStep, ScriptStepSpec};
 use crate::config::{Limits, Script, StepFilter};
-use crate::words::{HashPrefix, format_duration};
+use crate::words::{HashPrefix, TokenKey, format_duration};
 
 /// A step in the making, with the defaults of a configuration that sets nothing.
 struct Draft {
@@ -111,6 +111,7 @@ impl Draft {
             wrapped: false,
             unnamed_output: self.outputs.iter().all(|binding| binding.is_empty()),
             entry: self.entry,
+            token_key: &TokenKey::NONE,
         })
     }
 

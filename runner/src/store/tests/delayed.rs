@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::{Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing, verify};
+use crate::decide::Status;
+use crate::store::{Completion, Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing, verify};
 
 fn job(payload: &[u8]) -> DelayedJob {
     DelayedJob {
@@ -85,7 +86,13 @@ fn any_job() -> impl Strategy<Value = DelayedJob> {
     let text = || prop::option::of(".{0,20}");
     let pending = (".{0,20}", any::<i64>());
     let pending = pending.prop_map(|(handle, since)| Standing::Pending { handle, since: Timestamp(since) });
-    let standing = prop_oneof![Just(Standing::Delayed), Just(Standing::Started), pending];
+    let status = (0..Status::ALL.len()).prop_map(|at| Status::ALL[at]);
+    let told = (status, text(), text(), ".{0,20}", any::<i64>());
+    let told = told.prop_map(|(status, result, reason, handle, since)| {
+        let completion = Completion { status, result, reason };
+        Standing::Told { handle, since: Timestamp(since), completion }
+    });
+    let standing = prop_oneof![Just(Standing::Delayed), Just(Standing::Started), pending, told];
     let origin = (
         prop::collection::vec(("[a-z/]{0,9}", any::<u64>()), 0..3),
         any::<u32>(),

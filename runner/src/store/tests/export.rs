@@ -6,12 +6,12 @@ use proptest::prelude::*;
 
 use super::history::{COMMITS, assert_is_after, commit, run};
 use super::*;
-use crate::decide::Progress;
+use crate::decide::{Progress, Status};
 use crate::store::{
-    Delayed, DelayedJob, Delivered, Generation, ImportError, JobForm, Outcome, Snapshot, SnapshotInput,
-    Standing, Trim, TrimWhen, export, import, open, verify,
+    Completion, Delayed, DelayedJob, Delivered, Generation, ImportError, JobForm, Outcome, Snapshot,
+    SnapshotInput, Standing, Trim, TrimWhen, export, import, open, verify,
 };
-use crate::words::{DeliveryHash, Origins};
+use crate::words::{DeliveryHash, Origins, TokenKey};
 
 fn exported(store: &Store) -> Vec<u8> {
     let mut out = Vec::new();
@@ -94,7 +94,8 @@ fn thing() -> impl Strategy<Value = Thing> {
         any::<u32>().prop_map(|jobs| Outcome::Output { jobs }),
         Just(Outcome::Error),
         Just(Outcome::Nothing),
-        any::<(u64, u32, u64)>().prop_map(|(first, jobs, content)| Outcome::Arrived { first, jobs, content })
+        any::<(u64, u32, u64)>().prop_map(|(first, jobs, content)| Outcome::Arrived { first, jobs, content }),
+        any::<u64>().prop_map(|content| Outcome::Told { status: Status::Invalid, content }),
     ];
     prop_oneof![
         4 => (0_usize..3, prop::option::of(0_usize..2), prop::collection::vec(job, 0..9))
@@ -110,6 +111,11 @@ fn thing() -> impl Strategy<Value = Thing> {
         1 => (0_usize..3, any::<i64>()).prop_map(|(source, time)| Thing::Ticked { source, time }),
         1 => (0_usize..3, 0_u64..20).prop_map(|(queue, up_to)| Thing::Trim { queue, up_to }),
     ]
+}
+
+fn told() -> Standing {
+    let completion = Completion { status: Status::Committed, result: Some("[1.50]".into()), reason: None };
+    Standing::Told { handle: "h".into(), since: Timestamp(-7), completion }
 }
 
 fn name(number: usize) -> Address {
@@ -167,7 +173,7 @@ impl Thing {
                     last_error: rich.then(|| "no\n\"use\"".into()),
                     from_error: rich.then(|| (name(0), u64::MAX)),
                     to: rich.then(|| "late".into()),
-                    standing: [Standing::Delayed, Standing::Started][usize::from(rich)].clone(),
+                    standing: if rich { told() } else { Standing::Delayed },
                     form: [JobForm::Json, JobForm::Bytes][usize::from(rich)],
                     payload,
                     carried: rich.then(|| "{}".into()),
@@ -177,6 +183,7 @@ impl Thing {
             Self::Generation(number) => {
                 let time = Timestamp(now);
                 changes.generation = Some(Generation { number, fingerprint: !number, time });
+                changes.token_key = TokenKey::new(&[number.to_le_bytes()[0]; 32]);
             }
             Self::Ticked { source, time } => changes.ticked.push((name(source), Timestamp(time))),
             Self::Trim { queue, up_to } => {

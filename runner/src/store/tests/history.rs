@@ -9,7 +9,7 @@ use crate::store::{
     Delayed, DelayedJob, DelayedKey, Delivered, Generation, JobForm, Outcome, Snapshot, SnapshotInput,
     Standing, Trim, TrimWhen, verify,
 };
-use crate::words::{DeliveryHash, Mark, Origins, Segment, SinkPosition};
+use crate::words::{DeliveryHash, Mark, Origins, Segment, SinkPosition, TokenKey};
 
 pub(super) const COMMITS: u64 = 40;
 
@@ -70,6 +70,8 @@ fn changes(number: u64) -> Changes {
             sequence: number / 2,
         }],
         delayed: vec![delayed(number)],
+        // The first one stays.
+        token_key: TokenKey::new(&[u8::try_from(number).unwrap(); 32]),
         generation: Some(generation(number)),
         ticked: vec![(step.clone(), ticked(number))],
         trims: vec![Trim {

@@ -1,5 +1,7 @@
 //! Histories of a step that picks its jobs.
 
+mod submission;
+
 use std::time::Duration;
 
 use super::super::{Bounds, Dispatcher, Event, FlowInput, Gather, JobEnd};

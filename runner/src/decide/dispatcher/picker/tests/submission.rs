@@ -1,0 +1,153 @@
+//! Ordered submission to a ledger, sentence by sentence: lanes are services, jobs are batches.
+
+use super::*;
+
+/// A step under `one-round-serial`, one batch at a time, of which each is put down before it is submitted.
+fn submitter() -> Play {
+    let rules = Rules { strategy: Strategy::OneRoundSerial, max_processing: None, ..picking().rules };
+    let mut play = Play::new(Before::Snapshot, Picking { rules, ..picking() });
+    assert_eq!(play.start(), "read 1");
+    play
+}
+
+/// Jobs came in, with their services.
+fn arrive(play: &mut Play, jobs: &[(u64, &str)]) -> String {
+    for &(index, lane) in jobs {
+        see(play, JobKey::fresh(index), index, lane, State::Waiting);
+    }
+    let (port, read) = (Port { step: 0, input: 0 }, ReadId(jobs[0].0));
+    play.on(Event::Read { port, read, first: jobs[0].0, jobs: jobs.len(), bytes: 0 })
+}
+
+fn see(play: &mut Play, key: JobKey, index: u64, lane: &str, state: State) {
+    let card = Card { lane: lane.as_bytes(), ..Card::new(key, i64::try_from(index).unwrap()) };
+    play.dispatcher.saw(0, &card, state);
+}
+
+/// The batch goes out, and comes to this end; answers with what that starts.
+fn submit(play: &mut Play, batch: u64, end: JobEnd) -> String {
+    assert_eq!(play.picked(batch), format!("begin #{batch}"));
+    assert_eq!(play.on(Event::Begun { step: 0, batch: BatchId(batch) }), format!("run #{batch}"));
+    play.ran(batch, &[end]);
+    play.committed(batch)
+}
+
+/// The outside says so of a pending job; answers with what that starts.
+fn settle(play: &mut Play, job: u64, batch: u64, end: JobEnd) -> String {
+    assert_eq!(play.settle(&[job]), format!("pick #{batch} {job}"));
+    assert_eq!(play.picked(batch), format!("run #{batch}"));
+    play.ran(batch, &[end]);
+    play.committed(batch)
+}
+
+#[test]
+fn a_batch_in_the_submitters_hands_is_never_queued_again_meanwhile() {
+    let mut play = submitter();
+    assert_eq!(arrive(&mut play, &[(1, "a"), (2, "a")]), "forget 1, pick #0 1, read 3");
+    for time in [0, 60_000, 86_400_000] {
+        play.now = Timestamp(time);
+        assert_eq!(play.on(Event::Tick), "");
+    }
+    assert_eq!(play.picked(0), "begin #0");
+    assert_eq!(play.on(Event::Tick), "");
+    assert_eq!(play.on(Event::Begun { step: 0, batch: BatchId(0) }), "run #0");
+    assert_eq!(play.on(Event::Tick), "");
+    assert_eq!(play.ran(0, &[JobEnd::Pending]), "commit #0+1");
+    // Nor any other of its service, until the ledger has said what became of it.
+    assert_eq!(play.committed(0), "passed 1");
+    assert_eq!(play.on(Event::Tick), "");
+}
+
+#[test]
+fn a_round_has_one_batch_of_each_service() {
+    let mut play = submitter();
+    let jobs = [(1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "c")];
+    assert_eq!(arrive(&mut play, &jobs), "forget 1, pick #0 1, pick #1 4, pick #2 5, read 6");
+    // The next of the busy service waits for its turn, however soon the first is through.
+    assert_eq!(submit(&mut play, 0, JobEnd::Finished), "passed 1, pick #3 2");
+}
+
+#[test]
+fn what_is_committed_or_invalid_is_never_submitted_again() {
+    let mut play = submitter();
+    assert_eq!(arrive(&mut play, &[(1, "a"), (2, "a")]), "forget 1, pick #0 1, read 3");
+    assert_eq!(submit(&mut play, 0, JobEnd::Pending), "passed 1");
+    assert_eq!(settle(&mut play, 1, 1, JobEnd::Finished), "pick #2 2");
+    play.now = Timestamp(86_400_000);
+    assert_eq!(play.on(Event::Tick), "");
+    assert_eq!(play.dispatcher.state(0, JobKey::fresh(1)), None);
+}
+
+#[test]
+fn what_the_ledger_does_not_know_is_submitted_again_before_anything_else_of_its_service() {
+    let mut play = submitter();
+    assert_eq!(arrive(&mut play, &[(1, "a"), (2, "a"), (3, "b")]), "forget 1, pick #0 1, pick #1 3, read 4");
+    assert_eq!(submit(&mut play, 0, JobEnd::Pending), "passed 1");
+    assert_eq!(settle(&mut play, 1, 2, JobEnd::Forgotten), "pick #3 1");
+    // It is through: the next one goes.
+    assert_eq!(submit(&mut play, 3, JobEnd::Finished), "pick #4 2");
+}
+
+#[test]
+fn saying_that_it_is_unknown_clears_that_it_was_submitted() {
+    let mut play = submitter();
+    assert_eq!(arrive(&mut play, &[(1, "a")]), "forget 1, pick #0 1, read 2");
+    assert_eq!(submit(&mut play, 0, JobEnd::Pending), "passed 1");
+    assert_eq!(play.dispatcher.state(0, JobKey::fresh(1)), Some(State::Pending));
+    assert_eq!(settle(&mut play, 1, 1, JobEnd::Forgotten), "pick #2 1");
+    assert_eq!(submit(&mut play, 2, JobEnd::Pending), "");
+    // And as often as it is said.
+    assert_eq!(settle(&mut play, 1, 3, JobEnd::Forgotten), "pick #4 1");
+}
+
+#[test]
+fn a_failed_batch_holds_its_service_until_the_delay_window_is_over() {
+    let mut play = submitter();
+    assert_eq!(arrive(&mut play, &[(1, "a"), (2, "a"), (3, "b")]), "forget 1, pick #0 1, pick #1 3, read 4");
+    assert_eq!(submit(&mut play, 0, JobEnd::Delayed(Timestamp(15_000))), "passed 1");
+    play.now = Timestamp(14_999);
+    assert_eq!(play.on(Event::Tick), "");
+    play.now = Timestamp(15_000);
+    assert_eq!(play.on(Event::Tick), "pick #2 1");
+    assert_eq!(submit(&mut play, 2, JobEnd::Finished), "pick #3 2");
+}
+
+#[test]
+fn stopping_lets_running_submissions_finish_and_starts_no_new_ones() {
+    let mut play = submitter();
+    let jobs = [(1, "a"), (2, "a"), (3, "b"), (4, "c")];
+    assert_eq!(arrive(&mut play, &jobs), "forget 1, pick #0 1, pick #1 3, pick #2 4, read 5");
+    for batch in [0, 1] {
+        play.picked(batch);
+        play.on(Event::Begun { step: 0, batch: BatchId(batch) });
+    }
+    // The third is not begun yet, and is left for the next run.
+    assert_eq!(play.on(Event::Stop), "drop #2");
+    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
+    assert_eq!(play.committed(0), "passed 1");
+    assert_eq!(play.ran(1, &[JobEnd::Pending]), "commit #1+1");
+    assert_eq!(play.committed(1), "Stopped");
+}
+
+#[test]
+fn a_restart_finds_every_batch_as_it_stood() {
+    let mut play = submitter();
+    let stored = |number| JobKey::stored(number);
+    // An attempt was begun, the ledger has another, a third waits for its window.
+    see(&mut play, stored(7), 1, "a", State::Unknown);
+    see(&mut play, stored(8), 2, "b", State::Pending);
+    see(&mut play, stored(9), 3, "c", State::Delayed { until: Timestamp(15_000) });
+    let first = format!("forget 4, pick #0 {}, pick #1 7, read 8", stored(7).0);
+    assert_eq!(arrive(&mut play, &[(4, "a"), (5, "b"), (6, "c"), (7, "d")]), first);
+    play.now = Timestamp(15_000);
+    assert_eq!(play.on(Event::Tick), format!("pick #2 {}", stored(9).0));
+    // In the order of each service, and nothing is left behind.
+    assert_eq!(submit(&mut play, 0, JobEnd::Finished), "pick #3 4");
+    assert_eq!(submit(&mut play, 2, JobEnd::Finished), "pick #4 6");
+    let mut commands = Vec::new();
+    play.dispatcher.settle(0, vec![stored(8)], play.now, &mut commands);
+    assert_eq!(words(commands), format!("pick #5 {}", stored(8).0));
+    play.picked(5);
+    play.ran(5, &[JobEnd::Finished]);
+    assert_eq!(play.committed(5), "pick #6 5");
+}

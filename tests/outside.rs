@@ -1,0 +1,401 @@
+//! Jobs that an outside system finishes by itself: whatever it is answered with 200 is so, once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::http_client::{Answer, Client, address};
+use crate::project::{Project, ids, jobs};
+use crate::running::Running;
+
+/// The outside knows a job by its token.
+const SUBMIT: &str = "fn process(job, ctx) { pending(ctx.token) }";
+
+/// A step `submit` with these settings, whose jobs come over HTTP.
+fn project(settings: &str) -> Project {
+    let toml = format!(
+        "[source.in]\ntype = \"http\"\n[queue.in]\nretain = \"forever\"\n\
+         [step.submit]\nfrom = \"in\"\nrun = \"submit.rhai\"\nto = \"out\"\nerrors = \"failed\"\n{settings}\n\
+         [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n"
+    );
+    Project::new()
+        .file("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\nshutdown_timeout = \"5s\"\n")
+        .file("p.toml", toml)
+        .file("submit.rhai", SUBMIT)
+}
+
+fn started(project: &Project) -> (Running, Client, String) {
+    let mut running = project.start(&["run", "."]);
+    let place = address(&mut running);
+    (running, Client::new(&place), place)
+}
+
+/// Brings jobs with these ids.
+fn push(client: &mut Client, ids: std::ops::RangeInclusive<u64>) {
+    let lines = jobs(ids);
+    assert_eq!(client.request("POST /sources/p/in", &[crate::http_client::NDJSON], &lines).status, 202);
+}
+
+/// Says something of a job.
+fn say(client: &mut Client, index: u64, token: &str, body: &str) -> Answer {
+    let line = format!("POST /jobs/p/in/{index}/complete");
+    client.request(&line, &[&format!("authorization: Bearer {token}")], body)
+}
+
+/// What has become of a job at the step.
+fn outcome(client: &mut Client, index: u64) -> Value {
+    at_submit(&client.job(&format!("p/in/{index}")))
+}
+
+fn at_submit(job: &Value) -> Value {
+    let steps = job["steps"].as_array().expect("a list");
+    steps.iter().find(|step| step["step"] == "p/submit").expect("it reads the source").clone()
+}
+
+/// Waits until the job is pending; answers with its token.
+fn token(running: &mut Running, client: &mut Client, index: u64) -> String {
+    let mut handle = String::new();
+    running.wait_until("it is pending", || {
+        let outcome = outcome(client, index);
+        outcome["handle"].as_str().unwrap_or_default().clone_into(&mut handle);
+        outcome["status"] == "pending"
+    });
+    assert_eq!(handle.len(), 32, "{handle}");
+    handle
+}
+
+/// What a step says of itself that takes its jobs as they come, and one that picks them.
+const STEPS: [&str; 2] = ["", "queuer = { strategy = \"one-round-serial\", lane = \"id\" }"];
+
+#[test]
+fn what_the_outside_says_becomes_of_jobs() {
+    for settings in STEPS {
+        let project = project(settings);
+        let (mut running, mut client, _) = started(&project);
+        push(&mut client, 1..=4);
+        let tokens: Vec<String> = (1..=4).map(|index| token(&mut running, &mut client, index)).collect();
+        assert_eq!(tokens.iter().collect::<BTreeSet<_>>().len(), 4);
+        assert!(outcome(&mut client, 1)["since"].is_string());
+        // Nothing at all says that it is through.
+        let answer = say(&mut client, 1, &tokens[0], "");
+        let stands = json!({ "job": "p/in/1", "step": "p/submit", "status": "committed" });
+        assert_eq!((answer.status, answer.body), (200, stands));
+        let result = r#"{"status": "committed", "result": {"id": 2, "block": 7}}"#;
+        assert_eq!(say(&mut client, 2, &tokens[1], result).status, 200);
+        let refused = r#"{"status": "invalid", "reason": "spent twice"}"#;
+        assert_eq!(say(&mut client, 3, &tokens[2], refused).status, 200);
+        // The outside has forgotten it: it goes there again, and is known by the same token.
+        assert_eq!(say(&mut client, 4, &tokens[3], "\"unknown\"").status, 200);
+        running.wait_until("it is there again", || {
+            let outcome = outcome(&mut client, 4);
+            outcome["status"] == "pending" && outcome["attempts"] == 2
+        });
+        assert_eq!(token(&mut running, &mut client, 4), tokens[3]);
+        assert_eq!(say(&mut client, 4, &tokens[3], "\"valid\"").body["status"], "valid");
+        assert_eq!(outcome(&mut client, 4)["told"], "valid");
+        let back = say(&mut client, 4, &tokens[3], "\"pending\"");
+        assert_eq!((back.status, back.error()), (409, "job p/in/4 is valid, and cannot become pending"));
+        assert_eq!(say(&mut client, 4, &tokens[3], "\"committed\"").status, 200);
+        running.wait_until("all are through", || project.read_if_there("out.ndjson").lines().count() == 3);
+        running.wait_until("one has failed", || outcome(&mut client, 3)["status"] == "failed");
+        assert_eq!(outcome(&mut client, 3)["reason"], "spent twice");
+        running.stop().done();
+        let mut out: Vec<_> = project.read("out.ndjson").lines().map(str::to_owned).collect();
+        out.sort();
+        assert_eq!(out, [r#"{"id": 2, "block": 7}"#, r#"{"id":1}"#, r#"{"id":4}"#]);
+        let failed = project.queue("p/failed");
+        assert_eq!(
+            (failed.len(), &failed[0]["kind"], &failed[0]["attempt"]),
+            (1, &json!("rejected"), &json!(1))
+        );
+        project.assert_sound();
+    }
+}
+
+#[test]
+fn the_same_is_taken_once_and_something_else_not_at_all() {
+    for settings in STEPS {
+        let project = project(settings);
+        let (mut running, mut client, _) = started(&project);
+        push(&mut client, 1..=1);
+        let token = token(&mut running, &mut client, 1);
+        let mut said = |body| {
+            let answer = say(&mut client, 1, &token, body);
+            (answer.status, answer.body["known"] == true, answer.body["error"].as_str().map(str::to_owned))
+        };
+        assert_eq!(said("\"valid\""), (200, false, None));
+        assert_eq!(said("\"valid\""), (200, true, None));
+        assert_eq!(said("{\"status\":\"committed\"}"), (200, false, None));
+        let otherwise = "something else was said of job p/in/1 before, that it is committed, and that holds";
+        // It may be delivered, or not yet: that makes no difference.
+        for _ in 0..2 {
+            assert_eq!(said("{\"status\":\"committed\"}"), (200, true, None));
+            assert_eq!(said(""), (200, true, None));
+            assert_eq!(said("\"invalid\""), (409, false, Some(otherwise.to_owned())));
+            assert_eq!(said("{\"status\":\"committed\",\"result\":1}").0, 409);
+            running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
+        }
+        // Nor does a restart.
+        running.stop().done();
+        let (running, mut client, _) = started(&project);
+        assert_eq!(say(&mut client, 1, &token, "").body["known"], true);
+        assert_eq!(say(&mut client, 1, &token, "\"unknown\"").status, 409);
+        running.stop().done();
+        assert_eq!(project.read("out.ndjson"), jobs(1..=1));
+        assert!(project.queue("p/failed").is_empty());
+    }
+}
+
+#[test]
+fn only_a_token_opens_and_what_is_said_has_to_mean_something() {
+    let project = project("config = { fork = true }")
+        .file("submit.rhai", "fn process(job, ctx) { if job.id == 2 { reject(\"no\") } pending(ctx.token) }");
+    let (mut running, mut client, place) = started(&project);
+    push(&mut client, 1..=2);
+    let token = token(&mut running, &mut client, 1);
+    let mut told = Vec::new();
+    let mut post = |path: &str, header: &str, body: &str| {
+        // A refusal may close the connection.
+        let answer = Client::new(&place).request(path, &[header], body);
+        let more = answer.header("allow").map(|allow| format!(" (allow: {allow})")).unwrap_or_default();
+        let shown = format!("{path} {body}").replace(&token, "TOKEN");
+        told.push(format!("{shown}\n  {} {}{more}", answer.status, answer.error()));
+    };
+    let right = format!("authorization: Bearer {token}");
+    let wrong = format!("authorization: Bearer {}", token.replace(&token[..1], "x"));
+    let path = "POST /jobs/p/in/1/complete";
+    post(path, "a: b", "");
+    post(path, &wrong, "");
+    post(&format!("{path}?token={token}x"), "a: b", "");
+    // Not what is there either.
+    for other in ["p/in/2", "p/in/99", "p/im/1", "q/in/1", "p/in/0"] {
+        post(&format!("POST /jobs/{other}/complete"), &right, "");
+    }
+    post("GET /jobs/p/in/1/complete", &right, "");
+    for body in
+        ["{\n  \"status\": done\n}", "\"done\"", "{}", "null", "{\"status\":\"committed\",\"result\":}"]
+    {
+        post(path, &right, body);
+    }
+    insta::assert_snapshot!(told.join("\n"));
+    let mut large = Client::new(&place);
+    large
+        .send(
+            format!("{path} HTTP/1.1\r\nhost: r\r\n{right}\r\ncontent-length: 2147483648\r\n\r\n").as_bytes(),
+        )
+        .expect("it listens");
+    let answer = large.answer().expect("it answers without reading that");
+    assert_eq!((answer.status, answer.header("connection")), (413, Some("close")), "{answer:?}");
+    assert_eq!(outcome(&mut client, 1)["status"], "pending");
+    // An address is all that some can be given.
+    assert_eq!(client.request(&format!("{path}?token={token}"), &[], "").status, 200);
+    running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
+    running.stop().done();
+}
+
+#[test]
+fn what_is_said_too_soon_can_be_said_again() {
+    let project = project("exec = { command = [\"./hand.sh\"] }\n")
+        .file("hand.sh", "#!/bin/sh\necho $TIDEGATE_TOKEN > token.new\nmv token.new token\nwhile [ ! -e go ]; do sleep 0.01; done\ncat\n");
+    make_executable(&project, "hand.sh");
+    let toml = project.read("p.toml").replace("\"submit.rhai\"", "[\"builtin:exec\", \"submit.rhai\"]");
+    project.write("p.toml", toml);
+    let (mut running, mut client, _) = started(&project);
+    push(&mut client, 1..=1);
+    running.wait_until("it is handed on", || !project.read_if_there("token").is_empty());
+    let token = project.read("token").trim().to_owned();
+    let early = say(&mut client, 1, &token, "");
+    assert_eq!((early.status, early.header("retry-after")), (409, Some("1")), "{early:?}");
+    insta::assert_snapshot!(early.error(), @"job p/in/1 is running at step `p/submit`, and not pending yet; say it again");
+    project.write("go", "");
+    assert_eq!(self::token(&mut running, &mut client, 1), token);
+    assert_eq!(say(&mut client, 1, &token, "").status, 200);
+    running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
+    running.stop().done();
+}
+
+fn make_executable(project: &Project, script: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(project.path().join(script), mode).expect("it is there");
+}
+
+#[test]
+fn what_was_taken_survives_a_kill_right_after_the_answer_and_is_delivered_once() {
+    const JOBS: u64 = 40;
+    for settings in STEPS {
+        let project = project(settings);
+        let (mut running, mut client, place) = started(&project);
+        push(&mut client, 1..=JOBS);
+        let tokens: Vec<(u64, String)> =
+            (1..=JOBS).map(|index| (index, token(&mut running, &mut client, index))).collect();
+        let answered = Arc::new(AtomicUsize::new(0));
+        let threads: Vec<_> = tokens
+            .chunks(10)
+            .map(|some| {
+                let (some, place, answered) = (some.to_vec(), place.clone(), Arc::clone(&answered));
+                thread::spawn(move || {
+                    let mut client = Client::new(&place);
+                    let mut taken = Vec::new();
+                    for (index, token) in some {
+                        let line = format!("POST /jobs/p/in/{index}/complete?token={token}");
+                        let Ok(answer) = client.try_request(&line, &[], b"") else { break };
+                        assert_eq!(answer.status, 200, "{answer:?}");
+                        taken.push(index);
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    taken
+                })
+            })
+            .collect();
+        while answered.load(Ordering::Relaxed) < 15 {
+            running.pause();
+        }
+        assert!(running.kill());
+        let taken: Vec<u64> =
+            threads.into_iter().flat_map(|thread| thread.join().expect("none is wrong")).collect();
+        // What was taken needs nobody any more.
+        let (mut running, mut client, _) = started(&project);
+        running.wait_until("what was taken is delivered", || {
+            let out: BTreeSet<u64> = ids(&project.read_if_there("out.ndjson")).into_iter().collect();
+            taken.iter().all(|id| out.contains(id))
+        });
+        // Those who have no answer, and all others, say it again.
+        for (index, token) in &tokens {
+            assert_eq!(say(&mut client, *index, token, "").status, 200);
+        }
+        running.wait_until("all are delivered", || project.read("out.ndjson").lines().count() as u64 >= JOBS);
+        running.stop().done();
+        let mut out = ids(&project.read("out.ndjson"));
+        out.sort_unstable();
+        assert_eq!(out, (1..=JOBS).collect::<Vec<_>>());
+        assert_eq!(project.status("p/submit", "p/in")["taken"], JOBS);
+        project.assert_sound();
+    }
+}
+
+#[test]
+fn a_monitor_that_answers_at_the_same_moment_changes_nothing() {
+    const JOBS: u64 = 60;
+    let project = project(
+        "monitor = { run = \"builtin:exec\", exec = { command = [\"./outside.sh\"] }, every = \"5ms\" }\n",
+    )
+    // For each job asked for, with the next question still unread.
+    .file("outside.sh", "#!/bin/sh\nif [ -e go ]; then sed 's/{\"handle\"/\\n&/g' | grep -c '\"handle\"' | awk '{ printf \"[\"; for (i = 1; i <= $1; i++) printf \"%s\\\"committed\\\"\", i > 1 ? \",\" : \"\"; print \"]\" }'; else echo '{}'; fi\n");
+    make_executable(&project, "outside.sh");
+    let (mut running, mut client, _) = started(&project);
+    push(&mut client, 1..=JOBS);
+    let tokens: Vec<String> = (1..=JOBS).map(|index| token(&mut running, &mut client, index)).collect();
+    project.write("go", "");
+    for (token, index) in tokens.iter().zip(1..) {
+        let answer = say(&mut client, index, token, "");
+        // The one or the other was first.
+        assert!([200, 409].contains(&answer.status), "{answer:?}");
+    }
+    running.wait_until("all are through", || project.read("out.ndjson").lines().count() as u64 >= JOBS);
+    let ended = running.stop().done();
+    let mut out = ids(&project.read("out.ndjson"));
+    out.sort_unstable();
+    assert_eq!(out, (1..=JOBS).collect::<Vec<_>>());
+    assert_eq!(project.status("p/submit", "p/in")["taken"], JOBS);
+    assert!(!ended.stderr.contains("the step stops"), "{}", ended.stderr);
+    project.assert_sound();
+}
+
+#[test]
+fn a_job_of_a_join_is_finished_by_its_token_under_any_of_its_inputs() {
+    let toml = "[source.in]\ntype = \"http\"\n[source.other]\ntype = \"http\"\n\
+        [step.submit]\njoin = { a = \"in\", b = \"other\" }\nrun = \"submit.rhai\"\nto = { left = \"left\", right = \"right\" }\n\
+        errors = \"failed\"\n\
+        [sink.left]\ntype = \"file\"\npath = \"left\"\n[sink.right]\ntype = \"file\"\npath = \"right\"\n";
+    let project = project("").file("p.toml", toml);
+    let (mut running, mut client, _) = started(&project);
+    push(&mut client, 1..=2);
+    client.push("p/other", "{\"id\":9}");
+    let token = token(&mut running, &mut client, 1);
+    let path = format!("POST /jobs/p/other/1/complete?token={token}");
+    let mut post = |body: &str| {
+        let answer = client.request(&path, &[], body);
+        (answer.status, answer.body["error"].as_str().map(str::to_owned))
+    };
+    let (status, error) = post(r#"{"status": "committed", "result": {"middle": 1}}"#);
+    assert_eq!(status, 400);
+    insta::assert_snapshot!(error.expect("a reason"), @"the `result` has `middle`, and the step has no output of this name; nothing was taken");
+    let result = r#"{"status": "committed", "result": {"left": {"id":1}}}"#;
+    assert_eq!(post(result), (200, None));
+    running.wait_until("it is delivered", || project.read_if_there("left") == jobs(1..=1));
+    assert_eq!(post(result), (200, None));
+    assert_eq!(post("").0, 409);
+    running.stop().done();
+    assert_eq!(project.read_if_there("right"), "");
+}
+
+#[test]
+fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
+    let project = project(STEPS[1]);
+    let (mut running, mut client, _) = started(&project);
+    push(&mut client, 1..=1);
+    let token = token(&mut running, &mut client, 1);
+    project.tidegate(&["step", "pause", "p/submit"]).done();
+    assert_eq!(say(&mut client, 1, &token, "").status, 200);
+    let outcome = outcome(&mut client, 1);
+    assert_eq!((&outcome["status"], &outcome["told"]), (&json!("pending"), &json!("committed")), "{outcome}");
+    // It is not asked for again, nor taken out, nor forgotten.
+    project.tidegate(&["delayed", "cancel", "p/submit", "--yes"]);
+    running.stop().done();
+    project.tidegate(&["step", "resume", "p/submit"]).done();
+    let (mut running, ..) = started(&project);
+    running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
+    running.stop().done();
+}
+
+#[test]
+fn a_handle_that_is_too_long_is_told_and_no_job_is_lost() {
+    let project = project("").file(
+        "submit.rhai",
+        "fn process(job, ctx) { if job.id == 1 { let long = \"x\"; long.pad(10485760, 'x'); pending(long) } job }",
+    );
+    let (mut running, mut client, _) = started(&project);
+    push(&mut client, 1..=2);
+    running.wait_until("the other is delivered", || project.read_if_there("out.ndjson") == jobs(2..=2));
+    running.wait_until("it is told", || outcome(&mut client, 1)["status"] == "failed");
+    let reason = outcome(&mut client, 1)["reason"].clone();
+    assert_eq!(reason, "the handle of the pending job has 10.0 MiB, and 64.0 KiB is the most");
+    running.stop().done();
+    assert_eq!(project.queue("p/failed")[0]["job"]["id"], 1);
+}
+
+#[test]
+fn whoever_is_asked_and_never_answers_holds_up_nobody_else_and_no_stop() {
+    // It is connected to, and that is all.
+    let hangs = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let asks = format!(
+        "http = {{ url = \"http://{}/\" }}, every = \"10ms\", timeout = \"10m\"",
+        hangs.local_addr().expect("it has an address")
+    );
+    let project = project(&format!(
+        "monitor = {{ run = \"builtin:http\", {asks} }}\n\
+         [gate.slow]\nrun = [\"builtin:http\", \"open.rhai\"]\n{}\n\
+         [step.gated]\nfrom = \"in\"\ngate = \"slow\"\nto = \"gated\"\n",
+        asks.replace(", every", "\nevery").replace(", timeout", "\ntimeout")
+    ))
+    .file("open.rhai", "fn open(answer) { true }");
+    let (mut running, mut client, _) = started(&project);
+    push(&mut client, 1..=2);
+    let token = token(&mut running, &mut client, 1);
+    let asked: Vec<_> = (0..2).map(|_| hangs.accept().expect("both are asked")).collect();
+    assert_eq!(say(&mut client, 1, &token, "").status, 200);
+    running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
+    let since = std::time::Instant::now();
+    running.stop().done();
+    // Ten minutes is how long they might have waited.
+    assert!(since.elapsed() < std::time::Duration::from_mins(1), "{:?}", since.elapsed());
+    drop(asked);
+    project.assert_sound();
+    // The job is as pending as it was.
+    let shown = project.json(&["job", "show", "p/in/2"]);
+    assert_eq!(at_submit(&shown)["status"], "pending", "{shown}");
+}
