@@ -347,9 +347,9 @@ fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
     project.tidegate(&["delayed", "cancel", "p/submit", "--yes"]);
     running.stop().done();
     project.tidegate(&["step", "resume", "p/submit"]).done();
-    let (mut running, ..) = started(&project);
-    running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
-    running.stop().done();
+    // Also by a run that waits for nobody.
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(project.read("out.ndjson"), jobs(1..=1));
 }
 
 #[test]
@@ -398,4 +398,18 @@ fn whoever_is_asked_and_never_answers_holds_up_nobody_else_and_no_stop() {
     // The job is as pending as it was.
     let shown = project.json(&["job", "show", "p/in/2"]);
     assert_eq!(at_submit(&shown)["status"], "pending", "{shown}");
+}
+
+#[test]
+fn a_command_that_hangs_when_the_runner_ends_is_killed() {
+    let settings = "monitor = { run = \"builtin:exec\", exec = { command = [\"./hang.sh\"] }, every = \"10ms\", timeout = \"10m\" }";
+    let project =
+        project(settings).file("hang.sh", "#!/bin/sh\necho $$ > pid.new\nmv pid.new pid\nexec sleep 600\n");
+    make_executable(&project, "hang.sh");
+    let (mut running, mut client, _) = started(&project);
+    push(&mut client, 1..=1);
+    running.wait_until("it is asked for", || !project.read_if_there("pid").is_empty());
+    running.stop().done();
+    let process = format!("/proc/{}", project.read("pid").trim());
+    assert!(!std::path::Path::new(&process).exists(), "{process} runs on");
 }

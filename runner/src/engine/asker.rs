@@ -3,6 +3,9 @@
 //! Its processors run one after the other, and each is given, as one value, what the one before it came
 //! to: also a list, which between the processors of a step would be as many jobs.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use tidegate_plugin::{Failure, Job, Outputs, Payloads};
 
 use super::allowance::Allowance;
@@ -31,6 +34,7 @@ impl Asker {
         step: &Step,
         (inquiry, entry): (&Inquiry, Entry),
         (plugins, token_key): (&Plugins, &TokenKey),
+        given_up: &Arc<AtomicBool>,
     ) -> Result<Self, String> {
         let (limits, filter, file) =
             (Limits::default(), StepFilter::default(), shown(configuration, &step.file));
@@ -38,6 +42,7 @@ impl Asker {
             limits: &limits,
             timeout: Some(inquiry.timeout),
             config: &inquiry.config,
+            given_up: Some(given_up),
             ..Owner::of(step, &file, token_key)
         };
         let last = inquiry.run.len().saturating_sub(1);

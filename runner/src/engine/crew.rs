@@ -31,7 +31,7 @@ use crate::words::Clock;
 /// What is being committed when the time for shutting down is over gets so much more.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
 /// Whoever is asked about a gate or pending jobs when a run ends gets so much more; nothing depends on it.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// So often it is looked at the clock while something waits for a time, since that may be set.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -101,10 +101,7 @@ impl Crew {
             opening,
             halts,
         } = started;
-        let workers = match options.workers {
-            0 => thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        };
+        let workers = how_many(&options);
         let tails = Arc::new(Tails::new(configuration.queues.len()));
         let mut floor = Floor::new(Plan {
             configuration: Arc::clone(&configuration),
@@ -150,6 +147,7 @@ impl Crew {
             clock: Arc::clone(&clock),
             generation,
             token_key,
+            given_up: Arc::default(),
             attempts: attempts.clone(),
         });
         let [aside, askers] = [(); 2].map(|()| Aside::new(Arc::clone(&shop), messages.0.clone()));
@@ -322,6 +320,14 @@ impl Crew {
             return Err(reason.unwrap_or(EngineError::Died));
         }
         Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned })
+    }
+}
+
+/// How many workers there are.
+fn how_many(options: &Options) -> usize {
+    match options.workers {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        workers => workers,
     }
 }
 

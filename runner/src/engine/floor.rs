@@ -164,11 +164,16 @@ impl Floor {
     /// The first things to do.
     pub(super) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.pass(now, actions);
-        self.dispatcher.expect(self.ticks.are_behind());
+        // What the outside has said before this run is delivered before anything is over.
+        self.dispatcher.expect(true);
         let mut commands = Vec::new();
         self.dispatcher.start(now, &mut commands);
         self.carry_out(commands, now, actions);
         self.look_after(now, actions);
+        self.dispatcher.expect(self.ticks.are_behind());
+        let mut commands = Vec::new();
+        self.dispatcher.handle(Event::Tick, now, &mut commands);
+        self.carry_out(commands, now, actions);
     }
 
     /// When it wants to be told that time has passed.

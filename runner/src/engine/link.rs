@@ -1,5 +1,7 @@
 //! One link of a chain of processors: what it is made from, and how a job runs through it.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_plugin::{Failure, Job, Outputs};
@@ -36,6 +38,8 @@ pub(super) struct Owner<'c> {
     pub(super) file: &'c str,
     /// What the tokens of jobs are made with.
     pub(super) token_key: &'c TokenKey,
+    /// Set when nobody wants to know any more what comes of them; of what may be given up.
+    pub(super) given_up: Option<&'c Arc<AtomicBool>>,
     /// Plugins run in a process of their own.
     pub(super) isolate: bool,
 }
@@ -59,6 +63,7 @@ impl<'c> Owner<'c> {
             config: &step.config,
             file,
             token_key,
+            given_up: None,
             isolate: step.isolate,
         }
     }
@@ -101,6 +106,7 @@ impl<'c> Owner<'c> {
             timeout: self.timeout,
             memory: self.limits.memory,
             token_key: self.token_key,
+            given_up: self.given_up,
         })
     }
 

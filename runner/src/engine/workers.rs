@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(super) struct Shop {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) generation: u64,
     pub(super) token_key: TokenKey,
+    /// Set when nobody wants to know any more what gates and monitors say.
+    pub(super) given_up: Arc<AtomicBool>,
     pub(super) attempts: Attempts,
 }
 
@@ -110,7 +112,8 @@ impl Aside {
 
     /// Lets the workers end, and waits for that no longer than so long: what they ask changes nothing.
     pub(super) fn abandon(self, patience: Duration) {
-        let Self { tasks, alive, .. } = self;
+        let Self { shop, tasks, alive, .. } = self;
+        shop.given_up.store(true, Ordering::Release);
         drop((tasks, alive.0));
         let _ = alive.1.recv_timeout(patience);
     }
@@ -185,7 +188,7 @@ impl<'s> Hand<'s> {
     }
 
     fn ask_status(&mut self, asking: Asking) -> Result<Seen, Failure> {
-        let Shop { configuration, plugins, store, clock, token_key, .. } = self.shop;
+        let Shop { configuration, plugins, store, clock, token_key, given_up, .. } = self.shop;
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
         let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
@@ -200,7 +203,13 @@ impl<'s> Hand<'s> {
         let declared = &configuration.steps[asking.step];
         let Some(monitor) = &declared.monitor else { return Ok(Seen::default()) };
         let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
-            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), (plugins, token_key))
+            Asker::new(
+                configuration,
+                declared,
+                (&monitor.inquiry, Entry::Status),
+                (plugins, token_key),
+                given_up,
+            )
         })?;
         status::read(&answer, &jobs).map_err(|why| {
             Failure::new(FailureKind::Output, format!("{why}; the answer is {}", beginning(&answer)))
@@ -208,12 +217,12 @@ impl<'s> Hand<'s> {
     }
 
     fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
-        let Shop { configuration, plugins, clock, token_key, .. } = self.shop;
+        let Shop { configuration, plugins, clock, token_key, given_up, .. } = self.shop;
         let declared = &configuration.steps[step];
         let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
         let inquiry = &configuration.gates[gate].inquiry;
         let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
-            Asker::new(configuration, declared, (inquiry, Entry::Open), (plugins, token_key))
+            Asker::new(configuration, declared, (inquiry, Entry::Open), (plugins, token_key), given_up)
         })?;
         serde_json::from_slice(&answer).map_err(|_| {
             let message = format!("it should answer `true` or `false`, and answered {}", beginning(&answer));

@@ -7,6 +7,8 @@
 mod running;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
@@ -34,6 +36,8 @@ pub struct ExecSpec<'a> {
     pub memory: u64,
     /// What the tokens of jobs are made with.
     pub token_key: &'a TokenKey,
+    /// Set when nobody wants to know any more what it prints: it is killed then.
+    pub given_up: Option<&'a Arc<AtomicBool>>,
 }
 
 /// Runs commands. Lives on one thread.
@@ -45,6 +49,7 @@ pub struct ExecStep {
     timeout: Option<Duration>,
     memory: u64,
     token_key: TokenKey,
+    given_up: Option<Arc<AtomicBool>>,
     scrub: Scrub,
     /// The command as messages name it.
     named: String,
@@ -68,6 +73,7 @@ impl ExecStep {
             timeout: command.timeout.or(spec.timeout),
             memory: spec.memory,
             token_key: spec.token_key.clone(),
+            given_up: spec.given_up.cloned(),
             pipeline: spec.pipeline.to_owned(),
             step: spec.step.to_owned(),
             command,
@@ -85,6 +91,7 @@ impl ExecStep {
         let mut command = self.prepared(job, piece)?;
         let limits = Limits {
             until: self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            given_up: self.given_up.as_deref(),
             bytes: self.memory,
         };
         let running = Running::start(&mut command);
@@ -155,6 +162,7 @@ impl ExecStep {
                 let why = format!("ran for longer than its `timeout` of {timeout} and was killed{after}");
                 (FailureKind::Failed, Some(Cause::Timeout), why)
             }
+            Ended::GivenUp => (FailureKind::Failed, None, format!("was killed, since the run ends{after}")),
             Ended::Large => {
                 let most = format_size(self.memory);
                 let why = format!("printed more than `limits.memory` of {most} and was killed{after}");

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +16,8 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
+/// So often it is looked whether it shall be given up, where it may be.
+const LOOKS: Duration = Duration::from_millis(100);
 /// Read at a time.
 const CHUNK: usize = 64 << 10;
 /// What is kept of the end of standard error: at least this, at most twice as much.
@@ -24,8 +27,10 @@ const LAST_LOOKS: usize = 16;
 
 /// How far a process may go.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct Limits<'q> {
     pub(super) until: Option<Instant>,
+    /// Set when nobody wants to know any more what it prints.
+    pub(super) given_up: Option<&'q AtomicBool>,
     /// Of standard output.
     pub(super) bytes: u64,
 }
@@ -39,6 +44,8 @@ pub(super) enum Ended {
     Late,
     /// It was killed, since it printed too much.
     Large,
+    /// It was killed, since nobody wants to know any more.
+    GivenUp,
 }
 
 /// What a process printed.
@@ -94,7 +101,7 @@ impl Running {
     }
 
     /// Hands it `input` and a line end, and waits for its end.
-    pub(super) fn finish(&mut self, input: &[u8], limits: Limits) -> io::Result<Ended> {
+    pub(super) fn finish(&mut self, input: &[u8], limits: Limits<'_>) -> io::Result<Ended> {
         let mut rest: &[&[u8]] = &[input, b"\n"];
         let mut at = 0;
         loop {
@@ -102,7 +109,11 @@ impl Running {
             if wait.is_some_and(|wait| wait.is_zero()) {
                 return self.kill(Ended::Late);
             }
-            let ready = self.wait(wait)?;
+            if limits.given_up.is_some_and(|given_up| given_up.load(Ordering::Acquire)) {
+                return self.kill(Ended::GivenUp);
+            }
+            let looks = limits.given_up.map(|_| LOOKS);
+            let ready = self.wait(wait.into_iter().chain(looks).min())?;
             if ready.input {
                 (rest, at) = self.feed(rest, at);
             }
