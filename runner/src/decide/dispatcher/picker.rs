@@ -291,7 +291,10 @@ impl Picker {
         ends: Vec<JobEnd>,
         commands: &mut Vec<Command>,
     ) {
-        let Some(batch) = self.batches.get_mut(&id) else { return };
+        // Whoever tells it again, or unasked, tells nothing.
+        let Some(batch) = self.batches.get_mut(&id).filter(|batch| batch.phase == Phase::Running) else {
+            return;
+        };
         if self.end == Halting::Failed {
             // Nothing of it is delivered any more; it only had to come home.
             self.batches.remove(&id);

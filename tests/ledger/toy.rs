@@ -1,0 +1,127 @@
+//! The demonstration in front of its own toy ledger, whatever is killed when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{committed, hasten, invalid, status};
+use crate::http_client::address;
+use crate::moment::Moment;
+use crate::project::Project;
+use crate::random::Random;
+use crate::running::Running;
+
+const KILLS: u64 = 12;
+/// What the toy ledger holds against a batch that it refuses.
+const REFUSED: &str = "a quantity below 0";
+
+/// Every batch of the demonstration is through, once; those of one service in order.
+fn assert_settled(project: &Project, blocks: &str) {
+    let lines = |text: &str| -> Vec<Value> {
+        text.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
+    };
+    let all = lines(&project.read("data/batches.ndjson"));
+    let id = |batch: &Value| batch["id"].as_u64().expect("a number");
+    let is_refused = |batch: &&Value| batch["quantity"].as_i64() < Some(0);
+    let (refused, good): (Vec<&Value>, Vec<&Value>) = all.iter().partition(is_refused);
+    let mut set_aside = invalid(project);
+    set_aside.sort();
+    let expected: Vec<_> = refused.iter().map(|batch| (id(batch), REFUSED.to_owned())).collect();
+    assert_eq!(set_aside, expected);
+    let mut through = committed(project);
+    through.sort_unstable();
+    assert_eq!(through, good.iter().map(|batch| id(batch)).collect::<Vec<_>>());
+    // Both here, and in the ledger, where one that was submitted just before a kill may come a second time.
+    for there in [lines(&project.read("out/committed.ndjson")), lines(blocks)] {
+        let (mut seen, mut by_service) = (BTreeSet::new(), BTreeMap::<String, Vec<u64>>::new());
+        for batch in there.iter().filter(|batch| seen.insert(id(batch))) {
+            by_service
+                .entry(batch["service"].as_str().expect("a name").to_owned())
+                .or_default()
+                .push(id(batch));
+        }
+        assert_eq!(seen.len(), good.len());
+        assert!(by_service.values().all(|ids| ids.is_sorted()), "{by_service:?}");
+    }
+}
+
+fn hasten_ledger(project: &Project) {
+    project.change("decide.rhai", "\"1s\"", "\"20ms\"");
+    project.change("ledger.toml", "rate = \"2/s\"", "rate = \"100/s\"");
+}
+
+#[test]
+fn the_toy_ledger_takes_its_time_forgets_refuses_and_all_of_it_is_made_good() {
+    let project = Project::demonstration("ledger");
+    hasten(&project);
+    hasten_ledger(&project);
+    // Both know the port before it is taken.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free");
+    project.change("tidegate.toml", "127.0.0.1:8484", &port.to_string());
+    project.change("grid.toml", "127.0.0.1:8484", &port.to_string());
+    let mut running = project.started();
+    running.wait_until("half of it", || committed(&project).len() >= 9);
+    assert!(running.kill());
+    let mut running = project.started();
+    running.wait_until("all of it", || status(&project)["taken"] == 20);
+    running.stop().done();
+    assert_settled(&project, &project.read("out/blocks.ndjson"));
+    // Some were forgotten, and came again.
+    assert!(project.status("ledger/decide", "ledger/submissions")["filtered"].as_u64() > Some(0));
+    project.assert_sound();
+}
+
+/// The two halves of the demonstration, each with a runner of its own.
+fn halves() -> (Project, Project) {
+    let (grid, ledger) = (Project::demonstration("ledger"), Project::demonstration("ledger"));
+    for (project, file) in [(&grid, "ledger.toml"), (&grid, "tidegate.toml"), (&ledger, "grid.toml")] {
+        std::fs::remove_file(project.path().join(file)).expect("it is there");
+    }
+    ledger.change("tidegate.toml", "127.0.0.1:8484", "127.0.0.1:0");
+    hasten(&grid);
+    // Each is killed more often than a ledger is busy.
+    grid.change("grid.toml", "max_attempts = 10", "max_attempts = 0");
+    grid.change("grid.toml", "queuer = \"services\"", "queuer = \"services\"\ncrash_limit = 100");
+    hasten_ledger(&ledger);
+    ledger.change("ledger.toml", "errors = \"refused\"", "errors = \"refused\"\ncrash_limit = 100");
+    (grid, ledger)
+}
+
+fn start_both(grid: &Project, ledger: &Project, toml: &str) -> (Running, Running) {
+    let mut answers = ledger.start(&["run", "."]);
+    let place = address(&mut answers);
+    grid.write("grid.toml", toml.replace("${LEDGER:-127.0.0.1:8484}", &place));
+    (grid.start(&["run", "."]), answers)
+}
+
+#[test]
+fn killed_again_and_again_with_its_ledger_it_forgets_nothing_and_keeps_the_order() {
+    let seed = Random::seed();
+    println!("again with TIDEGATE_TEST_SEED={seed}");
+    let mut random = Random::new(seed);
+    let (grid, ledger) = halves();
+    let toml = grid.read("grid.toml");
+    let mut through = 0;
+    for kill in 0..KILLS {
+        let (mut running, answers) = start_both(&grid, &ledger, &toml);
+        let first = Moment::After(Duration::from_micros(random.below(150_000)));
+        first.wait(&grid, "out/committed.ndjson", &mut running);
+        // Sometimes the ledger goes first, and nobody answers for a while.
+        if random.below(3) == 0 {
+            answers.kill();
+            Moment::After(Duration::from_micros(random.below(30_000))).wait(&grid, "", &mut running);
+        }
+        assert!(!running.stderr().contains("panic"), "kill {kill}, seed {seed}:\n{}", running.stderr());
+        through += u64::from(!running.kill());
+    }
+    assert!(through < KILLS, "there was nothing to kill");
+    let (running, answers) = start_both(&grid, &ledger, &toml);
+    // Nothing is locked for ever: it ends by itself.
+    running.outcome().done();
+    answers.stop().done();
+    assert_settled(&grid, &ledger.read("out/blocks.ndjson"));
+    grid.assert_sound();
+    ledger.assert_sound();
+}
