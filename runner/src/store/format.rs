@@ -32,8 +32,8 @@
 //!
 //! Version 2 added the tables from `expiries` on, the number of the commit to each value of the log,
 //! the columns of a section, and the times of deliveries. Version 3 added deliveries that are arrivals.
-//! Version 4 added the table `ticks`, and the steps that are paused, which an older version would run, and
-//! what outside systems say of jobs that were handed to them.
+//! Version 4 added the table `ticks`, and the steps that are paused, which an older version would run.
+//! Version 5 added what outside systems say of jobs that were handed to them, and the key of their tokens.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ use super::{pause, token_key};
 use crate::words::{Address, DeliveryHash, Mark, Timestamp};
 
 /// The format that this code writes.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// Where the version stands in `meta`.
 const FORMAT_KEY: &str = "format";
