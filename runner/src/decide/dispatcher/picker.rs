@@ -391,6 +391,9 @@ impl Picker {
         if gate.asked {
             return None;
         }
+        if gate.open && gate.is_fresh(now) {
+            return room.max(self.held_until);
+        }
         let waits = if self.room.counts().waiting > 0 { Some(now) } else { room };
         let looks = gate.looked.map_or(now, |looked| Timestamp(looked.0.saturating_add(gate.every)));
         waits.map(|waits| waits.max(looks)).max(self.held_until)

@@ -1,6 +1,8 @@
 //! Histories of a step that picks its jobs.
 
+mod blocks;
 mod submission;
+mod withdrawals;
 
 use std::time::Duration;
 
@@ -481,81 +483,4 @@ fn what_became_of_a_pending_job_is_delivered_without_another_attempt() {
     play.on(Event::Begun { step: 0, batch: BatchId(1) });
     assert_eq!(play.ran(1, &[JobEnd::Pending]), "commit #1+1");
     assert_eq!(play.committed(1), "passed 2, pick #3 1");
-}
-
-#[test]
-fn however_many_say_that_there_is_more_it_costs_one_look_and_none_is_lost() {
-    let mut play = Play::new(Before::Nothing, picking());
-    assert_eq!(play.start(), "read 1");
-    let grew = |head| Event::Grew { queue: 0, head };
-    // While it looks, they change nothing …
-    for head in 10..20 {
-        assert_eq!(play.on(grew(head)), "");
-    }
-    // … and then it looks once more, up to where the last one said.
-    assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2, read 10");
-    assert_eq!(play.on(grew(20)), "");
-    assert_eq!(play.read(10, 11), "forget 10");
-    // An old word, or one that is said again, is no news.
-    assert_eq!(play.on(grew(20)), "");
-    assert_eq!(play.on(grew(12)), "");
-    assert_eq!(play.on(grew(21)), "read 21");
-}
-
-#[test]
-fn a_job_that_is_reported_again_late_or_unasked_changes_nothing() {
-    let mut play = Play::new(Before::Nothing, picking());
-    play.start();
-    play.read(1, 9);
-    play.picked(0);
-    play.picked(1);
-    // Nobody has started it.
-    assert_eq!(play.ran(7, &[JobEnd::Finished]), "");
-    assert_eq!(play.committed(7), "");
-    assert_eq!(play.ran(1, &[JobEnd::Finished]), "commit #1+1");
-    // Again, and with another end.
-    assert_eq!(play.ran(1, &[JobEnd::Finished]), "");
-    assert_eq!(play.ran(1, &[JobEnd::Delayed(Timestamp(50))]), "");
-    assert_eq!(play.committed(1), "pick #2 3");
-    assert_eq!(play.ran(1, &[JobEnd::Finished]), "");
-    assert_eq!(play.committed(1), "");
-    // The watermark has stayed where it was.
-    assert_eq!(play.done(0), "passed 2, pick #3 4");
-}
-
-#[test]
-fn without_a_bound_jobs_start_however_far_past_the_watermark() {
-    let rules = Rules { max_processing: None, ..picking().rules };
-    let mut play = Play::new(Before::Nothing, Picking { search_ahead: 0, rules, ..picking() });
-    play.start();
-    let picked: Vec<String> = (0..9).map(|batch| format!("pick #{batch} {}", batch + 1)).collect();
-    assert_eq!(play.read(1, 9), format!("forget 1, {}", picked.join(", ")));
-}
-
-#[test]
-fn a_job_that_failed_for_good_and_halts_is_not_passed_by_the_watermark() {
-    let mut play = Play::new(Before::Nothing, picking());
-    play.start();
-    play.read(1, 9);
-    play.picked(0);
-    play.picked(1);
-    assert_eq!(play.done(1), "pick #2 3");
-    assert_eq!(play.halts(0), "commit #0+0, drop #2");
-    assert_eq!(play.committed(0), "Halted");
-}
-
-#[test]
-fn a_stop_waits_for_what_runs_and_what_finishes_meanwhile_counts() {
-    let mut play = Play::new(Before::Nothing, picking());
-    play.start();
-    play.read(1, 9);
-    play.picked(0);
-    play.picked(1);
-    assert_eq!(play.on(Event::Stop), "");
-    assert_eq!(play.ran(1, &[JobEnd::Finished]), "commit #1+1");
-    // Nothing starts in its place, and nothing is looked for.
-    assert_eq!(play.committed(1), "");
-    assert_eq!(play.on(Event::Grew { queue: 0, head: 20 }), "");
-    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
-    assert_eq!(play.committed(0), "passed 2, Stopped");
 }

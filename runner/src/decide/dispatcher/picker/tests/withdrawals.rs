@@ -1,0 +1,90 @@
+//! Withdrawals that wait for the price of gas, sentence by sentence: lanes are pools, rounds are runs.
+
+use super::*;
+
+const EVERY: Duration = Duration::from_secs(5);
+
+/// One at a time of each pool; five seconds between runs, and between looks at the price.
+fn runs() -> Play {
+    let max_per_lane = std::num::NonZeroU32::new(1);
+    let strategy = Strategy::Rounds { pause: EVERY };
+    let rules = Rules { strategy, max_per_lane, max_processing: None, ..picking().rules };
+    let mut play = Play::new(Before::Nothing, Picking { rules, gate: Some(EVERY), ..picking() });
+    assert_eq!(play.start(), "read 1");
+    play
+}
+
+fn arrive(play: &mut Play, first: u64, pools: &[&str]) -> String {
+    for (index, pool) in (first..).zip(pools) {
+        let card =
+            Card { lane: pool.as_bytes(), ..Card::new(JobKey::fresh(index), i64::try_from(index).unwrap()) };
+        play.dispatcher.saw(0, &card, State::Waiting);
+    }
+    let (port, read) = (Port { step: 0, input: 0 }, ReadId(first));
+    play.on(Event::Read { port, read, first, jobs: pools.len(), bytes: 0 })
+}
+
+fn gate(play: &mut Play, open: bool) -> String {
+    play.on(Event::Gate { step: 0, open })
+}
+
+#[test]
+fn what_comes_during_a_run_belongs_to_the_next_five_seconds_after_this_one() {
+    let mut play = runs();
+    assert_eq!(arrive(&mut play, 1, &["a", "a", "b"]), "forget 1, look, read 4");
+    // The first of each pool, side by side.
+    assert_eq!(gate(&mut play, true), "pick #0 1, pick #1 3");
+    play.picked(0);
+    play.picked(1);
+    assert_eq!(arrive(&mut play, 4, &["b"]), "forget 4, read 5");
+    // Pool b is free, and its next one is of the next run; pool a goes on.
+    assert_eq!(play.done(1), "");
+    play.now = Timestamp(1000);
+    assert_eq!(play.done(0), "passed 1, pick #2 2");
+    play.picked(2);
+    play.now = Timestamp(2000);
+    assert_eq!(play.done(2), "passed 3");
+    // The gate is looked at meanwhile, since something waits.
+    play.now = Timestamp(5000);
+    assert_eq!(play.on(Event::Tick), "look");
+    assert_eq!(gate(&mut play, true), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(7000)));
+    play.now = Timestamp(6999);
+    assert_eq!(play.on(Event::Tick), "");
+    play.now = Timestamp(7000);
+    assert_eq!(play.on(Event::Tick), "pick #3 4");
+}
+
+#[test]
+fn a_run_ends_with_a_withdrawal_that_waits_for_another_attempt_too() {
+    let mut play = runs();
+    arrive(&mut play, 1, &["a"]);
+    assert_eq!(gate(&mut play, true), "pick #0 1");
+    play.picked(0);
+    arrive(&mut play, 2, &["b"]);
+    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(60_000))]), "commit #0+1");
+    assert_eq!(play.committed(0), "passed 1");
+    play.now = Timestamp(5000);
+    assert_eq!(play.on(Event::Tick), "look");
+    assert_eq!(gate(&mut play, true), "pick #1 2");
+}
+
+#[test]
+fn a_run_that_finds_gas_too_dear_is_tried_again_five_seconds_later_where_it_stopped() {
+    let mut play = runs();
+    arrive(&mut play, 1, &["a", "a", "a"]);
+    assert_eq!(gate(&mut play, true), "pick #0 1");
+    play.picked(0);
+    play.now = Timestamp(5000);
+    // It is too long ago that it was cheap.
+    assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1, look");
+    assert_eq!(play.committed(0), "passed 1");
+    assert_eq!(gate(&mut play, false), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(10_000)));
+    play.now = Timestamp(9999);
+    assert_eq!(play.on(Event::Tick), "");
+    play.now = Timestamp(10_000);
+    assert_eq!(play.on(Event::Tick), "look");
+    // The same one is the first, and nothing has failed.
+    assert_eq!(gate(&mut play, true), "pick #1 2");
+}
