@@ -37,6 +37,16 @@ impl Play {
         Self::with_head(9, feed, before, picking)
     }
 
+    /// Nothing waits when it starts, so that it goes round with whatever is there later.
+    fn started(before: Before, picking: Picking) -> Self {
+        let mut play = Self::with_head(0, Feed::Queue(0), before, picking);
+        play.dispatcher.expect(true);
+        assert_eq!(play.start(), "");
+        play.dispatcher.expect(false);
+        assert_eq!(play.on(Event::Grew { queue: 0, head: 9 }), "read 1");
+        play
+    }
+
     /// So many jobs wait before it starts.
     fn with_head(head: u64, feed: Feed, before: Before, picking: Picking) -> Self {
         let next = picking.progress.watermark() + 1;

@@ -5,13 +5,7 @@ use super::*;
 /// A step under `one-round-serial`, one batch at a time, of which each is put down before it is submitted.
 fn submitter() -> Play {
     let rules = Rules { strategy: Strategy::OneRoundSerial, max_processing: None, ..picking().rules };
-    // Nothing waits when it starts, so that it goes round with whatever is there.
-    let mut play = Play::with_head(0, Feed::Queue(0), Before::Snapshot, Picking { rules, ..picking() });
-    play.dispatcher.expect(true);
-    assert_eq!(play.start(), "");
-    play.dispatcher.expect(false);
-    assert_eq!(play.on(Event::Grew { queue: 0, head: 9 }), "read 1");
-    play
+    Play::started(Before::Snapshot, Picking { rules, ..picking() })
 }
 
 /// Jobs came in, with their services.

@@ -9,9 +9,7 @@ fn runs() -> Play {
     let max_per_lane = std::num::NonZeroU32::new(1);
     let strategy = Strategy::Rounds { pause: EVERY };
     let rules = Rules { strategy, max_per_lane, max_processing: None, ..picking().rules };
-    let mut play = Play::new(Before::Nothing, Picking { rules, gate: Some(EVERY), ..picking() });
-    assert_eq!(play.start(), "read 1");
-    play
+    Play::started(Before::Nothing, Picking { rules, gate: Some(EVERY), ..picking() })
 }
 
 fn arrive(play: &mut Play, first: u64, pools: &[&str]) -> String {
