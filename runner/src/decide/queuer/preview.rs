@@ -17,8 +17,9 @@ pub struct Reach {
 
 impl WaitingRoom {
     /// What the next rounds would start, if everything that runs and everything that starts finished at
-    /// once; and whether it ended before it was through. Without rounds, what runs at once counts as one.
-    /// What nobody knows a time of, like jobs that are pending, stays where it is.
+    /// once; and whether it ended before it was through. Without rounds, what runs at once counts as one, and
+    /// what starts later, because of a rate or a delay, as the next. What nobody knows a time of, like jobs
+    /// that are pending, stays where it is.
     #[must_use]
     pub fn preview(mut self, mut now: Timestamp, reach: Reach) -> (Vec<Round>, bool) {
         let running: Vec<_> =
@@ -28,16 +29,18 @@ impl WaitingRoom {
         }
         let mut told: Vec<Round> = Vec::new();
         let (mut last, mut total, mut started) = (None, 0, Vec::new());
+        // How many had started when time moved on last.
+        let mut earlier = 0;
         loop {
             self.start(now, 1, &mut started);
             let Some(key) = started.pop() else {
                 match self.next_wake(now) {
-                    Some(wake) if wake > now && wake < Timestamp(i64::MAX) => now = wake,
+                    Some(wake) if wake > now && wake < Timestamp(i64::MAX) => (now, earlier) = (wake, total),
                     _ => return (told, false),
                 }
                 continue;
             };
-            let number = self.number_of_round(total);
+            let number = self.number_of_round(now, total - earlier);
             if last != Some(number) {
                 if told.len() == reach.rounds {
                     return (told, false);
@@ -62,13 +65,16 @@ impl WaitingRoom {
         }
     }
 
-    /// The number of the round of the last started job, when so many had started before it.
-    fn number_of_round(&self, before: u64) -> u64 {
+    /// What tells the round of the last started job from that of others, when so many had started before it
+    /// at the same time.
+    fn number_of_round(&self, now: Timestamp, before: u64) -> (Timestamp, u64) {
         match self.rules.strategy {
-            Strategy::OneRoundSerial | Strategy::OneRoundParallel | Strategy::Rounds { .. } => self.round,
-            Strategy::Serial => before,
+            Strategy::OneRoundSerial | Strategy::OneRoundParallel | Strategy::Rounds { .. } => {
+                (Timestamp(0), self.round)
+            }
+            Strategy::Serial => (now, before),
             Strategy::Fifo | Strategy::Priority { .. } => {
-                self.rules.max_processing.map_or(0, |most| before / u64::from(most.get()))
+                (now, self.rules.max_processing.map_or(0, |most| before / u64::from(most.get())))
             }
         }
     }

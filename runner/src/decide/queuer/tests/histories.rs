@@ -253,6 +253,20 @@ fn a_preview_changes_nothing_and_tells_what_then_happens() {
 }
 
 #[test]
+fn a_preview_tells_without_rounds_what_starts_at_once() {
+    let mut play = Play::new(Rules { rate: rate(2, 10_000), ..rules(Strategy::Fifo) });
+    play.on("+a1 +a2 +b3 +b4 +c5");
+    assert_eq!(play.preview(9), "0s: a1 a2, 10s: b3 b4, 20s: c5");
+    let mut play =
+        Play::new(Rules { lane_rate: rate(1, 10_000), max_processing: most(2), ..rules(Strategy::Fifo) });
+    play.on("+a1 +b2 +c3 +a4 +b5 +c6");
+    assert_eq!(play.preview(9), "0s: a1 b2, 0s: c3, 10s: a4 b5, 10s: c6");
+    play = Play::new(Rules { rate: rate(1, 10_000), max_processing: most(3), ..rules(Strategy::Fifo) });
+    play.on("+a1 +b2 +c3 +a4");
+    assert_eq!(play.preview(3), "0s: a1, 10s: b2, 20s: c3");
+}
+
+#[test]
 fn a_preview_ends_where_nobody_knows_a_time_and_after_as_many_jobs_as_wanted() {
     let mut room = play(Strategy::Fifo);
     room.on("+a1 +a2 +a3 +a4 +a5 +a6 +a7 +a8 +a9 +b1 +b2");
