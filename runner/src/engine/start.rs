@@ -114,7 +114,7 @@ pub(super) fn start(
                     }
                 }
             };
-            inputs.push(FlowInput { feed, next: done.watermark() + 1 });
+            inputs.push(FlowInput { feed, next: done.watermark() + 1, finished: done.finished().to_vec() });
             done_by_input.push(done);
         }
         warn_of_new_inputs(step, &known, &inputs);
