@@ -108,15 +108,18 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     }
     let names: Vec<&str> = steps.iter().map(|step| &*step.step).collect();
     let end = if command.drop { "will be gone for good" } else { "will go to the error queue" };
-    confirm(&format!("The job {} of {} {end}.", command.job, names.join(", ")), command.yes)?;
+    let is_outside = steps.iter().any(|step| step.status == Status::Pending);
+    let but =
+        if is_outside { " An outside system has it, and may finish it there all the same." } else { "" };
+    confirm(&format!("The job {} of {} {end}.{but}", command.job, names.join(", ")), command.yes)?;
     let (mut moved, mut teller) = (Moved::default(), Teller::Store);
     for step in steps {
         let declared = place.configuration.steps.iter().find(|one| one.address.to_string() == step.step);
         let Some(declared) = declared else { continue };
         let rows = rows(&place, declared, &command.job)?;
         let jobs = if rows.is_empty() { vec![index] } else { Vec::new() };
-        let (step, drop) = (declared.address.clone(), command.drop);
-        let (some, by) = change(&place, Request::Cancel { step, rows, jobs, drop })?;
+        let (step, drop, pending) = (declared.address.clone(), command.drop, true);
+        let (some, by) = change(&place, Request::Cancel { step, rows, jobs, drop, pending })?;
         teller = by;
         moved = Moved {
             jobs: moved.jobs + some.jobs,

@@ -32,7 +32,7 @@ use self::outside::Outside;
 use self::picking::Picking;
 use self::plan::{Feed, Job, Order, Plan};
 use self::pushers::Pushers;
-use self::standing::{At, Attempt, Causes, Outcome, Standings, Way};
+use self::standing::{At, Attempt, Cancelled, Causes, Outcome, Standings, Way};
 use self::ticking::Ticking;
 use super::dice::Dice;
 use super::history::History;
@@ -256,12 +256,19 @@ impl Waiting {
         let of = |set: &std::collections::BTreeSet<u64>| {
             self.standings.sequences.iter().any(|(sequence, job)| *job == index && set.contains(sequence))
         };
+        let cancelled = if of(&self.callers.taken_back) {
+            Cancelled::AlsoPending
+        } else if of(&self.callers.cancelled_rows) || self.callers.cancelled.contains(&index) {
+            Cancelled::Waiting
+        } else {
+            Cancelled::No
+        };
         Causes {
             begins: self.plan.begins,
             attempt: self.attempts.get(&index).cloned(),
             told: self.outside.told(self.jobs[&index].id),
             hastened: of(&self.callers.hastened),
-            cancelled: of(&self.callers.cancelled_rows) || self.callers.cancelled.contains(&index),
+            cancelled,
         }
     }
 

@@ -66,7 +66,17 @@ pub(super) struct Causes {
     pub(super) told: Option<Status>,
     /// Somebody has asked for that at some time.
     pub(super) hastened: bool,
-    pub(super) cancelled: bool,
+    pub(super) cancelled: Cancelled,
+}
+
+/// Whether somebody wants a job to be taken out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Cancelled {
+    #[default]
+    No,
+    /// Unless it is pending.
+    Waiting,
+    AlsoPending,
 }
 
 impl Causes {
@@ -77,6 +87,7 @@ impl Causes {
         }
         if let (At::Pending { attempts, .. }, is) = (was, is) {
             return match is {
+                At::Through(Way::Error | Way::Nothing) if self.cancelled == Cancelled::AlsoPending => true,
                 At::Through(Way::Output) => self.told == Some(Status::Committed),
                 At::Through(Way::Error) => self.told == Some(Status::Invalid),
                 At::Started(number) => self.told == Some(Status::Unknown) && number == attempts,
@@ -90,7 +101,7 @@ impl Causes {
             (None, At::Delayed { attempts, .. }, At::Delayed { attempts: still, due: 0 }) => {
                 self.hastened && attempts == still
             }
-            (None, _, At::Through(Way::Error | Way::Nothing)) => self.cancelled,
+            (None, _, At::Through(Way::Error | Way::Nothing)) => self.cancelled != Cancelled::No,
             _ => false,
         }
     }
