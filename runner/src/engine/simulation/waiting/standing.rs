@@ -62,8 +62,8 @@ pub(super) struct Causes {
     /// Attempts are begun durably.
     pub(super) begins: bool,
     pub(super) attempt: Option<Attempt>,
-    /// What the outside has said of it last.
-    pub(super) told: Option<Status>,
+    /// What the outside has said of it: the monitor last, and by itself ever.
+    pub(super) told: Vec<Status>,
     /// Somebody has asked for that at some time.
     pub(super) hastened: bool,
     pub(super) cancelled: Cancelled,
@@ -88,9 +88,9 @@ impl Causes {
         if let (At::Pending { attempts, .. }, is) = (was, is) {
             return match is {
                 At::Through(Way::Error | Way::Nothing) if self.cancelled == Cancelled::AlsoPending => true,
-                At::Through(Way::Output) => self.told == Some(Status::Committed),
-                At::Through(Way::Error) => self.told == Some(Status::Invalid),
-                At::Started(number) => self.told == Some(Status::Unknown) && number == attempts,
+                At::Through(Way::Output) => self.told.contains(&Status::Committed),
+                At::Through(Way::Error) => self.told.contains(&Status::Invalid),
+                At::Started(number) => self.told.contains(&Status::Unknown) && number == attempts,
                 _ => false,
             };
         }
