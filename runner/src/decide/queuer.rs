@@ -193,9 +193,10 @@ impl WaitingRoom {
         Ok(())
     }
 
-    /// Takes out a job that nobody works on.
+    /// Takes out a job that nobody here works on; the outside may have it.
     pub fn cancel(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
-        let idle = [Stand::Waiting, Stand::PutBack, Stand::Due, Stand::Unknown, Stand::Delayed];
+        let idle =
+            [Stand::Waiting, Stand::PutBack, Stand::Due, Stand::Unknown, Stand::Delayed, Stand::Pending];
         let slot = self.told(key, "be cancelled", &idle)?;
         self.remove(slot, now);
         Ok(())
