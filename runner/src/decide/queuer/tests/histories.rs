@@ -141,6 +141,13 @@ fn reads_go_together_and_a_cancelled_job_holds_nobody() {
 }
 
 #[test]
+fn what_is_forgotten_goes_before_others_of_its_lane_that_have_a_place_in_the_round_already() {
+    let mut play = play(Strategy::OneRoundParallel);
+    assert_eq!(play.on("+a1w1 +a2w2 +a3w3 +b4w4 go1"), "a1");
+    assert_eq!(play.on("a1… a1? go"), "a1 a2 a3 b4");
+}
+
+#[test]
 fn priority_goes_by_priority_and_by_age_within() {
     let mut play = play(PRIORITY);
     assert_eq!(play.on("+a1 +a2!5 +a3!5 +a4!9 go"), "a4 a2 a3 a1");
