@@ -36,6 +36,22 @@ fn delayed(project: &Project) -> Vec<String> {
 }
 
 #[test]
+fn a_wait_longer_than_any_calendar_ends_in_the_year_9999() {
+    for way in WAYS {
+        let wait = "retry = { backoff = \"fixed\", initial = \"100000000000d\", jitter = \"none\" }\n";
+        let project = Project::new()
+            .file("p.toml", [PIPELINE, wait, way].concat())
+            .file("work.rhai", "fn process(job) { if job.id == 1 { throw \"no\" } job }")
+            .file("in.ndjson", jobs(1..=2));
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        let page = project.json(&["delayed", "list"]);
+        assert_eq!(page["jobs"][0]["due"], "9999-12-30T22:00:00.000Z", "{page}");
+        project.tidegate(&["delayed", "now", "p/jobs/1", "--yes"]).done();
+        project.assert_sound();
+    }
+}
+
+#[test]
 fn jobs_that_are_hastened_run_at_once_and_once() {
     for way in WAYS {
         let project = project(way);

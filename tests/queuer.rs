@@ -22,7 +22,7 @@ pub(crate) fn backlog(queuer: &str, jobs: &str, rest: &str) -> Project {
     let project = Project::new()
         .file("p.toml", format!("{toml}queuer = {{ {queuer} }}\n{rest}"))
         .file("work.rhai", WORK)
-        .file("never.rhai", "fn open(answer) { gate_closed(\"price 93 > 60\") }")
+        .file("never.rhai", "fn open(answer) { gate_closed(\"price 93\\n> 60\") }")
         .file("monitor.rhai", "fn status(jobs) { [] }")
         .file("in.ndjson", "");
     project.tidegate(&["run", ".", "--until-idle"]).done();
@@ -123,7 +123,7 @@ fn a_preview_says_what_holds_a_step_and_what_it_did_not_look_at() {
     let mut running = project.started();
     running.wait_until_it_says("the gate is closed");
     let told = look();
-    assert!(told.contains("\n  the gate `never` is closed (price 93 > 60) since "), "{told}");
+    assert!(told.contains("\n  the gate `never` is closed (price 93\\n> 60) since "), "{told}");
     assert!(told.contains("; it is looked at again in "), "{told}");
     running.stop().done();
     let source = project.tidegate(&["queuer", "preview", "p/give"]).failed(1);

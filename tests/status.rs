@@ -89,18 +89,18 @@ fn a_step_behind_a_gate_tells_what_it_has_read_of_its_source_and_for_how_long() 
         "[gate.never]\nrun = \"never.rhai\"\nevery = \"1h\"\n\
          [step.pay]\nfrom = \"in\"\nto = \"out\"\nrun = \"pay.rhai\"\ngate = \"never\"\n",
     )
-    .file("never.rhai", "fn open(answer) { gate_closed(\"price 93 > 60\") }")
+    .file("never.rhai", "fn open(answer) { gate_closed(\"price 93\\n> 60\") }")
     .file("pay.rhai", "fn process(job) { job }")
     .file("in.ndjson", jobs(1..=5));
     let mut running = project.started();
-    running.wait_until_it_says("the gate is closed");
+    running.wait_until_it_says("the gate is closed: price 93\\n> 60");
     let told = project.status("p/pay", "p/in");
     assert_eq!((&told["waiting"], &told["read"], &told["running"]), (&Value::Null, &5.into(), &0.into()));
     assert_eq!((&told["oldest"]["job"], &told["oldest"]["at_least"]), (&"p/in/1".into(), &true.into()));
-    assert_eq!((&told["closed"]["by"], &told["closed"]["why"]), (&"gate".into(), &"price 93 > 60".into()));
+    assert_eq!((&told["closed"]["by"], &told["closed"]["why"]), (&"gate".into(), &"price 93\n> 60".into()));
     let text = project.tidegate(&["status"]).done().stdout;
     assert!(text.contains("\np/pay  in          5+ "), "{text}");
-    assert!(text.contains("\n  gate closed since 20") && text.contains("): price 93 > 60\n"), "{text}");
+    assert!(text.contains("\n  gate closed since 20") && text.contains("): price 93\\n> 60\n"), "{text}");
     running.stop().done();
 }
 

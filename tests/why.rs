@@ -86,13 +86,14 @@ fn a_step_is_paused() {
     let shown = show(&project, 1);
     running.stop().done();
     assert!(shown.contains(why), "{shown}");
+    assert!(!shown.contains("nothing holds it"), "{shown}");
 }
 
 #[test]
 fn a_gate_is_closed_since_then_and_for_that_reason() {
     let gate = "gate = \"never\"\n[gate.never]\nrun = \"never.rhai\"\nevery = \"1h\"\n";
     let project = backlog("strategy = \"fifo\"", &pools(&["a", "a"]), gate);
-    let running = says(&project, 2, "the gate `never` is closed (price 93 > 60) since ");
+    let running = says(&project, 2, "the gate `never` is closed (price 93\\n> 60) since ");
     let shown = show(&project, 2);
     assert!(shown.contains("; it is looked at again in "), "{shown}");
     running.stop().done();
@@ -113,13 +114,15 @@ fn a_job_has_found_its_gate_closed() {
 fn a_job_waits_for_one_that_is_pending() {
     let monitor = "monitor = { run = \"monitor.rhai\", every = \"1h\" }\n";
     let serial = "strategy = \"one-round-serial\", lane = \"pool\"";
-    let words = ["a:\"handle\":\"tx-9\"", "a"];
+    let words = ["a:\"handle\":\"tx\\n9\"", "a"];
     let project = backlog(serial, &pools(&words), monitor);
     let running = says(&project, 2, "its lane waits for job 1 (pending since ");
     let pending = show(&project, 1);
     assert!(pending.contains("p/work: pending with an outside system, after 1 attempt\n"), "{pending}");
     assert!(pending.contains("    an outside system has it since "), "{pending}");
-    assert!(pending.contains(", as `tx-9`, and will finish it\n"), "{pending}");
+    assert!(pending.contains(", as `tx\\n9`, and will finish it\n"), "{pending}");
+    let listed = project.tidegate(&["delayed", "list"]).done().stdout;
+    assert!(listed.contains("pending as `tx\\n9`"), "{listed}");
     running.stop().done();
     let stopped = show(&project, 2);
     assert!(stopped.contains("its lane waits for job 1 (pending since "), "{stopped}");

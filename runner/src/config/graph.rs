@@ -250,7 +250,10 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
 pub(super) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     let queues = traffic(catalog, wiring);
     let unfilled = queues.iter().filter(|(_, queue)| queue.filled.is_none());
-    let mut reached: BTreeSet<&Address> = unfilled.map(|(address, _)| *address).collect();
+    // What is pushed comes from outside.
+    let pushed = catalog.names.iter().filter(|(_, (what, _))| *what == What::PushSource);
+    let mut reached: BTreeSet<&Address> =
+        unfilled.map(|(address, _)| *address).chain(pushed.map(|(address, _)| address)).collect();
     let comes =
         |reached: &BTreeSet<&Address>, end: &End| end.what == What::Source || reached.contains(&end.address);
     let mut waiting: Vec<&Wired<'_>> = wiring.steps.iter().collect();

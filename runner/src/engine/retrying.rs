@@ -89,7 +89,7 @@ impl Retrying {
         let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
         let Some(policy) = self.policy.as_ref().or(default.as_ref()) else { return given_up };
         match policy.next(&tried(item, failure, self.plugs_in, now)) {
-            Decision::Again { at } => Fate::Again(at.max(after(now, self.delay_window))),
+            Decision::Again { at } => Fate::Again(in_time(at.max(after(now, self.delay_window)))),
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
                 if item.attempt > 1 {
@@ -115,7 +115,12 @@ impl Retrying {
 }
 
 fn after(now: Timestamp, wait: Duration) -> Timestamp {
-    Timestamp(now.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)))
+    in_time(Timestamp(now.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))))
+}
+
+/// Whoever asks for a time that never comes has the job come at last: what is never due is lost.
+fn in_time(due: Timestamp) -> Timestamp {
+    due.min(Timestamp::LATEST)
 }
 
 fn tried(item: &Item<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> Tried {
@@ -220,7 +225,7 @@ pub(super) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, pa
         payload: payload.to_vec(),
         ..waiting(item)
     };
-    Delayed { step: step.clone(), due, job }
+    Delayed { step: step.clone(), due: in_time(due), job }
 }
 
 fn waiting(item: &Item<'_>) -> DelayedJob {

@@ -84,7 +84,9 @@ pub(super) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Seen,
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(answer) {
         if list.len() != jobs.len() {
             // Which is for which cannot be told.
-            return Err(format!("it answered for {} jobs, and was asked for {}", list.len(), jobs.len()));
+            let (answered, asked) = (list.len(), jobs.len());
+            let noun = if answered == 1 { "job" } else { "jobs" };
+            return Err(format!("it answered for {answered} {noun}, and was asked for {asked}"));
         }
         for (raw, (key, _)) in list.iter().zip(jobs) {
             seen.take(*key, raw);

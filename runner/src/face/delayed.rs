@@ -6,7 +6,7 @@ use super::cli::{Cancel, DelayedChoice, DelayedList, Format};
 use super::exit::{self, Exit};
 use super::find::{Place, Teller, ask, other_question, print_json, print_text};
 use super::look::{Answer, DelayedStatus, JOBS_MAX, Query, WaitsFor};
-use super::table::{grouped, jobs, table};
+use super::table::{grouped, jobs, on_one_line, table};
 use super::terminal::{confirm, cut};
 use crate::engine::{Granted, Moved, Request, Row};
 use crate::words::Address;
@@ -43,7 +43,7 @@ pub(super) fn list(command: &DelayedList) -> Exit {
 
 fn row(job: &DelayedStatus) -> Vec<String> {
     let due = match (job.waits_for, &job.due, &job.handle, &job.output) {
-        (WaitsFor::Outside, _, Some(handle), _) => format!("pending as `{}`", cut(handle, 24)),
+        (WaitsFor::Outside, _, Some(handle), _) => format!("pending as `{}`", cut(&on_one_line(handle), 24)),
         (WaitsFor::Outside, ..) => "pending".to_owned(),
         (WaitsFor::Attempt, ..) => "begun".to_owned(),
         (WaitsFor::Output, Some(due), _, Some(to)) if !to.is_empty() => format!("{due}, for `{to}`"),

@@ -2,9 +2,9 @@
 
 use super::cli::{Format, StatusCommand};
 use super::exit::Exit;
-use super::find::{ask, other_question, plain, print_json, print_text};
+use super::find::{ask, other_question, print_json, print_text};
 use super::look::{Answer, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
-use super::table::{Column, columns, grouped};
+use super::table::{Column, columns, grouped, on_one_line};
 use super::terminal::{cut, width};
 use super::times;
 use crate::words::{Clock as _, SystemClock, Timestamp};
@@ -149,7 +149,7 @@ fn remarks(step: &StepStatus, now: Timestamp) -> Vec<String> {
 
 fn held(closed: &ClosedStatus, now: Timestamp) -> String {
     let ago = ago(&closed.since, now);
-    let why = if closed.why.is_empty() { String::new() } else { format!(": {}", closed.why) };
+    let why = if closed.why.is_empty() { String::new() } else { format!(": {}", on_one_line(&closed.why)) };
     match &*closed.by {
         "failure" => format!("gate cannot be asked, and counts as closed {ago}{why}"),
         "job" => format!("held back by one of its jobs {ago}{why}"),
@@ -168,7 +168,7 @@ fn ago(since: &str, now: Timestamp) -> String {
 fn add_lanes(step: &StepStatus, width: Option<usize>, text: &mut String) {
     let Some(lanes) = step.lanes.as_ref().filter(|lanes| !lanes.top.is_empty()) else { return };
     let name = |lane: &LaneStatus| match &lane.lane {
-        Some(name) => format!("  {}", cut(&plain(name).replace('\n', "\\n"), LANE_MAX)),
+        Some(name) => format!("  {}", cut(&on_one_line(name), LANE_MAX)),
         None => "  (no lane)".to_owned(),
     };
     let waiting = lanes.top.iter().map(|lane| grouped(lane.waiting)).collect();

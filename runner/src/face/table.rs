@@ -34,6 +34,19 @@ pub(super) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> Str
     text
 }
 
+/// A text from outside as it stands inside a line: control characters are spelled out, line breaks too.
+pub(super) fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}
+
 /// One column of a table that fits where it is shown.
 #[derive(Debug)]
 pub(super) struct Column {

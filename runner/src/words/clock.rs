@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(pub i64);
 
+impl Timestamp {
+    /// The latest time at which anything is due: the last that can be written wherever on earth, in the
+    /// year 9999.
+    pub const LATEST: Self = Self(253_402_207_200_000);
+}
+
 /// Tells the time.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
@@ -47,5 +53,17 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_time_is_the_last_that_can_be_written() {
+        let latest = Timestamp::LATEST.0;
+        assert!(jiff::Timestamp::from_millisecond(latest).is_ok());
+        assert!(jiff::Timestamp::from_millisecond(latest + 1).is_err());
     }
 }

@@ -233,6 +233,10 @@ mod names {
         a_join_that_waits_for_itself_is_a_doubt: "a.toml" = concat!(
             "[source.events]\ntype = \"file\"\npath = \"e\"\nformat = \"lines\"\n[queue.again]\nallow_cycle = true\n",
             "[step.count]\njoin = { event = \"events\", before = \"again\" }\nto = { again = \"again\", out = \"out\" }\n[sink.out]\ntype = \"null\"\n");
+        a_join_of_what_comes_from_outside_begins: "tidegate.toml" = "[runner]\nlisten = \"127.0.0.1:8484\"\n", "a.toml" = concat!(
+            "[source.left]\ntype = \"http\"\n[source.right]\ntype = \"http\"\n[source.orders]\ntype = \"http\"\n",
+            "[step.price]\nfrom = \"orders\"\nto = \"priced\"\n[sink.out]\ntype = \"null\"\nfrom = \"both\"\n",
+            "[step.both]\njoin = { left = \"left\", right = \"right\", priced = \"priced\" }\nto = \"both\"\n");
         a_cycle_through_errors_is_a_cycle: "a.toml" = concat!(step!("to = \"x\""), "[step.fix]\nfrom = \"x\"\nerrors = \"x\"\n");
         a_cycle_through_two_pipelines_is_told_with_both_names: "a.toml" = "[step.x]\nfrom = \"a\"\nto = \"b/b\"\n", "b.toml" = "[step.y]\nfrom = \"b\"\nto = \"a/a\"\n";
         two_sinks_have_two_paths: "a.toml" = concat!(sink!("type = \"file\"\npath = \"out.ndjson\""), "[sink.other]\nfrom = \"events\"\ntype = \"file\"\npath = \"./x/../out.ndjson\"\n");

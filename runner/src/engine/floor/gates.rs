@@ -29,7 +29,7 @@ impl Floor {
             Err(failure) => (ClosedBy::Failure, failure.to_string()),
         };
         if stats.close(by, why.clone(), now) {
-            let why = if why.is_empty() { why } else { format!(": {why}") };
+            let why = if why.is_empty() { why } else { format!(": {}", on_one_line(&why)) };
             match by {
                 ClosedBy::Failure => tracing::warn!(
                     %step, gate, "whether the gate is open cannot be found out, so it counts as closed{why}"
@@ -45,7 +45,7 @@ impl Floor {
         let (stats, step) = (&self.stats.steps[step], &self.configuration.steps[step].address);
         if let Some(why) = &ran.held {
             if stats.close(ClosedBy::Job, why.clone(), now) {
-                tracing::info!(%step, "the step is held back by one of its jobs: {why}");
+                tracing::info!(%step, "the step is held back by one of its jobs: {}", on_one_line(why));
             }
         } else if ran.ends.iter().any(|end| !matches!(end, JobEnd::Held(_)))
             && stats.open(|by| by == ClosedBy::Job)
@@ -53,4 +53,9 @@ impl Floor {
             tracing::info!(%step, "the step goes on");
         }
     }
+}
+
+/// A reason comes from a script, and a line of the log is one event.
+fn on_one_line(why: &str) -> String {
+    why.replace('\n', "\\n")
 }

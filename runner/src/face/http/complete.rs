@@ -36,7 +36,7 @@ pub(super) async fn complete(
         }
     });
     let (claim, token) = claim.await?;
-    let limit = ("which is the most that can be said of a job", BODY_BYTES_MAX);
+    let limit = ("(the most that can be said of a job)", BODY_BYTES_MAX);
     let body = body::collect(request.into_body(), limit, &shop.room).await?;
     let desk = shop.desk.clone();
     aside(move || {

@@ -1,6 +1,6 @@
 //! Why a waiting job does not run, and when it may, in sentences.
 
-use super::super::table::grouped;
+use super::super::table::{grouped, on_one_line};
 use super::super::times;
 use crate::config::{Configuration, GateRef, Input, Step};
 use crate::decide::{JobKey, State, Why};
@@ -51,6 +51,8 @@ impl<'a> Case<'a> {
         // Jobs that were begun in this run keep the number of their place in the input.
         let key = stored().unwrap_or(JobKey::fresh(index));
         match sight.room.why(key, self.now) {
+            // It is its turn, and what holds all jobs of the step is named.
+            Some(Why::Turn) if !reasons.is_empty() => {}
             Some(why) => reasons.push(self.sentence(key, why)?),
             None if row.is_none() && index > sight.read => reasons.push(self.unseen()),
             None => {}
@@ -115,8 +117,9 @@ impl<'a> Case<'a> {
             Why::Running => "it runs now".to_owned(),
             Why::Pending => match stored(self.store, self.step, &self.sight, key)?.map(|job| job.standing) {
                 Some(Standing::Pending { handle, since }) => format!(
-                    "an outside system has it since {}, as `{handle}`, and will finish it",
-                    times::since(since, self.now)
+                    "an outside system has it since {}, as `{}`, and will finish it",
+                    times::since(since, self.now),
+                    on_one_line(&handle)
                 ),
                 _ => "an outside system has it, and will finish it".to_owned(),
             },
@@ -175,7 +178,7 @@ pub(super) fn stored(
 
 /// ` (price 93 > 60)`; nothing where nobody has said why.
 fn in_brackets(closed: &Closed) -> String {
-    if closed.why.is_empty() { String::new() } else { format!(" ({})", closed.why) }
+    if closed.why.is_empty() { String::new() } else { format!(" ({})", on_one_line(&closed.why)) }
 }
 
 /// Why a step that is paused starts nothing.

@@ -10,10 +10,10 @@ use tidegate_plugin::FailureKind;
 
 use super::context::Context;
 use super::kind;
-use super::said::{as_json, context, text};
+use super::said::{self, as_json, text};
 use crate::config::Limits;
 use crate::hands::handle;
-use crate::words::parse_duration;
+use crate::words::{Timestamp, parse_duration};
 
 /// Ends a script from within, past any `try` of the script.
 #[derive(Clone, Debug)]
@@ -48,18 +48,26 @@ type Answer<T> = Result<T, Box<EvalAltResult>>;
 type Call<'a> = NativeCallContext<'a>;
 
 /// `reject`, `retry`, `retry_in`, `gate_closed` and `pending`.
-pub(super) fn register_endings(engine: &mut Engine) {
+pub(super) fn register_endings(engine: &mut Engine, context: &Context) {
+    let retry_in = {
+        let context = context.clone();
+        move |call: &Call<'_>, delay: &Dynamic| -> Answer<FailureKind> {
+            let delay = duration(call, "retry_in", delay)?;
+            after(call, "retry_in", context.now(), delay)?;
+            Ok(FailureKind::RetryIn(delay))
+        }
+    };
+    let with_reason = retry_in.clone();
     engine
         .register_fn("reject", |call: Call<'_>, why: Dynamic, context: Dynamic| {
             end(&call, FailureKind::Rejected, text(&why), as_json(&context))
         })
-        .register_fn("retry_in", |call: Call<'_>, delay: Dynamic, why: Dynamic| {
-            let kind = FailureKind::RetryIn(duration(&call, "retry_in", &delay)?);
-            end(&call, kind, text(&why), context(&why))
+        .register_fn("retry_in", move |call: Call<'_>, delay: Dynamic, why: Dynamic| {
+            let kind = with_reason(&call, &delay)?;
+            end(&call, kind, text(&why), said::context(&why))
         })
-        .register_fn("retry_in", |call: Call<'_>, delay: Dynamic| {
-            let kind = FailureKind::RetryIn(duration(&call, "retry_in", &delay)?);
-            end(&call, kind, NO_REASON.to_owned(), None)
+        .register_fn("retry_in", move |call: Call<'_>, delay: Dynamic| {
+            end(&call, retry_in(&call, &delay)?, NO_REASON.to_owned(), None)
         })
         .register_fn("pending", |call: Call<'_>, handle: Dynamic| {
             end(&call, FailureKind::Pending, self::handle(&call, &handle)?, None)
@@ -71,7 +79,7 @@ pub(super) fn register_endings(engine: &mut Engine) {
     ] {
         engine
             .register_fn(name, move |call: Call<'_>, why: Dynamic| {
-                end(&call, kind, text(&why), context(&why))
+                end(&call, kind, text(&why), said::context(&why))
             })
             .register_fn(name, move |call: Call<'_>| end(&call, kind, NO_REASON.to_owned(), None));
     }
@@ -104,8 +112,8 @@ pub(super) fn register_outputs(engine: &mut Engine, context: &Context, emitted: 
             "emit_in",
             move |call: Call<'_>, binding: ImmutableString, job: Dynamic, delay: Dynamic| {
                 let delay = duration(&call, "emit_in", &delay)?;
-                let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-                emit_in(&call, binding, job, Some(context.now().saturating_add(delay)))
+                let due = after(&call, "emit_in", context.now(), delay)?;
+                emit_in(&call, binding, job, Some(due))
             },
         )
         .register_fn(
@@ -147,15 +155,42 @@ fn time(call: &Call<'_>, value: &Dynamic) -> Answer<i64> {
         if millis < 0 {
             return mistake(call, format!("`emit_at` takes {WANTED}; {millis} is before that"));
         }
-        return Ok(millis);
+        return in_time(call, "emit_at", millis);
     }
     let Ok(text) = value.as_immutable_string_ref() else {
         return mistake(call, format!("`emit_at` takes {WANTED}, not {}", kind::of(value)));
     };
-    match text.parse::<jiff::Timestamp>() {
-        Ok(time) => Ok(time.as_millisecond()),
-        Err(_) => mistake(call, format!("`emit_at` takes {WANTED}; `{}` is none", shortened(&text))),
+    let known = text.parse().ok().map(jiff::Timestamp::as_millisecond);
+    match known.or_else(|| last_day(&text)) {
+        Some(millis) => in_time(call, "emit_at", millis),
+        None => mistake(call, format!("`emit_at` takes {WANTED}; `{}` is none", shortened(&text))),
     }
+}
+
+/// A time of the last day of the year 9999, of which jiff knows only the first hours.
+fn last_day(text: &str) -> Option<i64> {
+    let pieces = jiff::fmt::temporal::Pieces::parse(text).ok()?;
+    let time = pieces.date().to_datetime(pieces.time()?);
+    let local = time.duration_since(jiff::civil::date(1970, 1, 1).to_datetime(jiff::civil::Time::midnight()));
+    let offset = pieces.to_numeric_offset()?;
+    i64::try_from(local.as_millis()).ok()?.checked_sub(i64::from(offset.seconds()) * 1000)
+}
+
+/// The time so long after `now`, in milliseconds since 1970.
+fn after(call: &Call<'_>, function: &str, now: i64, delay: Duration) -> Answer<i64> {
+    let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+    in_time(call, function, now.saturating_add(delay))
+}
+
+/// The time, where something can be due then.
+fn in_time(call: &Call<'_>, function: &str, millis: i64) -> Answer<i64> {
+    /// The last millisecond of the year 9999.
+    const END: i64 = 253_402_300_799_999;
+    if millis > END {
+        let message = format!("`{function}` goes no further than the year 9999 (a number is milliseconds)");
+        return mistake(call, message);
+    }
+    Ok(millis.min(Timestamp::LATEST.0))
 }
 
 /// A text as it is, anything else as JSON.

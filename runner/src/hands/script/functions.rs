@@ -7,7 +7,7 @@ use super::control::{self, Emitted};
 use crate::config::Limits;
 
 pub(super) fn register(engine: &mut Engine, context: &Context, emitted: &Emitted, limits: &Limits) {
-    control::register_endings(engine);
+    control::register_endings(engine, context);
     control::register_outputs(engine, context, emitted, limits);
     register_log(engine, context);
 }
