@@ -173,3 +173,20 @@ fn a_join_that_takes_an_input_more_says_where_it_begins_there() {
     assert!(told.contains("input=p/c") && told.contains("from=1"), "{told}");
     assert!(!project.run().done().stderr.contains("for the first time"));
 }
+
+#[test]
+fn a_step_whose_queuer_is_taken_away_runs_nothing_again_that_it_has_finished() {
+    let step = "[step.one]\nfrom = \"in\"\nrun = \"one.rhai\"\nto = \"out\"\n";
+    let queuer = "queuer = { strategy = \"priority\", priority = \"id\" }\n";
+    let project = Project::pipeline(&[step, queuer].concat())
+        .file("one.rhai", "fn process(job) { if job.id == 4 { throw \"not yet\" } job }")
+        .file("in.ndjson", jobs(1..=10));
+    project.run().failed(1);
+    assert_eq!(ids(&project.read("out.ndjson")), [10, 9, 8, 7, 6, 5]);
+    project.change("p.toml", queuer, "");
+    project.write("one.rhai", "fn process(job) { job }");
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [10, 9, 8, 7, 6, 5, 1, 2, 3, 4]);
+    project.run().done();
+    project.assert_sound();
+}

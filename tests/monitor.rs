@@ -91,3 +91,21 @@ fn a_monitor_that_makes_no_sense_loses_nothing() {
     assert_eq!(out, [1, 2]);
     assert!(project.queue("p/failed").is_empty());
 }
+
+#[test]
+fn a_job_of_a_source_whose_outside_died_is_taken_out_and_its_lane_goes_on() {
+    let project = submitting("queuer = { strategy = \"serial\" }").file("in.ndjson", jobs(1..=2));
+    let mut running = project.started();
+    running.wait_until("the first is asked for", || project.read_if_there("asked").contains("b-1-1"));
+    project.tidegate(&["job", "cancel", "p/in/2", "--yes"]).failed(1);
+    let cancelled = project.tidegate(&["job", "cancel", "p/in/1", "--yes"]).done().stdout;
+    assert_eq!(cancelled, "1 job cancelled: on the error queue\n");
+    running.wait_until("the second is asked for", || project.read_if_there("asked").contains("b-2-1"));
+    // That it comes back to life changes nothing.
+    project.write("outside", r#"{"b-1-1": "committed", "b-2-1": "committed"}"#);
+    let ended = running.outcome().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [2]);
+    assert_eq!(project.queue("p/failed")[0]["message"], "cancelled while pending (handle `b-1-1`)");
+    assert!(ended.stderr.contains("answered for jobs that it was not asked for"), "{}", ended.stderr);
+    project.assert_sound();
+}

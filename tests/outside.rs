@@ -334,6 +334,64 @@ fn a_job_of_a_join_is_finished_by_its_token_under_any_of_its_inputs() {
 }
 
 #[test]
+fn a_job_whose_outside_died_is_taken_out_and_what_that_says_afterwards_is_refused() {
+    for settings in STEPS {
+        let project = project(settings);
+        let (mut running, mut client, _) = started(&project);
+        push(&mut client, 1..=5);
+        let tokens: Vec<String> = (1..=5).map(|index| token(&mut running, &mut client, index)).collect();
+        // Nobody takes back many at once by accident.
+        let left = project.tidegate(&["delayed", "cancel", "p/submit", "--yes"]).failed(1);
+        left.says(
+            "5 jobs left alone: each is running, or with an outside system, from where only `--pending`",
+        );
+        let cancel = |job: &str, drop: &[&str]| {
+            let arguments = [&["job", "cancel", job, "--yes"], drop].concat();
+            project.tidegate(&arguments).done().stdout
+        };
+        assert_eq!(cancel("p/in/1", &[]), "1 job cancelled: on the error queue\n");
+        assert_eq!(cancel("p/in/2", &["--drop"]), "1 job dropped\n");
+        let late = say(&mut client, 1, &tokens[0], "");
+        assert_eq!((late.status, late.header("retry-after")), (409, None), "{late:?}");
+        assert_eq!(late.error(), "job p/in/1 is failed at step `p/submit`, and nothing changes that");
+        assert_eq!(say(&mut client, 2, &tokens[1], "\"invalid\"").status, 409);
+        assert_eq!(outcome(&mut client, 1)["status"], "failed");
+        // The others are as pending as they were.
+        assert_eq!(say(&mut client, 3, &tokens[2], "").status, 200);
+        running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(3..=3));
+        running.stop().done();
+        // The same on a stopped store.
+        assert_eq!(cancel("p/in/4", &[]), "1 job cancelled: on the error queue\n");
+        let many = project.tidegate(&["delayed", "cancel", "p/submit", "--pending", "--yes"]).done().stdout;
+        assert_eq!(many, "1 job cancelled: on the error queue\n");
+        let (running, mut client, _) = started(&project);
+        for (index, token) in (1..).zip(&tokens).filter(|(index, _)| *index != 3) {
+            assert_eq!(say(&mut client, index, token, "").status, 409, "{index}");
+        }
+        running.stop().done();
+        assert_eq!(project.read("out.ndjson"), jobs(3..=3));
+        let failed = project.queue("p/failed");
+        let of = |error: &Value| (error["index"].clone(), error["kind"].clone(), error["attempt"].clone());
+        assert_eq!(
+            failed.iter().map(of).collect::<Vec<_>>(),
+            [1, 4, 5].map(|index| (json!(index), json!("rejected"), json!(1)))
+        );
+        let why = format!("cancelled while pending (handle `{}`)", tokens[0]);
+        assert_eq!(failed[0]["message"], json!(why));
+        assert_eq!(project.status("p/submit", "p/in")["taken"], 5);
+        project.assert_sound();
+        // From there it goes out again like any other.
+        project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]).done();
+        let (mut running, mut client, _) = started(&project);
+        running.wait_until("it is there again", || outcome(&mut client, 1)["attempts"] == 2);
+        assert_eq!(token(&mut running, &mut client, 1), tokens[0]);
+        assert_eq!(say(&mut client, 1, &tokens[0], "").status, 200);
+        running.wait_until("it is delivered", || project.read("out.ndjson").lines().count() == 2);
+        running.stop().done();
+    }
+}
+
+#[test]
 fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
     let project = project(STEPS[1]);
     let (mut running, mut client, _) = started(&project);
@@ -344,8 +402,10 @@ fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
     let outcome = outcome(&mut client, 1);
     assert_eq!((&outcome["status"], &outcome["told"]), (&json!("pending"), &json!("committed")), "{outcome}");
     // It is not asked for again, nor taken out, nor forgotten.
-    project.tidegate(&["delayed", "cancel", "p/submit", "--yes"]);
+    let left = project.tidegate(&["job", "cancel", "p/in/1", "--yes"]).failed(1);
+    left.says("1 job left alone: each is running, or an outside system is through with it");
     running.stop().done();
+    project.tidegate(&["delayed", "cancel", "p/submit", "--pending", "--yes"]).failed(1);
     project.tidegate(&["step", "resume", "p/submit"]).done();
     // Also by a run that waits for nobody.
     project.tidegate(&["run", ".", "--until-idle"]).done();

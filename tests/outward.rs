@@ -129,6 +129,32 @@ fn what_was_asked_when_the_runner_died_is_asked_again_under_the_same_hash() {
 }
 
 #[test]
+fn what_was_asked_when_the_runner_died_is_run_though_the_step_asks_nobody_any_more() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    let service = Service::start(move |_, _| {
+        let _ = tell.lock().expect("nobody panics with it").send(());
+        Act::Hang(Vec::new())
+    });
+    let lines = format!(
+        "run = \"builtin:http\"\nhttp = {{ url = \"http://{}/\", method = \"POST\" }}\ntimeout = \"60s\"",
+        service.address
+    );
+    let project =
+        charging(&lines).file("in.ndjson", jobs(1..=3)).file("pass.rhai", "fn process(job) { job }");
+    let running = project.start(&["run", "."]);
+    told.recv().expect("it is asked");
+    drop(running);
+    assert!(project.begun("p/charge") > 0);
+    project.change("p.toml", &lines, "run = \"pass.rhai\"");
+    project.run().done();
+    let mut through = ids(&project.read("out.ndjson"));
+    through.sort_unstable();
+    assert_eq!(through, [1, 2, 3]);
+    project.assert_sound();
+}
+
+#[test]
 fn a_secret_reaches_the_service_and_nobody_else() {
     let service = Service::start(|asked, _| {
         Act::Say(answer("401 Unauthorized", "", &format!("{} does not do", asked.header("authorization"))))

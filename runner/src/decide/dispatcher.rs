@@ -182,8 +182,9 @@ impl Dispatcher {
         self.steps[step].reschedule(key, due);
     }
 
-    /// Takes out a job that nobody works on. Takes effect with the next event. One of the input is
-    /// withheld before it is accounted for or released, though it was not seen yet.
+    /// Takes out a job that nobody works on, and of which nothing is to be settled. Takes effect with the
+    /// next event. One of the input is withheld before it is accounted for or released, though it was not
+    /// seen yet.
     pub fn cancel(&mut self, step: usize, key: JobKey, now: Timestamp) {
         self.steps[step].cancel(key, now);
     }

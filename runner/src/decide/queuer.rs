@@ -193,9 +193,10 @@ impl WaitingRoom {
         Ok(())
     }
 
-    /// Takes out a job that nobody works on.
+    /// Takes out a job that nobody here works on; the outside may have it.
     pub fn cancel(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
-        let idle = [Stand::Waiting, Stand::PutBack, Stand::Due, Stand::Unknown, Stand::Delayed];
+        let idle =
+            [Stand::Waiting, Stand::PutBack, Stand::Due, Stand::Unknown, Stand::Delayed, Stand::Pending];
         let slot = self.told(key, "be cancelled", &idle)?;
         self.remove(slot, now);
         Ok(())
@@ -302,6 +303,8 @@ impl WaitingRoom {
         match stand {
             Stand::Running | Stand::Pending | Stand::Free => {}
             Stand::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
+            // Others of its lane may have a place in this round, and do not go before it.
+            Stand::Unknown if self.has_conflicts() => self.hurry(slot, self.turn),
             Stand::Unknown if self.has_lists() => self.hurry(slot, !self.turn),
             Stand::Waiting | Stand::PutBack if self.jobs.is_blocked(slot) => {}
             Stand::Unknown | Stand::PutBack | Stand::Due | Stand::Waiting => {

@@ -35,9 +35,10 @@ pub fn amend(
         Request::Drop { queue, errors } => take_off(store, configuration, queue, errors, changes),
         Request::Replay { step, from } => replay(store, configuration, step, from, changes),
         Request::Hasten { step, rows } => hasten(store, configuration, step, rows, changes),
-        Request::Cancel { step, rows, jobs, drop } => {
+        Request::Cancel { step, rows, jobs, drop, pending } => {
             let step = position(configuration, step)?;
-            cancel::cancel(store, configuration, &Wanted { step, rows, jobs, drop: *drop }, changes)
+            let wanted = Wanted { step, rows, jobs, drop: *drop, pending: *pending };
+            cancel::cancel(store, configuration, &wanted, changes)
         }
         Request::Pause { step, paused } => pause(store, configuration, step, *paused, changes),
         Request::Poll { .. } => Err("no runner runs, so that nobody can be asked now".to_owned()),

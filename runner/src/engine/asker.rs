@@ -3,18 +3,14 @@
 //! Its processors run one after the other, and each is given, as one value, what the one before it came
 //! to: also a list, which between the processors of a step would be as many jobs.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use tidegate_plugin::{Failure, Job, Outputs, Payloads};
 
 use super::allowance::Allowance;
 use super::chain::shown;
-use super::link::{Link, Owner, Scripts};
+use super::link::{Common, Link, Owner, Scripts};
 use crate::config::{Configuration, Inquiry, Limits, Processor, Step, StepFilter};
-use crate::hands::plugin::Plugins;
 use crate::hands::script::Entry;
-use crate::words::{Address, Timestamp, TokenKey, delivery_hash};
+use crate::words::{Address, Timestamp, delivery_hash};
 
 /// Asks what a gate or a monitor of a step asks.
 #[derive(Debug)]
@@ -33,8 +29,7 @@ impl Asker {
         configuration: &Configuration,
         step: &Step,
         (inquiry, entry): (&Inquiry, Entry),
-        (plugins, token_key): (&Plugins, &TokenKey),
-        given_up: &Arc<AtomicBool>,
+        common: &Common<'_>,
     ) -> Result<Self, String> {
         let (limits, filter, file) =
             (Limits::default(), StepFilter::default(), shown(configuration, &step.file));
@@ -42,12 +37,11 @@ impl Asker {
             limits: &limits,
             timeout: Some(inquiry.timeout),
             config: &inquiry.config,
-            given_up: Some(given_up),
-            ..Owner::of(step, &file, token_key)
+            ..Owner::of(step, &file, common)
         };
         let last = inquiry.run.len().saturating_sub(1);
         let link = |(position, processor): (usize, &Processor)| match processor {
-            Processor::Plugin(plugin) => owner.plugin(plugin, plugins, &[""]),
+            Processor::Plugin(plugin) => owner.plugin(plugin, common.plugins, &[""]),
             Processor::Http(request) => Ok(Link::Http(Box::new(owner.http(request)))),
             Processor::Exec(command) => Ok(Link::Exec(Box::new(owner.exec(command)))),
             Processor::Script(script) => {

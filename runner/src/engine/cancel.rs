@@ -7,14 +7,17 @@ use tidegate_plugin::{Failure, FailureKind, Payloads};
 use super::amendment::{Amendment, Moving, Place, said};
 use super::delivery::Made;
 use super::error_record::{self, Case};
-use super::gather::{Gatherer, Walk};
+use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Returned, Work};
 use super::ledger::later;
 use super::request::{Granted, Moved, Row};
 use crate::config::{Configuration, Input, Step};
 use crate::decide::Progress;
-use crate::store::{Append, Changes, Delivered, Outcome, ReadError, Store};
+use crate::store::{Append, Changes, DelayedJob, Delivered, Outcome, ReadError, Store};
 use crate::words::{Address, Batch, Origins};
+
+/// Longest handle in a reason, in characters.
+const HANDLE_MAX: usize = 200;
 
 /// What shall be taken out.
 pub(super) struct Wanted<'a> {
@@ -25,6 +28,8 @@ pub(super) struct Wanted<'a> {
     pub(super) jobs: &'a [u64],
     /// For good.
     pub(super) drop: bool,
+    /// Also where an outside system has it.
+    pub(super) pending: bool,
 }
 
 /// # Errors
@@ -122,20 +127,28 @@ fn of_rows(
                 moved.gone += 1;
                 Place::Gone
             }
-            // The one is not ours to take back, the other no job that could be run again.
-            Some(job) if job.standing.outside().is_some() || job.to.is_some() && !wanted.drop => {
-                moved.busy += 1;
-                Place::Same(Box::new(job))
-            }
-            Some(job) => {
+            Some(job) if is_free(&job, wanted) => {
                 moved.jobs += 1;
                 taken.push(Returned { key: key.clone(), job });
                 Place::Gone
+            }
+            Some(job) => {
+                moved.busy += 1;
+                Place::Same(Box::new(job))
             }
         };
         moves.rows.push((key, place));
     }
     Ok(taken)
+}
+
+fn is_free(job: &DelayedJob, wanted: &Wanted<'_>) -> bool {
+    match job.standing.status() {
+        // What the outside is through with is delivered, which is not ours to take back.
+        Some(status) => wanted.pending && status.waits(),
+        // An output that was made already is no job that could be run again.
+        None => job.to.is_none() || wanted.drop,
+    }
 }
 
 fn work_of(rows: Vec<Returned>) -> Work {
@@ -201,7 +214,7 @@ fn write_records(
             if errors.is_none() {
                 continue;
             }
-            let failure = Failure::new(FailureKind::Rejected, why(item.last_error()));
+            let failure = Failure::new(FailureKind::Rejected, why(&item));
             let case = Case { now, step: &step.address, take, generation, item: &item };
             records
                 .push_with(|buffer| error_record::write(&case, &failure, buffer))
@@ -222,9 +235,18 @@ fn write_records(
     Ok(())
 }
 
-fn why(last_error: Option<&str>) -> String {
-    match last_error {
-        Some(error) => format!("cancelled; before that, its last attempt failed: {error}"),
-        None => "cancelled".to_owned(),
+fn why(item: &Item<'_>) -> String {
+    let (cancelled, before) = match item.handle() {
+        Some(handle) => {
+            let end = handle.char_indices().nth(HANDLE_MAX).map_or(handle.len(), |(end, _)| end);
+            let more = if end < handle.len() { "…" } else { "" };
+            let cancelled = format!("cancelled while pending (handle `{}{more}`)", &handle[..end]);
+            (cancelled, "an attempt before that failed")
+        }
+        None => ("cancelled".to_owned(), "before that, its last attempt failed"),
+    };
+    match item.last_error() {
+        Some(error) => format!("{cancelled}; {before}: {error}"),
+        None => cancelled,
     }
 }

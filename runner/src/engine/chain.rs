@@ -12,14 +12,12 @@ use std::time::Duration;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
 use super::allowance::Allowance;
-use super::link::{Link, Owner, Scripts};
+use super::link::{Common, Link, Owner, Scripts};
 use crate::config::{
     Configuration, HttpRequest, Processor, Script, SinkKind, SinkRef, Step, StepFilter, Take, Target,
 };
 use crate::hands::http::HttpStep;
-use crate::hands::plugin::Plugins;
 use crate::hands::script::{Entry, json};
-use crate::words::TokenKey;
 
 /// The processors of a step, made ready for one thread.
 #[derive(Debug)]
@@ -65,11 +63,10 @@ impl Links {
     pub(super) fn new(
         configuration: &Configuration,
         step: &Step,
-        plugins: &Plugins,
-        token_key: &TokenKey,
+        common: &Common<'_>,
     ) -> Result<Self, String> {
         let file = shown(configuration, &step.file);
-        let owner = Owner::of(step, &file, token_key);
+        let (owner, plugins) = (Owner::of(step, &file, common), common.plugins);
         let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
         let named = bindings.iter().any(|binding| !binding.is_empty());
         let none = StepFilter::default();

@@ -32,6 +32,8 @@ use crate::words::Clock;
 const LAST_COMMIT: Duration = Duration::from_secs(1);
 /// Whoever is asked about a gate or pending jobs when a run ends gets so much more; nothing depends on it.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// Commands that still run when the time for shutting down is over are killed, which takes so long.
+const LAST_KILLS: Duration = Duration::from_millis(500);
 /// So often it is looked at the clock while something waits for a time, since that may be set.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
@@ -297,6 +299,13 @@ impl Crew {
         }
         queues.end();
         let abandoned = matches!(outcome, Ok(None));
+        let aside = if abandoned {
+            // What they are at runs again in the next run, and not beside it.
+            aside.abandon(LAST_KILLS);
+            Vec::new()
+        } else {
+            aside.close()
+        };
         // A sink may write to somebody who does not read. What is not committed then runs again.
         if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
             return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned });
@@ -308,7 +317,7 @@ impl Crew {
         // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
         if end.is_some() {
             askers.abandon(LAST_ANSWERS);
-            for worker in workers.into_iter().chain(aside.close()) {
+            for worker in workers.into_iter().chain(aside) {
                 let _ = worker.join();
             }
         }

@@ -294,6 +294,11 @@ impl Item<'_> {
         self.row.iter().find_map(|place| place.returned?.job.last_error.as_deref())
     }
 
+    /// How the outside knows it that has it.
+    pub(super) fn handle(&self) -> Option<&str> {
+        self.row.iter().find_map(|place| Some(place.returned?.job.standing.outside()?.0))
+    }
+
     /// What an outside system has said of it, if that is to be delivered now.
     pub(super) fn said(&self) -> Option<&Completion> {
         self.row.iter().find_map(|place| place.returned?.job.standing.outside()?.2)

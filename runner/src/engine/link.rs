@@ -39,9 +39,18 @@ pub(super) struct Owner<'c> {
     /// What the tokens of jobs are made with.
     pub(super) token_key: &'c TokenKey,
     /// Set when nobody wants to know any more what comes of them; of what may be given up.
-    pub(super) given_up: Option<&'c Arc<AtomicBool>>,
+    pub(super) given_up: &'c Arc<AtomicBool>,
     /// Plugins run in a process of their own.
     pub(super) isolate: bool,
+}
+
+/// What the processors of all steps share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Common<'c> {
+    pub(super) plugins: &'c Plugins,
+    pub(super) token_key: &'c TokenKey,
+    /// Commands are killed when it is set.
+    pub(super) given_up: &'c Arc<AtomicBool>,
 }
 
 /// Scripts of one link, and what is particular to it.
@@ -55,15 +64,15 @@ pub(super) struct Scripts<'c> {
 }
 
 impl<'c> Owner<'c> {
-    pub(super) fn of(step: &'c Step, file: &'c str, token_key: &'c TokenKey) -> Self {
+    pub(super) fn of(step: &'c Step, file: &'c str, common: &Common<'c>) -> Self {
         Self {
             step: &step.address,
             limits: &step.limits,
             timeout: step.timeout,
             config: &step.config,
             file,
-            token_key,
-            given_up: None,
+            token_key: common.token_key,
+            given_up: common.given_up,
             isolate: step.isolate,
         }
     }
@@ -106,7 +115,7 @@ impl<'c> Owner<'c> {
             timeout: self.timeout,
             memory: self.limits.memory,
             token_key: self.token_key,
-            given_up: self.given_up,
+            given_up: Some(self.given_up),
         })
     }
 

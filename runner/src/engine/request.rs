@@ -23,8 +23,9 @@ pub enum Request {
     /// Make jobs of a step due at once that wait for a time.
     Hasten { step: Address, rows: Vec<Row> },
     /// Take waiting jobs of a step out, onto its error queue or for good: those that stand in the store
-    /// by themselves, and those at these indices of its one input.
-    Cancel { step: Address, rows: Vec<Row>, jobs: Vec<u64>, drop: bool },
+    /// by themselves, and those at these indices of its one input. Those that an outside system has only
+    /// where `pending` says so.
+    Cancel { step: Address, rows: Vec<Row>, jobs: Vec<u64>, drop: bool, pending: bool },
     /// Have a step start nothing, however often the runner is started again, or go on.
     Pause { step: Address, paused: bool },
     /// Find out how the pending jobs of a step stand, as soon as may be.
@@ -94,7 +95,8 @@ pub enum Completed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     pub jobs: u64,
-    /// Those that just run, or that an outside system has; they were left alone.
+    /// Those that just run, that an outside system has, or of which is just delivered what it has said;
+    /// they were left alone.
     pub busy: u64,
     /// Those that do not wait, or not for a time.
     pub gone: u64,

@@ -16,7 +16,9 @@ use crate::config::{
 use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo, Ticker};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
-use crate::store::{Changes, Generation, NEVER, SnapshotKey, Store};
+use crate::store::{
+    Changes, Delayed, DelayedJob, DelayedKey, Generation, NEVER, SnapshotKey, Standing, Store,
+};
 use crate::words::{Mark, Segment, Timestamp, TokenKey};
 
 /// Jobs of one batch of a step that picks them.
@@ -114,7 +116,7 @@ pub(super) fn start(
                     }
                 }
             };
-            inputs.push(FlowInput { feed, next: done.watermark() + 1 });
+            inputs.push(FlowInput { feed, next: done.watermark() + 1, finished: done.finished().to_vec() });
             done_by_input.push(done);
         }
         warn_of_new_inputs(step, &known, &inputs);
@@ -129,7 +131,11 @@ pub(super) fn start(
         let gather = if step.take == Take::Join { Gather::Each } else { Gather::Any };
         let picking = picking(configuration, step, done_by_input.first());
         // What a step that picks has in the store is told job by job.
-        let due = if picking.is_some() { None } else { store.next_due(&step.address, None)? };
+        let due = match picking {
+            Some(_) => None,
+            None if release_begun(step, store, &mut changes)? => Some(now),
+            None => store.next_due(&step.address, None)?,
+        };
         flows.push(Flow { gather, inputs, due, picking, before: before(step, configuration), redo });
         progress.push(done_by_input);
     }
@@ -156,6 +162,7 @@ pub(super) fn start(
         || changes.token_key.is_some()
         || !changes.settled.is_empty()
         || !changes.trims.is_empty()
+        || !changes.delayed.is_empty()
         || !changes.ticked.is_empty();
     Ok(Started {
         progress,
@@ -173,6 +180,24 @@ pub(super) fn start(
         opening: news.then_some(changes),
         halts,
     })
+}
+
+/// Has those jobs come at once that `step` had begun when it still picked its jobs, and the process died:
+/// nothing else would make them due. Whether there are any.
+fn release_begun(step: &Step, store: &Store, changes: &mut Changes) -> Result<bool, EngineError> {
+    let before = changes.delayed.len();
+    // Sequences begin behind 0.
+    let mut after = DelayedKey { step: step.address.clone(), due: NEVER, sequence: 0 };
+    loop {
+        let rows = store.due(&step.address, NEVER, Some(&after), RECALLED, RECALLED_BYTES)?;
+        let Some((last, _)) = rows.last() else { return Ok(changes.delayed.len() > before) };
+        after = last.clone();
+        for (key, job) in rows.into_iter().filter(|(_, job)| job.standing == Standing::Started) {
+            let job = DelayedJob { standing: Standing::Delayed, ..job };
+            changes.undelayed.push(key);
+            changes.delayed.push(Delayed { step: step.address.clone(), due: changes.now, job });
+        }
+    }
 }
 
 /// How a step picks its jobs, if it does.

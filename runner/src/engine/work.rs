@@ -11,15 +11,14 @@ use super::delivery::Made;
 use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
-use super::link::{Owner, Scripts};
+use super::link::{Common, Owner, Scripts};
 use super::retrying::{self, Fate, Retrying, Why};
 use super::status::Word;
 use crate::config::{self, Configuration, Processor, Promise, Take, Target};
 use crate::decide::{Counters, JobEnd, Status};
-use crate::hands::plugin::Plugins;
 use crate::hands::script::{Entry, ScriptStep};
 use crate::store::{Delayed, Outcome, Slot, Span, Store};
-use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp, TokenKey};
+use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
 
 /// A step made ready for one thread.
 #[derive(Debug)]
@@ -111,25 +110,23 @@ impl Worker {
         step: &config::Step,
         generation: u64,
         store: &Store,
-        (plugins, token_key): (&Plugins, &TokenKey),
+        common: &Common<'_>,
     ) -> Result<Self, String> {
         let scripts: Vec<config::Script> =
             step.processors.iter().filter_map(Processor::script).cloned().collect();
         let filter = &step.filter;
         let runner = if Links::needed(configuration, step) {
-            Runner::Links(Box::new(Links::new(configuration, step, plugins, token_key)?))
+            Runner::Links(Box::new(Links::new(configuration, step, common)?))
         } else if step.processors.is_empty() && filter.is_empty() {
             Runner::Pass
         } else {
-            Runner::Script(Owner::of(step, &shown(configuration, &step.file), token_key).script(
-                &Scripts {
-                    scripts: &scripts,
-                    filter,
-                    unnamed_output: step.outputs.iter().all(|output| output.binding.is_empty()),
-                    wrapped: step.take == Take::Alts,
-                    entry: Entry::Process,
-                },
-            )?)
+            Runner::Script(Owner::of(step, &shown(configuration, &step.file), common).script(&Scripts {
+                scripts: &scripts,
+                filter,
+                unnamed_output: step.outputs.iter().all(|output| output.binding.is_empty()),
+                wrapped: step.take == Take::Alts,
+                entry: Entry::Process,
+            })?)
         };
         Ok(Self {
             runner,

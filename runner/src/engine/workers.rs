@@ -12,6 +12,7 @@ use tidegate_plugin::{Failure, FailureKind};
 use super::asker::Asker;
 use super::floor::Task;
 use super::held::Work;
+use super::link::Common;
 use super::message::Message;
 use super::status::{self, Asking, Seen};
 use super::work::{Ran, Stumble, Worker};
@@ -40,6 +41,12 @@ pub(super) struct Shop {
     /// Set when nobody wants to know any more what gates and monitors say.
     pub(super) given_up: Arc<AtomicBool>,
     pub(super) attempts: Attempts,
+}
+
+impl Shop {
+    fn common(&self) -> Common<'_> {
+        Common { plugins: &self.plugins, token_key: &self.token_key, given_up: &self.given_up }
+    }
 }
 
 /// Something for a worker to do.
@@ -167,13 +174,13 @@ impl<'s> Hand<'s> {
     }
 
     fn run(&mut self, step: usize, work: &Work) -> Ran {
-        let Shop { configuration, plugins, store, clock, generation, token_key, .. } = self.shop;
+        let Shop { configuration, store, clock, generation, .. } = self.shop;
         let slot = &mut self.slot;
         let worker = match &mut self.workers[step] {
             Some(worker) => worker,
             empty => {
                 let declared = &configuration.steps[step];
-                match Worker::new(configuration, declared, *generation, store, (plugins, token_key)) {
+                match Worker::new(configuration, declared, *generation, store, &self.shop.common()) {
                     Ok(made) => empty.insert(made),
                     Err(why) => return failed(work, why),
                 }
@@ -188,7 +195,7 @@ impl<'s> Hand<'s> {
     }
 
     fn ask_status(&mut self, asking: Asking) -> Result<Seen, Failure> {
-        let Shop { configuration, plugins, store, clock, token_key, given_up, .. } = self.shop;
+        let Shop { configuration, store, clock, .. } = self.shop;
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
         let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
@@ -203,13 +210,7 @@ impl<'s> Hand<'s> {
         let declared = &configuration.steps[asking.step];
         let Some(monitor) = &declared.monitor else { return Ok(Seen::default()) };
         let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
-            Asker::new(
-                configuration,
-                declared,
-                (&monitor.inquiry, Entry::Status),
-                (plugins, token_key),
-                given_up,
-            )
+            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), &self.shop.common())
         })?;
         status::read(&answer, &jobs).map_err(|why| {
             Failure::new(FailureKind::Output, format!("{why}; the answer is {}", beginning(&answer)))
@@ -217,12 +218,12 @@ impl<'s> Hand<'s> {
     }
 
     fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
-        let Shop { configuration, plugins, clock, token_key, given_up, .. } = self.shop;
+        let Shop { configuration, clock, .. } = self.shop;
         let declared = &configuration.steps[step];
         let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
         let inquiry = &configuration.gates[gate].inquiry;
         let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
-            Asker::new(configuration, declared, (inquiry, Entry::Open), (plugins, token_key), given_up)
+            Asker::new(configuration, declared, (inquiry, Entry::Open), &self.shop.common())
         })?;
         serde_json::from_slice(&answer).map_err(|_| {
             let message = format!("it should answer `true` or `false`, and answered {}", beginning(&answer));

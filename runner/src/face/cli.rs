@@ -181,6 +181,9 @@ pub(super) struct DelayedChoice {
 pub(super) struct Cancel {
     #[command(flatten)]
     pub(super) choice: DelayedChoice,
+    /// Also those that an outside system has
+    #[arg(long)]
+    pub(super) pending: bool,
     /// Leave nothing behind, not even on the error queue
     #[arg(long)]
     pub(super) drop: bool,

@@ -60,14 +60,15 @@ pub(super) fn now(command: &DelayedChoice) -> Exit {
 }
 
 pub(super) fn cancel(command: &Cancel) -> Exit {
-    deal(&command.choice, How::Cancel { drop: command.drop }).unwrap_or_else(|exit| exit)
+    deal(&command.choice, How::Cancel { drop: command.drop, pending: command.pending })
+        .unwrap_or_else(|exit| exit)
 }
 
 /// What is done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Now,
-    Cancel { drop: bool },
+    Cancel { drop: bool, pending: bool },
 }
 
 /// By step.
@@ -85,8 +86,8 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
         let (jobs, steps) = (jobs(count), steps.join(", "));
         let question = match how {
             How::Now => format!("{jobs} of {steps} will be due at once."),
-            How::Cancel { drop: false } => format!("{jobs} of {steps} will go to the error queue."),
-            How::Cancel { drop: true } => format!("{jobs} of {steps} will be gone for good."),
+            How::Cancel { drop: false, .. } => format!("{jobs} of {steps} will go to the error queue."),
+            How::Cancel { drop: true, .. } => format!("{jobs} of {steps} will be gone for good."),
         };
         confirm(&question, command.yes)?;
     }
@@ -97,7 +98,9 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
             let (step, rows) = (step.clone(), some.to_vec());
             let request = match how {
                 How::Now => Request::Hasten { step, rows },
-                How::Cancel { drop } => Request::Cancel { step, rows, jobs: Vec::new(), drop },
+                How::Cancel { drop, pending } => {
+                    Request::Cancel { step, rows, jobs: Vec::new(), drop, pending }
+                }
             };
             let (some, by) = change(&place, request)?;
             teller = by;
@@ -146,9 +149,11 @@ fn choose(place: &Place, text: &str, how: How, chosen: &mut Chosen, before: &mut
             let Some(address) = Address::parse(&one.step) else { continue };
             let fits = match how {
                 How::Now => one.due.is_some(),
-                How::Cancel { drop } => {
-                    one.waits_for != WaitsFor::Outside && (drop || one.waits_for != WaitsFor::Output)
-                }
+                How::Cancel { drop, pending } => match one.waits_for {
+                    WaitsFor::Outside => pending,
+                    WaitsFor::Output => drop,
+                    WaitsFor::Time | WaitsFor::Attempt => true,
+                },
             };
             if fits {
                 chosen.entry(address).or_default().insert(one.row);
@@ -172,7 +177,7 @@ fn choose(place: &Place, text: &str, how: How, chosen: &mut Chosen, before: &mut
 }
 
 pub(super) fn tell_cancelled(format: Format, drop: bool, moved: Moved, teller: Teller) -> Exit {
-    tell(format, How::Cancel { drop }, moved, teller)
+    tell(format, How::Cancel { drop, pending: true }, moved, teller)
 }
 
 fn tell(format: Format, how: How, moved: Moved, teller: Teller) -> Exit {
@@ -185,8 +190,8 @@ fn tell(format: Format, how: How, moved: Moved, teller: Teller) -> Exit {
         print_text(&match (how, teller) {
             (How::Now, Teller::Runner) => format!("{count} due now"),
             (How::Now, Teller::Store) => format!("{count} due with the next `tidegate run`"),
-            (How::Cancel { drop: false }, _) => format!("{count} cancelled: on the error queue"),
-            (How::Cancel { drop: true }, _) => format!("{count} dropped"),
+            (How::Cancel { drop: false, .. }, _) => format!("{count} cancelled: on the error queue"),
+            (How::Cancel { drop: true, .. }, _) => format!("{count} dropped"),
         });
     } else if moved.busy + moved.gone == 0 {
         print_text("no such jobs");
@@ -196,15 +201,20 @@ fn tell(format: Format, how: How, moved: Moved, teller: Teller) -> Exit {
         print_text(&format!("{} {why}", jobs(moved.gone)));
     }
     if moved.busy > 0 {
-        let late = if how == (How::Cancel { drop: false }) {
-            ", or is an output that was made already, which only `--drop` takes out"
-        } else {
-            ""
+        let outside = match how {
+            How::Now => "with an outside system",
+            How::Cancel { pending: false, .. } => {
+                "with an outside system, from where only `--pending` takes it out"
+            }
+            How::Cancel { pending: true, .. } => "an outside system is through with it",
         };
-        exit::fail(format_args!(
-            "{} left alone: each is running, or with an outside system{late}",
-            jobs(moved.busy)
-        ));
+        let late = match how {
+            How::Cancel { drop: false, .. } => {
+                ", or it is an output that was made already, which only `--drop` takes out"
+            }
+            How::Cancel { drop: true, .. } | How::Now => "",
+        };
+        exit::fail(format_args!("{} left alone: each is running, or {outside}{late}", jobs(moved.busy)));
     }
     exit
 }

@@ -47,11 +47,13 @@ pub enum Gather {
 }
 
 /// Where one input of a step comes from, and how far the step is with it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FlowInput {
     pub feed: Feed,
     /// The index of the first job that it has not accounted for.
     pub next: u64,
+    /// Those further on that it has, when it took its jobs out of order: ranges, inclusive, ascending.
+    pub finished: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,10 @@ pub(super) struct InputState {
     pub(super) reading: Reading,
     /// Of the jobs that come again: when the first of those is due that were not read.
     due: Option<Timestamp>,
-    /// Oldest first, contiguous.
+    /// Oldest first, contiguous but for what is finished.
     reads: VecDeque<Remnant>,
+    /// Jobs that are accounted for before they are read, inclusive, ascending.
+    finished: VecDeque<(u64, u64)>,
 }
 
 /// Before every time that a clock tells.
@@ -48,15 +50,23 @@ pub(super) struct Remnant {
 
 impl InputState {
     pub(super) fn new(feed: Feed, next: u64) -> Self {
-        Self { feed: Some(feed), next, reading: Reading::Ready, due: None, reads: VecDeque::new() }
+        let (reads, finished) = (VecDeque::new(), VecDeque::new());
+        Self { feed: Some(feed), next, reading: Reading::Ready, due: None, reads, finished }
+    }
+
+    /// An input of which some jobs that are not read yet are accounted for.
+    pub(super) fn with_finished(feed: Feed, next: u64, finished: Vec<(u64, u64)>) -> Self {
+        Self { finished: finished.into(), ..Self::new(feed, next) }
     }
 
     /// The input of the jobs that come again, of which the first is due at `due`.
     pub(super) fn returned(due: Option<Timestamp>) -> Self {
-        Self { feed: None, next: 0, reading: Reading::Ready, due, reads: VecDeque::new() }
+        let (reads, finished) = (VecDeque::new(), VecDeque::new());
+        Self { feed: None, next: 0, reading: Reading::Ready, due, reads, finished }
     }
 
-    pub(super) fn take_in(&mut self, remnant: Remnant) {
+    /// Answers with the bytes of what is left of it without what is finished; `None` if that is nothing.
+    pub(super) fn take_in(&mut self, remnant: Remnant) -> Option<usize> {
         self.reading = Reading::Ready;
         if self.feed.is_none() {
             // There may be more than one read holds.
@@ -67,7 +77,27 @@ impl InputState {
             "a reader gives what it was asked for"
         );
         self.next = remnant.first + remnant.jobs as u64;
-        self.reads.push_back(remnant);
+        if self.feed.is_none() || self.finished.is_empty() {
+            self.reads.push_back(remnant);
+            return Some(remnant.bytes);
+        }
+        let (mut left, mut kept) = (remnant, None);
+        let keep = |piece: Remnant, reads: &mut VecDeque<Remnant>, kept: &mut Option<usize>| {
+            if piece.jobs > 0 {
+                *kept = Some(kept.unwrap_or(0) + piece.bytes);
+                reads.push_back(piece);
+            }
+        };
+        while let Some(&(from, to)) = self.finished.front().filter(|(from, _)| *from < self.next) {
+            keep(left.cut(from), &mut self.reads, &mut kept);
+            left.cut(to.saturating_add(1));
+            if to >= self.next {
+                break;
+            }
+            self.finished.pop_front();
+        }
+        keep(left, &mut self.reads, &mut kept);
+        kept
     }
 
     pub(super) fn idle(&mut self) {
@@ -151,20 +181,25 @@ impl InputState {
     pub(super) fn take(&mut self, jobs: usize) -> Option<(Remnant, bool)> {
         let front = self.reads.front_mut()?;
         if jobs >= front.jobs {
-            return self.reads.pop_front().map(|whole| (whole, true));
+            let whole = self.reads.pop_front()?;
+            // What is finished may have parted it from the rest.
+            let used_up = self.reads.front().is_none_or(|next| next.read != whole.read);
+            return Some((whole, used_up));
         }
-        let bytes = front.bytes * jobs / front.jobs;
-        let taken = Remnant { jobs, bytes, ..*front };
-        front.first += jobs as u64;
-        front.skip += jobs;
-        front.jobs -= jobs;
-        front.bytes -= bytes;
+        let taken = front.cut(front.first + jobs as u64);
         Some((taken, false))
     }
 
-    /// Gives up what is in no batch.
-    pub(super) fn clear(&mut self) -> impl Iterator<Item = Remnant> + '_ {
-        self.reads.drain(..)
+    /// Gives up what is in no batch. Answers with the reads of it, and their bytes.
+    pub(super) fn clear(&mut self) -> Vec<(ReadId, usize)> {
+        let mut reads: Vec<(ReadId, usize)> = Vec::new();
+        for remnant in self.reads.drain(..) {
+            match reads.last_mut().filter(|(read, _)| *read == remnant.read) {
+                Some((_, bytes)) => *bytes += remnant.bytes,
+                None => reads.push((remnant.read, remnant.bytes)),
+            }
+        }
+        reads
     }
 
     /// What is before `next` was read.
@@ -175,7 +210,25 @@ impl InputState {
 
     /// Goes on at `next`.
     pub(super) fn rewind(&mut self, next: u64) {
+        if next < self.next {
+            // With what is put back everything behind it is.
+            self.finished.clear();
+        }
         self.next = next;
         self.reading = Reading::Ready;
+    }
+}
+
+impl Remnant {
+    /// Cuts off the jobs before `index`, and answers with them.
+    fn cut(&mut self, index: u64) -> Self {
+        let jobs = usize::try_from(index.saturating_sub(self.first)).unwrap_or(usize::MAX).min(self.jobs);
+        let bytes = (self.bytes * jobs).checked_div(self.jobs).unwrap_or(0);
+        let taken = Self { jobs, bytes, ..*self };
+        self.first += jobs as u64;
+        self.skip += jobs;
+        self.jobs -= jobs;
+        self.bytes -= bytes;
+        taken
     }
 }

@@ -39,7 +39,7 @@ pub(super) trait Machine: Debug + Send {
     /// A delayed job is due at another time.
     fn reschedule(&mut self, _key: JobKey, _due: Timestamp) {}
 
-    /// Takes out a job that nobody works on.
+    /// Takes out a job that nobody works on, and of which nothing is to be settled.
     fn cancel(&mut self, _key: JobKey, _now: Timestamp) {}
 
     /// Whether a job of the input is being taken out.

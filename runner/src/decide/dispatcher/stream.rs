@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::flow::{BatchId, Before, Bounds, Command, Flow, Gather, Port, Redo};
+use super::flow::{BatchId, Before, Bounds, Command, Flow, FlowInput, Gather, Port, Redo};
 use super::glance::{Glance, Waiting};
 use super::input::{InputState, Reading, Remnant};
 use super::step::{Around, Machine, Mode, StepEvent};
@@ -70,8 +70,8 @@ enum Phase {
 
 impl Stream {
     pub(super) fn new(position: usize, flow: Flow) -> Self {
-        let mut inputs: Vec<InputState> =
-            flow.inputs.iter().map(|input| InputState::new(input.feed, input.next)).collect();
+        let input = |FlowInput { feed, next, finished }| InputState::with_finished(feed, next, finished);
+        let mut inputs: Vec<InputState> = flow.inputs.into_iter().map(input).collect();
         inputs.push(InputState::returned(flow.due));
         Self {
             position,
@@ -88,8 +88,10 @@ impl Stream {
     }
 
     fn take_in(&mut self, input: usize, remnant: Remnant, commands: &mut Vec<Command>) {
-        self.inputs[input].take_in(remnant);
-        self.held += remnant.bytes;
+        match self.inputs[input].take_in(remnant) {
+            Some(bytes) => self.held += bytes,
+            None => commands.push(Command::Forget { read: remnant.read }),
+        }
         if self.halted {
             self.forget_reads(commands);
         }
@@ -295,7 +297,7 @@ impl Stream {
         self.batches.retain(|batch| batch.phase == Phase::Running);
         self.held = self.batches.iter().map(|batch| batch.bytes).sum();
         for input in &mut self.inputs {
-            commands.extend(input.clear().map(|remnant| Command::Forget { read: remnant.read }));
+            commands.extend(input.clear().into_iter().map(|(read, _)| Command::Forget { read }));
         }
     }
 
@@ -311,9 +313,9 @@ impl Stream {
 
     fn forget_reads(&mut self, commands: &mut Vec<Command>) {
         for input in &mut self.inputs {
-            for remnant in input.clear() {
-                self.held = self.held.saturating_sub(remnant.bytes);
-                commands.push(Command::Forget { read: remnant.read });
+            for (read, bytes) in input.clear() {
+                self.held = self.held.saturating_sub(bytes);
+                commands.push(Command::Forget { read });
             }
         }
     }

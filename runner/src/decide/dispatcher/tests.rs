@@ -112,7 +112,7 @@ impl Play {
 }
 
 fn flow(gather: Gather, feeds: &[Feed]) -> Flow {
-    let inputs = feeds.iter().map(|&feed| FlowInput { feed, next: 1 }).collect();
+    let inputs = feeds.iter().map(|&feed| FlowInput { feed, next: 1, finished: Vec::new() }).collect();
     Flow { gather, inputs, due: None, picking: None, before: Before::Nothing, redo: Vec::new() }
 }
 
@@ -138,6 +138,48 @@ fn a_bounded_source_is_read_run_committed_and_done() {
     assert_eq!(play.on(Event::Ended { port: PORT }), "");
     assert_eq!(play.ran(0, 0, 3), "commit 0@1+3");
     assert_eq!(play.committed(0, 0), "Drained");
+}
+
+#[test]
+fn what_was_finished_out_of_order_by_an_earlier_run_is_not_run_again() {
+    let finished = vec![(3, 4), (6, 9), (11, 11)];
+    let input = FlowInput { next: 2, finished: finished.clone(), ..queue().inputs.remove(0) };
+    let mut play = Play::new(&[Flow { inputs: vec![input.clone()], ..queue() }], &[13]);
+    assert_eq!(play.start(), "read 0@2");
+    assert_eq!(play.read(0, 2, 6), "read 0@8, run 0#0, run 0#1");
+    assert_eq!(play.ran(0, 0, 1), "commit 0@2+1");
+    assert_eq!(play.ran(0, 1, 1), "commit 0@5+1");
+    // All of it is.
+    assert_eq!(play.read(0, 8, 2), "read 0@10");
+    assert_eq!(play.read(0, 10, 4), "run 0#2, run 0#3");
+    assert_eq!(play.batches[&BatchId(2)], [(0, 10, 1)]);
+    assert_eq!(play.batches[&BatchId(3)], [(0, 12, 2)]);
+    play.ran(0, 2, 1);
+    assert_eq!(play.ran(0, 3, 2), "commit 0@12+2");
+    play.committed(0, 0);
+    play.committed(0, 1);
+    play.committed(0, 2);
+    assert_eq!(play.committed(0, 3), "Drained");
+
+    // What a join takes together are the next ones of each that are left.
+    let other = join().inputs.remove(1);
+    let mut play = Play::new(&[Flow { inputs: vec![input, other], ..join() }], &[5, 2]);
+    play.start();
+    play.read_from(0, 0, 2, 4);
+    assert_eq!(play.read_from(0, 1, 1, 2), "#0 = a2+1 b1+1, #1 = a5+1 b2+1, run 0#0, run 0#1");
+}
+
+#[test]
+fn what_is_put_back_is_run_again_with_what_was_finished_behind_it() {
+    let input = FlowInput { next: 2, finished: vec![(3, 3)], ..queue().inputs.remove(0) };
+    let mut play = Play::new(&[Flow { inputs: vec![input], ..queue() }], &[3]);
+    assert_eq!(play.start(), "read 0@2");
+    assert_eq!(play.on(Event::Rewind { step: 0 }), "");
+    assert_eq!(play.on(Event::Idle { port: PORT }), "rewind 0");
+    play.dispatcher.rewound(0, &[1], play.now, &mut play.commands);
+    assert_eq!(play.words(), "read 0@1");
+    play.read(0, 1, 3);
+    assert_eq!(play.batches[&BatchId(0)], [(0, 1, 3)]);
 }
 
 #[test]

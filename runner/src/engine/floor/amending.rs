@@ -18,7 +18,10 @@ use crate::words::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
     Hasten,
-    Cancel,
+    /// `pending`: also where an outside system has it.
+    Cancel {
+        pending: bool,
+    },
 }
 
 impl Floor {
@@ -37,15 +40,16 @@ impl Floor {
                 let wanted = std::mem::take(rows);
                 *rows = self.hold_rows(step, Aim::Hasten, wanted, now, &mut moved);
             }
-            Request::Cancel { step, rows, jobs, drop } => {
+            Request::Cancel { step, rows, jobs, drop, pending } => {
                 let Some(step) = self.position(step) else { return Some(asked) };
-                let wanted = Wanted { step, rows, jobs, drop: *drop };
+                let wanted = Wanted { step, rows, jobs, drop: *drop, pending: *pending };
                 if let Err(why) = cancel::may_cancel(&self.configuration.steps[step], &wanted) {
                     asked.answer(Err(why));
                     return None;
                 }
                 let wanted = std::mem::take(rows);
-                *rows = self.hold_rows(step, Aim::Cancel, wanted, now, &mut moved);
+                let aim = Aim::Cancel { pending: *pending };
+                *rows = self.hold_rows(step, aim, wanted, now, &mut moved);
                 jobs.retain(|&index| self.hold_job(step, index, now, &mut moved));
             }
             _ => return Some(asked),
@@ -131,6 +135,9 @@ impl Floor {
             }
             held
         });
+        if let Some(watch) = &mut self.watches[step] {
+            watch.forget_left();
+        }
         rows
     }
 
@@ -145,6 +152,12 @@ impl Floor {
     ) -> bool {
         let state = key.and_then(|key| Some((key, self.dispatcher.state(step, key)?)));
         match (state, aim) {
+            (Some((key, State::Pending)), Aim::Cancel { pending: true })
+                if self.watches[step].as_mut().is_some_and(|watch| watch.lets_go(key, now)) =>
+            {
+                self.dispatcher.cancel(step, key, now);
+                true
+            }
             (Some((_, State::Running | State::Pending)), _) => {
                 moved.busy += 1;
                 false
@@ -153,7 +166,7 @@ impl Floor {
                 self.dispatcher.hold(step, key);
                 true
             }
-            (Some((key, _)), Aim::Cancel) => {
+            (Some((key, _)), Aim::Cancel { .. }) => {
                 self.dispatcher.cancel(step, key, now);
                 true
             }

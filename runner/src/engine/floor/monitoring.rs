@@ -66,6 +66,25 @@ impl Watch {
         self.handle(MonitorEvent::Pended { key, lane, since }, now);
     }
 
+    /// Whether the pending job was let go of, which somebody takes out. Not where something was said of it
+    /// that is on its way to the store, or is delivered.
+    pub(super) fn lets_go(&mut self, key: JobKey, now: Timestamp) -> bool {
+        let waits = self.monitor.status(key).is_some_and(Status::waits);
+        let lets_go = waits && !self.told.values().any(|&told| told == key);
+        if lets_go {
+            self.handle(MonitorEvent::Left { key }, now);
+        }
+        lets_go
+    }
+
+    /// Forgets where those were that were let go of. Looks at every pending job, if there are any.
+    pub(super) fn forget_left(&mut self) {
+        let Self { monitor, by_index, .. } = self;
+        if by_index.len() > monitor.len() {
+            by_index.retain(|_, key| monitor.status(*key).is_some());
+        }
+    }
+
     /// What is to be made of these jobs, where that is known of all of them.
     pub(super) fn words(&self, jobs: &[JobKey]) -> Option<Arc<[Word]>> {
         jobs.iter().map(|key| self.words.get(key).cloned()).collect()

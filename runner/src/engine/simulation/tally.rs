@@ -15,6 +15,8 @@ pub(super) struct Tally {
     /// Where it waits: how often a job found its gate closed, and how often the outside forgot one.
     pub(super) held: u64,
     pub(super) forgotten: u64,
+    /// How often something was taken that the outside said by itself.
+    pub(super) told: u64,
     /// Jobs that somebody moved or took out while they waited.
     pub(super) moved: u64,
     pub(super) ticks: u64,
@@ -30,6 +32,7 @@ impl Tally {
         self.lost += more.lost;
         self.held += more.held;
         self.forgotten += more.forgotten;
+        self.told += more.told;
         self.moved += more.moved;
         self.ticks += more.ticks;
     }

@@ -1,11 +1,11 @@
 //! The sibling of the whole graphs that waits: one step with every strategy, behind a gate, before a
 //! ledger that finishes its jobs and a monitor that asks there, fed by a file or by those who push, with
-//! somebody who moves its jobs, cancels them and has it pause, beside a schedule, by a clock that is set
-//! back and forward, under the same crashes.
+//! somebody who moves its jobs, cancels them and has it pause, and an outside that says by itself how they
+//! stand, beside a schedule, by a clock that is set back and forward, under the same crashes.
 //!
 //! Every job ends exactly once; none is tried before its time, behind a closed gate, while it is pending
-//! or before those that hold it; what was answered for is on disk; every tick comes as its source says;
-//! and when everything answers at last, everything drains.
+//! or before those that hold it; what was answered for is on disk; what was taken of the outside holds; every
+//! tick comes as its source says; and when everything answers at last, everything drains.
 //!
 //! | room | what it knows |
 //! | --- | --- |
@@ -15,6 +15,7 @@
 //! | `outside` | the gate and the ledger |
 //! | `pushers` | who pushes jobs |
 //! | `callers` | who moves them |
+//! | `tellers` | who says unasked how they stand outside |
 //! | `ticking` | what the schedule must come to |
 
 mod callers;
@@ -23,6 +24,7 @@ mod picking;
 mod plan;
 mod pushers;
 mod standing;
+mod tellers;
 mod ticking;
 
 use std::collections::BTreeMap;
@@ -32,13 +34,14 @@ use self::outside::Outside;
 use self::picking::Picking;
 use self::plan::{Feed, Job, Order, Plan};
 use self::pushers::Pushers;
-use self::standing::{At, Attempt, Causes, Outcome, Standings, Way};
+use self::standing::{At, Attempt, Cancelled, Causes, Outcome, Standings, Way};
+use self::tellers::Tellers;
 use self::ticking::Ticking;
 use super::dice::Dice;
 use super::history::History;
 use super::tally::Tally;
 use crate::config::{Configuration, QueueRef};
-use crate::decide::BatchId;
+use crate::decide::{BatchId, Status};
 use crate::engine::gather::{Gatherer, Walk};
 use crate::engine::held::Work;
 use crate::engine::message::Message;
@@ -65,6 +68,7 @@ pub(super) struct Waiting {
     outside: Outside,
     pushers: Option<Pushers>,
     callers: Callers,
+    tellers: Tellers,
     ticking: Option<Ticking>,
     /// Everything answers in this run, or did in the last one.
     ran_calmly: bool,
@@ -98,6 +102,7 @@ impl Waiting {
                 .is_pushed()
                 .then(|| Pushers::new(dice, plan.feed == Feed::Keyed, plan.jobs.clone())),
             callers: Callers::default(),
+            tellers: Tellers::default(),
             ticking: plan.ticks.map(|(every, missed)| Ticking::new(every, missed)),
             ran_calmly: false,
             held: 0,
@@ -148,7 +153,15 @@ impl Waiting {
     pub(super) fn tally(&self) -> Tally {
         let ticks = self.ticking.as_ref().map_or(0, Ticking::count);
         let (granted, moved) = (self.callers.granted, self.callers.moved);
-        Tally { granted, moved, ticks, held: self.held, forgotten: self.forgotten, ..Tally::default() }
+        Tally {
+            granted,
+            moved,
+            ticks,
+            held: self.held,
+            told: self.tellers.taken,
+            forgotten: self.forgotten,
+            ..Tally::default()
+        }
     }
 
     /// An attempt is about to be made.
@@ -180,7 +193,10 @@ impl Waiting {
             assert!(is_next, "{index} is {at:?}, and this is attempt {number}: {self:#?}");
             match &outcome {
                 Outcome::Held => _ = self.picking.holds.insert(id, now + self.plan.hold()),
-                Outcome::Pending(_) => self.outside.submit(dice, job.id),
+                Outcome::Pending(_) => {
+                    let forgotten = self.tellers.has_said(index, Status::Unknown);
+                    self.outside.submit(dice, job.id, forgotten);
+                }
                 _ => {}
             }
             let before = self.attempts.insert(index, Attempt { number, outcome });
@@ -210,6 +226,7 @@ impl Waiting {
             self.held += u64::from(causes.attempt.as_ref().is_some_and(|one| one.outcome == Outcome::Held));
             assert!(causes.explain(&was, is), "{index} was {was:?} and is {is:?}; {causes:?}: {self:#?}");
         }
+        self.tellers.check(&self.standings);
         for (sequence, index) in lates {
             let there = self.standings.has_late(index) || self.standings.late.contains(&index);
             let cancelled = self.callers.cancelled_rows.contains(&sequence);
@@ -236,6 +253,7 @@ impl Waiting {
         if let Some(pushers) = &mut self.pushers {
             pushers.hang_up();
         }
+        self.tellers.hang_up();
         self.callers.hang_up(store)
     }
 
@@ -256,12 +274,21 @@ impl Waiting {
         let of = |set: &std::collections::BTreeSet<u64>| {
             self.standings.sequences.iter().any(|(sequence, job)| *job == index && set.contains(sequence))
         };
+        let cancelled = if of(&self.callers.taken_back) {
+            Cancelled::AlsoPending
+        } else if of(&self.callers.cancelled_rows) || self.callers.cancelled.contains(&index) {
+            Cancelled::Waiting
+        } else {
+            Cancelled::No
+        };
+        let all = Status::ALL.into_iter().filter(|status| self.tellers.has_said(index, *status));
+        let told = all.chain(self.outside.told(self.jobs[&index].id)).collect();
         Causes {
             begins: self.plan.begins,
             attempt: self.attempts.get(&index).cloned(),
-            told: self.outside.told(self.jobs[&index].id),
+            told,
             hastened: of(&self.callers.hastened),
-            cancelled: of(&self.callers.cancelled_rows) || self.callers.cancelled.contains(&index),
+            cancelled,
         }
     }
 
@@ -289,6 +316,11 @@ impl Waiting {
         if needed || self.outside.calm {
             return None;
         }
+        if dice.chance(30)
+            && let Some(asked) = self.tellers.think(dice, &self.step, &self.standings)
+        {
+            return Some(Coming::Request(asked));
+        }
         let may_take_fresh = self.plan.from_queue && self.plan.order != Order::Stream;
         self.callers.think(dice, &self.step, &self.standings, may_take_fresh).map(Coming::Request)
     }
@@ -299,6 +331,8 @@ impl Waiting {
             pushers.listen();
         }
         self.callers.listen(&self.standings);
+        self.tellers.listen();
+        self.tellers.check(&self.standings);
     }
 
     /// Has the step go on, if it is paused and nobody has asked for that yet.

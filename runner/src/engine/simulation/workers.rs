@@ -1,8 +1,10 @@
 //! The workers of the steps, from one run to the next.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::config::Configuration;
+use crate::engine::link::Common;
 use crate::engine::work::Worker;
 use crate::hands::plugin::Plugins;
 use crate::store::Store;
@@ -24,8 +26,9 @@ impl Workers {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let shared = (&Plugins::default(), &TokenKey::NONE);
-            let worker = Worker::new(configuration, step, generation, store, shared).unwrap();
+            let (plugins, given_up) = (Plugins::default(), Arc::default());
+            let common = Common { plugins: &plugins, token_key: &TokenKey::NONE, given_up: &given_up };
+            let worker = Worker::new(configuration, step, generation, store, &common).unwrap();
             self.0.insert(step.address.clone(), (version, worker));
         }
         &mut self.0.get_mut(&step.address).unwrap().1

@@ -52,7 +52,7 @@ impl Play {
         let next = picking.progress.watermark() + 1;
         let flow = Flow {
             gather: Gather::Any,
-            inputs: vec![FlowInput { feed, next }],
+            inputs: vec![FlowInput { feed, next, finished: Vec::new() }],
             due: None,
             before,
             picking: Some(picking),

@@ -281,10 +281,16 @@ impl Model {
         })
     }
 
-    /// Who comes while a round is under way has no place in it, unless it is one of those that started.
+    /// Who comes while a round is under way has no place in it, unless it is one of those that started, or
+    /// others of its lane may have one that do not go before it.
     fn settle(&mut self, at: usize) {
         let again = self.jobs[at].state == State::Unknown || self.jobs[at].put_back;
-        self.jobs[at].listed = matches!(self.rules.strategy, Strategy::Rounds { .. }) && self.open && again;
+        let unknown = self.jobs[at].state == State::Unknown;
+        self.jobs[at].listed = match self.rules.strategy {
+            Strategy::Rounds { .. } => self.open && again,
+            Strategy::OneRoundParallel => unknown,
+            _ => false,
+        };
         self.tidy();
     }
 

@@ -125,7 +125,7 @@ impl Both {
                 which,
                 |room, key| room.cancel(key, now),
                 |model, key| {
-                    let told = !matches!(state(model, key)?, State::Running | State::Pending);
+                    let told = state(model, key)? != State::Running;
                     told.then(|| model.remove(key, now))
                 },
             ),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::config::{LoadOptions, load};
+use crate::decide::Status;
 use crate::engine::delivery::Order;
 use crate::engine::floor::{Action, Plan};
 use crate::engine::message::{Durable, Message};
@@ -12,7 +13,7 @@ use crate::engine::stats::Stats;
 use crate::engine::tail::Tails;
 use crate::hands::source::BatchLimit;
 use crate::store::testing::FaultyDisk;
-use crate::store::{Changes, Delayed, DelayedJob, Store, Writer, open_disk};
+use crate::store::{Changes, Completion, Delayed, DelayedJob, NEVER, Standing, Store, Writer, open_disk};
 use crate::words::Address;
 
 const NOW: Timestamp = Timestamp(1000);
@@ -28,6 +29,15 @@ struct Play {
 impl Play {
     /// `queuer` as it stands in the step.
     fn new(queuer: &str) -> Self {
+        Self::with(queuer, Timestamp(5000), Standing::Delayed)
+    }
+
+    /// Its one job is with an outside system.
+    fn pending(queuer: &str) -> Self {
+        Self::with(queuer, NEVER, Standing::Pending { handle: "h".to_owned(), since: NOW })
+    }
+
+    fn with(queuer: &str, due: Timestamp, standing: Standing) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let toml = format!(
             "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
@@ -39,9 +49,13 @@ impl Play {
         std::fs::write(folder.path().join("in"), "").unwrap();
         let configuration = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
         let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
-        let job =
-            DelayedJob { inputs: vec![("p/q".into(), 1)], payload: b"1".to_vec(), ..DelayedJob::default() };
-        let delayed = vec![Delayed { step: step(), due: Timestamp(5000), job }];
+        let job = DelayedJob {
+            inputs: vec![("p/q".into(), 1)],
+            payload: b"1".to_vec(),
+            standing,
+            ..DelayedJob::default()
+        };
+        let delayed = vec![Delayed { step: step(), due, job }];
         writer.commit(&Changes { delayed, ..Changes::default() }).unwrap();
         let Started { flows, tickers, heads, .. } = start::start(&configuration, &store, NOW).unwrap();
         let mut floor = Floor::new(Plan {
@@ -61,7 +75,7 @@ impl Play {
     }
 
     fn row(&self) -> DelayedKey {
-        self.store.due(&step(), crate::store::NEVER, None, 9, 999).unwrap().remove(0).0
+        self.store.due(&step(), NEVER, None, 9, 999).unwrap().remove(0).0
     }
 
     /// What of a request reaches the store, and how many jobs it leaves alone.
@@ -82,14 +96,27 @@ impl Play {
     }
 
     fn cancel(&mut self, rows: Vec<Row>, jobs: Vec<u64>) -> (Request, u64) {
-        self.ask(Request::Cancel { step: step(), rows, jobs, drop: false })
+        self.ask(Request::Cancel { step: step(), rows, jobs, drop: false, pending: true })
+    }
+
+    /// Somebody outside says so of the job; answers with where it stands, as far as the floor knows.
+    fn say(&mut self, status: Status) -> Option<Row> {
+        let completion = Completion { status, result: None, reason: None };
+        let token = String::new();
+        match self.ask(Request::Complete { step: step(), index: 1, token, completion, row: None }) {
+            (Request::Complete { row, .. }, _) => row,
+            odd => panic!("{odd:?}"),
+        }
     }
 
     /// The job was left as it stands.
     fn is_left(&mut self) {
         let row = self.row();
         let job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
-        let rows = vec![(row.clone(), Some((row, job)))];
+        self.is_moved(vec![(row.clone(), Some((row, job)))]);
+    }
+
+    fn is_moved(&mut self, rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>) {
         let position = 1;
         let moves = Moves { step: position, rows, jobs: Vec::new(), left: Vec::new() };
         let durable = Durable { moved: Some(moves), ..Durable::default() };
@@ -126,4 +153,49 @@ fn a_job_that_somebody_takes_out_is_left_alone_by_others_though_it_was_not_read_
     assert!(matches!(first, (Request::Cancel { jobs, .. }, 0) if jobs == [7]));
     let second = play.cancel(Vec::new(), vec![7, 8]);
     assert!(matches!(second, (Request::Cancel { jobs, .. }, 1) if jobs == [8]));
+}
+
+#[test]
+fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
+    let mut play = Play::pending(QUEUERS[1]);
+    let row = Row::of(&play.row());
+    let asked = play.ask(Request::Cancel {
+        step: step(),
+        rows: vec![row],
+        jobs: Vec::new(),
+        drop: false,
+        pending: false,
+    });
+    assert!(matches!(asked, (Request::Cancel { rows, .. }, 1) if rows.is_empty()));
+    let cancelled = play.cancel(vec![row], Vec::new());
+    assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]));
+    assert_eq!(play.say(Status::Committed), None);
+    let watch = play.floor.watches[1].as_ref().unwrap();
+    assert!(watch.monitor.is_empty() && watch.by_index.is_empty());
+    // If it came to nothing, it is as pending as it was.
+    play.is_left();
+    assert_eq!(play.say(Status::Committed), Some(row));
+}
+
+#[test]
+fn a_pending_job_that_is_out_stays_out() {
+    let mut play = Play::pending(QUEUERS[1]);
+    let row = play.row();
+    play.cancel(vec![Row::of(&row)], Vec::new());
+    play.is_moved(vec![(row.clone(), None)]);
+    assert_eq!(play.say(Status::Committed), None);
+    assert_eq!(play.floor.dispatcher.state(1, JobKey::stored(row.sequence)), None);
+    assert!(play.floor.shelves[1].as_ref().unwrap().row(JobKey::stored(row.sequence)).is_none());
+}
+
+#[test]
+fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
+    for status in [Status::Valid, Status::Committed] {
+        let mut play = Play::pending(QUEUERS[1]);
+        let row = Row::of(&play.row());
+        assert_eq!(play.say(status), Some(row));
+        // Its row is another one as soon as that is durable.
+        let cancelled = play.cancel(vec![row], Vec::new());
+        assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{status:?}");
+    }
 }

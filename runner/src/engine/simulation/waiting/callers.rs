@@ -19,6 +19,8 @@ pub(super) struct Callers {
     pub(super) hastened: BTreeSet<u64>,
     pub(super) cancelled_rows: BTreeSet<u64>,
     pub(super) cancelled: BTreeSet<u64>,
+    /// Those that were to be taken out though an outside system may have them: rows by sequence.
+    pub(super) taken_back: BTreeSet<u64>,
     /// Whether the step is paused, durably.
     pub(super) paused: bool,
     /// Nobody knows whether the last request about that was granted.
@@ -44,17 +46,20 @@ impl Callers {
             1 | 2 => Request::Pause { step, paused: false },
             3 | 4 => Request::Hasten { step, rows: self.rows(dice, standings)? },
             _ => {
-                let (rows, drop) = (self.rows(dice, standings).unwrap_or_default(), dice.chance(40));
+                let rows = self.rows(dice, standings).unwrap_or_default();
+                let (drop, pending) = (dice.chance(40), dice.chance(50));
                 let mut jobs = BTreeSet::new();
                 for _ in 0..if may_take_fresh { dice.below(3) } else { 0 } {
                     jobs.insert(dice.between(1, standings.jobs.len() as u64 + 1));
                 }
-                Request::Cancel { step, rows, jobs: jobs.into_iter().collect(), drop }
+                Request::Cancel { step, rows, jobs: jobs.into_iter().collect(), drop, pending }
             }
         };
         match &request {
             Request::Hasten { rows, .. } => self.hastened.extend(rows.iter().map(|row| row.sequence)),
-            Request::Cancel { rows, jobs, .. } => {
+            Request::Cancel { rows, jobs, pending, .. } => {
+                let back = rows.iter().filter(|_| *pending);
+                self.taken_back.extend(back.map(|row| row.sequence));
                 self.cancelled_rows.extend(rows.iter().map(|row| row.sequence));
                 self.cancelled.extend(jobs);
             }

@@ -9,7 +9,7 @@ use crate::decide::Status;
 use crate::engine::message::Message;
 use crate::engine::simulation::dice::Dice;
 use crate::engine::status::{self, Asking};
-use crate::store::{DelayedJob, Standing, Store};
+use crate::store::{DelayedJob, Store};
 
 #[derive(Debug, Default)]
 pub(super) struct Outside {
@@ -41,11 +41,12 @@ impl Outside {
         Message::GateSeen { step, seen }
     }
 
-    /// A job was handed over, perhaps not for the first time.
-    pub(super) fn submit(&mut self, dice: &mut Dice, id: u64) {
+    /// A job was handed over, perhaps not for the first time; with `forgotten` it has said unasked that it
+    /// does not know the job.
+    pub(super) fn submit(&mut self, dice: &mut Dice, id: u64, forgotten: bool) {
         let told = self.told(id);
         assert!(
-            !matches!(told, Some(Status::Committed | Status::Invalid)),
+            forgotten || !matches!(told, Some(Status::Committed | Status::Invalid)),
             "job {id} is {told:?}, and is submitted again"
         );
         if self.ledger.contains_key(&id) && told != Some(Status::Unknown) {
@@ -76,7 +77,9 @@ impl Outside {
         let Asking { step, ask, jobs } = asking;
         let (keys, rows): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         let found = store.delayed(&rows).unwrap();
-        let jobs: Vec<_> = keys.into_iter().zip(found).filter_map(|(key, job)| Some((key, job?))).collect();
+        let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
+        let jobs = keys.into_iter().zip(found).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
+        let jobs: Vec<_> = jobs.collect();
         let asked: Vec<(u64, String)> = jobs.iter().map(|(_, job)| asked(job)).collect();
         let question = status::question(&jobs).unwrap();
         let handles: Vec<Value> = serde_json::from_slice(&question).unwrap();
@@ -147,9 +150,9 @@ pub(super) fn handle(id: u64, attempt: u32) -> String {
 }
 
 fn asked(job: &DelayedJob) -> (u64, String) {
-    let Standing::Pending { handle, .. } = &job.standing else { panic!("{job:?} is not pending") };
+    let Some((handle, ..)) = job.standing.outside() else { panic!("{job:?} is not pending") };
     let id = handle[1..].split('.').next().unwrap().parse().unwrap();
-    (id, handle.clone())
+    (id, handle.to_owned())
 }
 
 /// As a worker does.

@@ -62,11 +62,21 @@ pub(super) struct Causes {
     /// Attempts are begun durably.
     pub(super) begins: bool,
     pub(super) attempt: Option<Attempt>,
-    /// What the outside has said of it last.
-    pub(super) told: Option<Status>,
+    /// What the outside has said of it: the monitor last, and by itself ever.
+    pub(super) told: Vec<Status>,
     /// Somebody has asked for that at some time.
     pub(super) hastened: bool,
-    pub(super) cancelled: bool,
+    pub(super) cancelled: Cancelled,
+}
+
+/// Whether somebody wants a job to be taken out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Cancelled {
+    #[default]
+    No,
+    /// Unless it is pending.
+    Waiting,
+    AlsoPending,
 }
 
 impl Causes {
@@ -77,9 +87,10 @@ impl Causes {
         }
         if let (At::Pending { attempts, .. }, is) = (was, is) {
             return match is {
-                At::Through(Way::Output) => self.told == Some(Status::Committed),
-                At::Through(Way::Error) => self.told == Some(Status::Invalid),
-                At::Started(number) => self.told == Some(Status::Unknown) && number == attempts,
+                At::Through(Way::Error | Way::Nothing) if self.cancelled == Cancelled::AlsoPending => true,
+                At::Through(Way::Output) => self.told.contains(&Status::Committed),
+                At::Through(Way::Error) => self.told.contains(&Status::Invalid),
+                At::Started(number) => self.told.contains(&Status::Unknown) && number == attempts,
                 _ => false,
             };
         }
@@ -90,7 +101,7 @@ impl Causes {
             (None, At::Delayed { attempts, .. }, At::Delayed { attempts: still, due: 0 }) => {
                 self.hastened && attempts == still
             }
-            (None, _, At::Through(Way::Error | Way::Nothing)) => self.cancelled,
+            (None, _, At::Through(Way::Error | Way::Nothing)) => self.cancelled != Cancelled::No,
             _ => false,
         }
     }

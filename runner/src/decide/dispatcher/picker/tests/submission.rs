@@ -99,6 +99,26 @@ fn saying_that_it_is_unknown_clears_that_it_was_submitted() {
 }
 
 #[test]
+fn a_pending_batch_that_somebody_takes_out_holds_its_service_no_longer() {
+    let mut play = submitter();
+    assert_eq!(arrive(&mut play, &[(1, "a"), (2, "a"), (3, "b")]), "forget 1, pick #0 1, pick #1 3, read 4");
+    assert_eq!(submit(&mut play, 0, JobEnd::Pending), "passed 1");
+    assert_eq!(submit(&mut play, 1, JobEnd::Pending), "");
+    play.now = Timestamp(86_400_000);
+    assert_eq!(play.on(Event::Tick), "");
+    play.dispatcher.cancel(0, JobKey::fresh(1), play.now);
+    assert_eq!(play.dispatcher.state(0, JobKey::fresh(1)), None);
+    assert_eq!(play.on(Event::Tick), "pick #2 2");
+    // It was accounted for when it became pending, and is withheld from nobody.
+    assert!(!play.dispatcher.withholds(0, 1));
+    assert_eq!(submit(&mut play, 2, JobEnd::Finished), "passed 3");
+    // One that runs is not taken out.
+    assert_eq!(arrive(&mut play, &[(4, "a")]), "forget 4, pick #3 4, read 5");
+    play.dispatcher.cancel(0, JobKey::fresh(4), play.now);
+    assert_eq!(play.dispatcher.state(0, JobKey::fresh(4)), Some(State::Running));
+}
+
+#[test]
 fn a_failed_batch_holds_its_service_until_the_delay_window_is_over() {
     let mut play = submitter();
     assert_eq!(arrive(&mut play, &[(1, "a"), (2, "a"), (3, "b")]), "forget 1, pick #0 1, pick #1 3, read 4");
