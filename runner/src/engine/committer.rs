@@ -249,7 +249,8 @@ impl Committer {
 
     /// What became of what the request says of a pending job, if it is one that does.
     fn telling(&self, request: &Request, taken: Option<(DelayedKey, DelayedJob)>) -> Option<Box<Telling>> {
-        let Request::Complete { step, index, .. } = request else { return None };
+        // Without a row nothing was said that anybody waits for; something else that was may be on its way.
+        let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
         let steps = &self.ledger.configuration.steps;
         let step = steps.iter().position(|declared| declared.address == *step)?;
         Some(Box::new(Telling { step, index: *index, taken }))

@@ -78,6 +78,13 @@ fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
     assert!(all_happened || count < 100, "so many seeds should see everything");
 }
 
+#[test]
+fn what_once_failed_holds() {
+    for seed in [420, 890, 1292, 1868, 9449] {
+        world::play_waiting(seed);
+    }
+}
+
 /// Plays the seeds that were asked for, or so many; answers what was played, and how many.
 fn play_all(play: fn(u64) -> Tally, seeds: u64) -> (Tally, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());

@@ -1,6 +1,6 @@
 //! The floor's part in monitors: which jobs are pending, and what becomes of those that are not any more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use tidegate_plugin::Failure;
@@ -128,6 +128,9 @@ impl Floor {
         if unasked > 0 {
             warn_of_unasked(address, unasked);
         }
+        // What somebody has said meanwhile is on its way to the store, and goes first; the job is asked for again.
+        let told: HashSet<JobKey> = watch.told.values().copied().collect();
+        let answers: Vec<_> = answers.into_iter().filter(|(key, _)| !told.contains(key)).collect();
         let statuses: Vec<_> = answers.iter().map(|(key, word)| (*key, word.status)).collect();
         for (key, word) in answers {
             // What was said first is being made durable.
