@@ -19,7 +19,7 @@ const A_SECOND: u64 = 10_000;
 /// … for so many seconds, …
 const SECONDS: u64 = 10;
 /// … from so many milliseconds after the start on: by then all of them wait.
-const LEAD_MS: u128 = 4_000;
+const LEAD_MS: u128 = 12_000;
 /// So long it is watched what waiting costs.
 const WATCHED: Duration = Duration::from_secs(30);
 const LANES: u64 = 100_000;
