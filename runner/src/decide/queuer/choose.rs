@@ -106,7 +106,7 @@ impl WaitingRoom {
             if let Some(slot) = self.urgent[turn].head(&self.jobs) {
                 let lane = self.jobs.lane(slot);
                 if self.lanes.allows(lane, &self.rules) {
-                    return Some(slot);
+                    return Some(self.unknown_of(lane).unwrap_or(slot));
                 }
                 // The bounds of its lane hold it: it is the next of its lane once they do not.
                 self.step_out(slot);
@@ -128,6 +128,12 @@ impl WaitingRoom {
                 }
             }
         }
+    }
+
+    /// What is unknown of a lane whose bounds have held it: it still goes before what is due.
+    fn unknown_of(&self, lane: u32) -> Option<u32> {
+        let head = self.lines[self.line(lane, false) as usize].head(&self.jobs);
+        head.filter(|&slot| self.jobs.stand(slot) == Stand::Unknown)
     }
 
     fn begin_round(&mut self) {

@@ -77,6 +77,17 @@ fn a_round_takes_what_is_unknown_then_what_is_due_then_the_lanes() {
 }
 
 #[test]
+fn what_is_unknown_goes_before_what_is_due_of_its_lane_though_bounds_held_it() {
+    let mut play = Play::new(Rules { max_per_lane: most(2), ..rules(Strategy::OneRoundParallel) });
+    assert_eq!(play.on("+a1 +a2 +a3 +b4 go"), "a1 b4 a2");
+    assert_eq!(play.on("a1… go"), "a3");
+    // It has its turn in the list while the lane is full, and the others are due when it no longer is.
+    assert_eq!(play.on("a1? go"), "");
+    assert_eq!(play.on("a2✗1 a3✗1 1s go"), "a1 a2");
+    assert_eq!(play.on("a1✓ go"), "a3");
+}
+
+#[test]
 fn a_round_is_handed_out_before_the_next_begins() {
     let mut play = play(Strategy::OneRoundSerial);
     assert_eq!(play.on("+a1 +a2 +b3 +c4 go1"), "a1");

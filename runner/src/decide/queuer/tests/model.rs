@@ -210,8 +210,13 @@ impl Model {
                 job.listed && !job.parked && (job.state == State::Unknown || job.due)
             };
             let Some(at) = self.waiting().filter(urgent).min_by_key(|&at| self.order(at)) else { break };
-            if self.allows(self.jobs[at].lane) {
-                return Some(at);
+            let lane = self.jobs[at].lane;
+            if self.allows(lane) {
+                // Before anything else of its lane goes what is unknown, though it was held before.
+                let unknown =
+                    |&at: &usize| self.jobs[at].lane == lane && self.jobs[at].state == State::Unknown;
+                let parked = |&at: &usize| unknown(&at) && self.jobs[at].parked;
+                return Some(self.waiting().filter(parked).min_by_key(|&at| self.order(at)).unwrap_or(at));
             }
             (self.jobs[at].listed, self.jobs[at].parked) = (false, true);
             self.tidy();
