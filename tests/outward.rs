@@ -55,6 +55,32 @@ fn a_script_judges_what_a_service_answered() {
 }
 
 #[test]
+fn a_sink_of_a_queue_tries_again_and_keeps_the_order_of_its_lanes() {
+    // Each job is refused once.
+    let service = Service::start(|_, before| {
+        Act::Say(answer(if before % 2 == 0 { "503 Service Unavailable" } else { "200 OK" }, "", ""))
+    });
+    let project = Project::new()
+        .file(
+            "p.toml",
+            format!(
+                "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+                 [sink.hook]\nfrom = \"in\"\ntype = \"http\"\nurl = \"http://{}/{{id}}\"\nerrors = \"failed\"\n\
+                 retry = {{ backoff = \"fixed\", initial = \"1ms\", jitter = \"none\", max_attempts = 2 }}\n\
+                 queuer = {{ strategy = \"one-round-serial\", lane = \"lane\", max_processing = 1 }}\ngate = \"ready\"\n\
+                 [gate.ready]\nrun = \"ready.rhai\"\nevery = \"1ms\"\n",
+                service.address
+            ),
+        )
+        .file("ready.rhai", "fn open(answer, ctx) { true }")
+        .file("in.ndjson", "{\"id\":1,\"lane\":\"a\"}\n{\"id\":2,\"lane\":\"a\"}\n{\"id\":3,\"lane\":\"a\"}\n");
+    project.run().done();
+    let lines: Vec<_> = service.asked().iter().map(|asked| asked.line.clone()).collect();
+    assert_eq!(lines, ["POST /1", "POST /1", "POST /2", "POST /2", "POST /3", "POST /3"]);
+    assert!(project.queue("p/failed").is_empty());
+}
+
+#[test]
 fn a_service_is_a_sink_of_a_queue_and_of_a_fork() {
     let service = Service::start(|asked, _| {
         let refused = asked.body.contains("\"id\":2");

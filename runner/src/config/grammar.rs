@@ -130,7 +130,8 @@ impl Kind {
             Self::FileSink => &["type", "from", "delivery", "path", "format", "on_mismatch"],
             Self::StdoutSink => &["type", "from", "delivery", "format"],
             Self::HttpSink => &[
-                "type", "from", "delivery", "errors", "url", "method", "headers", "body", "timeout", "accept",
+                "type", "from", "delivery", "errors", "retry", "queuer", "gate", "url", "method", "headers",
+                "body", "timeout", "accept",
             ],
             Self::NullSink => &["type", "from", "delivery"],
         }

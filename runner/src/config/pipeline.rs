@@ -37,6 +37,13 @@ pub(super) struct PipelineDeclaration {
     pub(super) shelves: Shelves,
 }
 
+impl PipelineDeclaration {
+    /// What is written about steps: of those of a sink, which all say the same, the first.
+    pub(super) fn written_steps(&self) -> impl Iterator<Item = &StepDeclaration> {
+        self.steps.iter().chain(self.sinks.iter().filter_map(|sink| sink.steps.first()))
+    }
+}
+
 /// Reads everything, and answers `None` where the pipeline has no name to go by.
 pub(super) fn read(
     reading: &mut Reading<'_>,

@@ -16,7 +16,7 @@ pub(super) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> V
     let mut diagnostics = Vec::new();
     for pipeline in pipelines {
         let own = &pipeline.shelves;
-        for step in &pipeline.steps {
+        for step in pipeline.written_steps() {
             let (retry, queuer, gate) = (step.retry.as_ref(), step.queuer.as_ref(), step.gate.as_ref());
             diagnostics.extend(retry.and_then(|it| it.lost("retry", &own.retries, &shared.retries)));
             diagnostics.extend(queuer.and_then(|it| it.lost("queuer", &own.queuers, &shared.queuers)));
@@ -51,7 +51,7 @@ impl<'a> Users<'a> {
     ) -> Vec<Diagnostic> {
         let mut used: BTreeSet<(&Path, usize)> = BTreeSet::new();
         for pipeline in self.pipelines {
-            for chosen in pipeline.steps.iter().filter_map(&chosen) {
+            for chosen in pipeline.written_steps().filter_map(&chosen) {
                 let entry = chosen.entry(shelf(&pipeline.shelves), shelf(self.shared));
                 used.extend(entry.map(|entry| spot(&entry.name.place)));
             }

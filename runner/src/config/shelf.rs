@@ -24,13 +24,13 @@ pub(super) struct Entry<T> {
 }
 
 /// What a step says about it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Chosen<T> {
     pub(super) place: Place,
     way: Way<T>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Way<T> {
     Named(Text),
     /// `None` where something was wrong.

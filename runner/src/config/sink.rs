@@ -7,9 +7,12 @@ use super::field::Field;
 use super::grammar::Kind;
 use super::http;
 use super::model::{FileSink, OnMismatch, SinkFormat, SinkKind};
+use super::queuer;
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::{Reference, name, reference, references};
+use super::retry;
 use super::section::Section;
+use super::shelf::Chosen;
 use super::step::{self, StepDeclaration};
 use crate::words::Name;
 
@@ -50,7 +53,10 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     let from = section.field("from").map(|field| references(reading, field)).unwrap_or_default();
     let delivery = step::delivery(reading, kind_of_table, &section);
     let errors = section.field("errors").and_then(|field| reference(reading, field));
-    for key in ["delivery", "errors"] {
+    let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
+    let queuer = section.field("queuer").map(|field| Chosen::read(reading, field, queuer::read));
+    let gate = section.field("gate").map(|field| Chosen::named(reading, field, "the name of a gate"));
+    for key in ["delivery", "errors", "retry", "queuer", "gate"] {
         if let (Some(field), None) = (section.field(key), section.field("from")) {
             let message =
                 format!("a sink without `from` takes no jobs by itself, so `{key}` says nothing here");
@@ -63,6 +69,7 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     for step in &mut steps {
         step.delivery = delivery;
         step.errors.clone_from(&errors);
+        (step.retry, step.queuer, step.gate) = (retry.clone(), queuer.clone(), gate.clone());
         if let Some(SinkKind::Http(request)) = &kind {
             step.timeout = request.timeout.unwrap_or(step.timeout);
         }

@@ -192,6 +192,9 @@ mod outward {
         a_variable_has_a_name_of_its_own: "a.toml" = exec!("command = [\"true\"], env = { TIDEGATE_HASH = \"1\", \"a=b\" = \"2\", C = 3 }");
         a_service_that_is_a_sink_has_a_url: "a.toml" = sink!("type = \"http\"\npath = \"x\"");
         a_sink_without_jobs_of_its_own_has_no_errors: "a.toml" = concat!(step!("to = \"hook\""), "[sink.hook]\ntype = \"http\"\nurl = \"https://h\"\nerrors = \"failed\"\n");
+        a_sink_without_jobs_of_its_own_picks_none: "a.toml" = concat!(step!("to = \"hook\""), "[sink.hook]\ntype = \"http\"\nurl = \"https://h\"\nretry = { max_attempts = 2 }\nqueuer = { strategy = \"serial\" }\ngate = \"g\"\n");
+        what_a_sink_goes_by_is_there_and_said_once: "a.toml" = concat!(step!("to = \"x\""), "[sink.hook]\nfrom = [\"x\", \"events\"]\ntype = \"http\"\nurl = \"https://h\"\nretry = \"pateint\"\nqueuer = { strategy = \"fifo\", rat = \"1/s\" }\n[retry.patient]\n");
+        a_file_is_not_tried_again: "a.toml" = sink!("type = \"file\"\npath = \"x\"\nretry = { max_attempts = 2 }");
     }
 }
 
