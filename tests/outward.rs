@@ -4,11 +4,12 @@
 pub(crate) mod service;
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc;
 
 use self::service::{Act, Service, answer};
-use crate::project::{Project, ids, jobs};
+use crate::project::{Outcome, Project, ids, jobs};
 
 /// A step `charge` with these lines, whose failed jobs go to `p/failed`.
 fn charging(lines: &str) -> Project {
@@ -52,6 +53,29 @@ fn a_script_judges_what_a_service_answered() {
     assert_eq!(asked.len(), 4);
     let hash = failed[0]["hash"].as_str().expect("a text");
     assert!(asked.iter().any(|asked| asked.line.ends_with("/3") && asked.header("idempotency-key") == hash));
+}
+
+#[test]
+fn a_service_over_tls_is_asked_if_somebody_trusted_vouches_for_it() {
+    let service = Service::secured(|_, _| Act::Say(answer("200 OK", "", "{\"paid\":true}")));
+    let asks = format!(
+        "run = \"builtin:http\"\nhttp = {{ url = \"https://localhost:{}/pay/{{id}}\" }}",
+        service.address.port()
+    );
+    let authority = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/outward/tls/authority.pem");
+    let trusting = charging(&asks).file("in.ndjson", jobs(1..=2));
+    let run = trusting.command(&["run", "."]).env("SSL_CERT_FILE", authority).output();
+    Outcome::from(run.expect("the executable can be started")).done();
+    assert_eq!(trusting.read("out.ndjson"), "{\"paid\":true}\n{\"paid\":true}\n");
+    assert_eq!(service.asked().len(), 2);
+
+    let wary = charging(&asks).file("in.ndjson", jobs(1..=1));
+    wary.run().done();
+    let failed = wary.queue("p/failed");
+    assert_eq!(failed[0]["kind"], "connection");
+    let message = failed[0]["message"].as_str().expect("a text");
+    assert!(message.contains("invalid peer certificate: UnknownIssuer"), "{message}");
+    assert_eq!(service.asked().len(), 2);
 }
 
 #[test]

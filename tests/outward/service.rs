@@ -1,9 +1,13 @@
 //! An HTTP service on a port of its own, for tests: it keeps what it was asked, and answers as it is told.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// What it was asked.
 #[derive(Clone, Debug)]
@@ -34,17 +38,46 @@ pub(crate) struct Service {
 impl Service {
     /// `act` is told what is asked, and how many requests there were before it.
     pub(crate) fn start(act: impl Fn(&Asked, usize) -> Act + Send + Sync + 'static) -> Self {
+        Self::over(Some, act)
+    }
+
+    /// Over TLS, as `localhost`, with a certificate that `tls/authority.pem` vouches for.
+    pub(crate) fn secured(act: impl Fn(&Asked, usize) -> Act + Send + Sync + 'static) -> Self {
+        let certificate =
+            CertificateDer::from_pem_slice(include_bytes!("tls/service.pem")).expect("it is one");
+        let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/service.key")).expect("it is one");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.expect("it knows them").with_no_client_auth();
+        let config =
+            Arc::new(builder.with_single_cert(vec![certificate], key).expect("they belong together"));
+        let secure = move |stream| {
+            let connection = ServerConnection::new(Arc::clone(&config)).ok()?;
+            Some(StreamOwned::new(connection, stream))
+        };
+        Self::over(secure, act)
+    }
+
+    fn over<S: Read + Write>(
+        wrap: impl Fn(TcpStream) -> Option<S> + Send + Sync + 'static,
+        act: impl Fn(&Asked, usize) -> Act + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it has an address");
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (seen, act) = (Arc::clone(&asked), Arc::new(act));
+        let (seen, act, wrap) = (Arc::clone(&asked), Arc::new(act), Arc::new(wrap));
         // They end with the test's process.
         std::thread::spawn(move || {
             let count = Arc::new(AtomicUsize::new(0));
             for (connection, stream) in (1..).zip(listener.incoming()) {
                 let (seen, act, count) = (Arc::clone(&seen), Arc::clone(&act), Arc::clone(&count));
+                let wrap = Arc::clone(&wrap);
                 let Ok(stream) = stream else { continue };
-                std::thread::spawn(move || serve(stream, connection, &seen, &count, &*act));
+                std::thread::spawn(move || {
+                    if let Some(stream) = wrap(stream) {
+                        serve(stream, connection, &seen, &count, &*act);
+                    }
+                });
             }
         });
         Self { address, asked }
@@ -74,7 +107,7 @@ pub(crate) fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
 }
 
 fn serve(
-    stream: TcpStream,
+    stream: impl Read + Write,
     connection: usize,
     seen: &Mutex<Vec<Asked>>,
     count: &AtomicUsize,
@@ -101,7 +134,7 @@ fn serve(
     }
 }
 
-fn read(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<Asked> {
+fn read(reader: &mut BufReader<impl Read>, connection: usize) -> Option<Asked> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
     let line = line.trim_end().trim_end_matches(" HTTP/1.1").to_owned();

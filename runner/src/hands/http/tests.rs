@@ -1,5 +1,6 @@
 //! What is asked, and what becomes of every kind of answer.
 
+#[expect(dead_code, reason = "not every test needs all that a service can do")]
 #[path = "../../../../tests/outward/service.rs"]
 mod service;
 
