@@ -131,3 +131,48 @@ fn a_job_that_no_json_reader_takes_can_be_looked_at() {
     let shown = project.tidegate(&["errors", "show", "p/failed/1", "."]).done().stdout;
     assert!(shown.ends_with("\n\"\\ud800\"\n"), "{shown}");
 }
+
+#[test]
+fn what_became_of_a_job_is_found_however_many_were_before_it() {
+    let fill = "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+         [step.fill]\nfrom = \"in\"\nto = \"backlog\"\n[queue.backlog]\nretain = \"forever\"\n";
+    let work = "[step.work]\nfrom = \"backlog\"\nrun = \"work.rhai\"\nto = \"done\"\nerrors = \"failed\"\n\
+         [queue.done]\nretain = \"forever\"\n";
+    let project = Project::new()
+        .file("p.toml", fill)
+        .file("work.rhai", "fn process(job) { if job.id % 2 == 0 { reject(\"it is even\") } job }")
+        .file("in.ndjson", jobs(1..=90_000));
+    project.run().done();
+    project.append("p.toml", work);
+    project.run().done();
+    let step = |index: u64| {
+        let job = project.json(&["job", "show", &format!("p/backlog/{index}")]);
+        job["steps"][0].clone()
+    };
+    for index in [1_u64, 44_999, 89_999] {
+        let made = step(index);
+        assert_eq!((&made["status"], &made["outputs"][0]["result"]["id"]), (&"done".into(), &index.into()));
+    }
+    for index in [2_u64, 45_000, 90_000] {
+        let made = step(index);
+        assert_eq!((&made["status"], &made["reason"]), (&"failed".into(), &"it is even".into()), "{index}");
+    }
+}
+
+#[test]
+fn that_a_job_has_failed_is_known_for_longer_than_its_error_is_kept() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [step.fill]\nfrom = \"in\"\nto = \"backlog\"\n[queue.backlog]\nretain = \"forever\"\n\
+             [step.work]\nfrom = \"backlog\"\nrun = \"builtin:http\"\nretry = { max_attempts = 1 }\n\
+             http = { url = \"http://127.0.0.1:1/\" }\nto = \"done\"\nerrors = \"failed\"\n\
+             [sink.done]\ntype = \"null\"\n[sink.tidy]\nfrom = \"failed\"\ntype = \"null\"\n",
+        )
+        .file("in.ndjson", jobs(1..=1));
+    project.run().done();
+    assert!(project.queue("p/failed").is_empty());
+    let shown = project.json(&["job", "show", "p/backlog/1"]);
+    assert_eq!(shown["steps"][0]["status"], "failed", "{shown}");
+}

@@ -5,6 +5,7 @@ mod ages;
 mod delayed;
 mod job;
 mod jobs;
+mod made;
 mod preview;
 mod replay;
 mod standing;

@@ -4,19 +4,19 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::made::Maker;
 use super::why::{self, Case};
 use super::{Answer, ages, jobs, rfc3339};
-use crate::config::{Configuration, InputRef, Step, Target};
+use crate::config::{Configuration, InputRef, Step, Take, Target};
 use crate::decide;
 use crate::engine::{Handle, Row};
-use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Standing, Store};
-use crate::words::{Address, Clock as _, Origin, SystemClock, Timestamp};
+use crate::store::{DelayedJob, DelayedKey, Outcome, QueueState, ReadError, Standing, Store};
+use crate::words::{Address, Clock as _, SystemClock, Timestamp, delivery_hash};
 
 /// So many jobs of a queue are looked through for what came of one, and so many delayed jobs.
 const LOOKED_THROUGH_MAX: usize = 20_000;
 /// So many at a time.
 const PAGE: usize = 1_000;
-const PAGE_BYTES: usize = 2 << 20;
 /// So many outputs are told, and their payloads up to so many bytes.
 const OUTPUTS_MAX: usize = 100;
 const OUTPUT_BYTES: usize = 1 << 20;
@@ -178,10 +178,25 @@ impl Look<'_> {
                 ..self.of(status)
             });
         }
-        if let Some(outcome) = self.error()? {
+        let errors = self.errors()?;
+        if let Some(outcome) = self.error(&errors)? {
             return Ok(outcome);
         }
-        Ok(StepOutcome { outputs: self.outputs()?, ..self.of(Status::Done) })
+        let outputs = self.outputs()?;
+        let nowhere = errors.is_empty() && outputs.is_empty();
+        let failed = nowhere && self.on_record()? == Some(Outcome::Error);
+        Ok(StepOutcome { outputs, ..self.of(if failed { Status::Failed } else { Status::Done }) })
+    }
+
+    /// How its delivery ended, where that is on record: longer than what it has made may be kept.
+    fn on_record(&self) -> Result<Option<Outcome>, ReadError> {
+        // Only the other jobs that were joined with it would tell the hash.
+        if self.step.take == Take::Join {
+            return Ok(None);
+        }
+        let (name, Address { pipeline, name: step, .. }) = (self.input.hash_name(), &self.step.address);
+        let inputs = [(name.as_str(), std::slice::from_ref(&self.index))];
+        self.store.delivery(delivery_hash(pipeline.as_str(), step.as_str(), inputs))
     }
 
     fn of(&self, status: Status) -> StepOutcome {
@@ -234,21 +249,25 @@ impl Look<'_> {
         Ok(None)
     }
 
-    fn error(&self) -> Result<Option<StepOutcome>, ReadError> {
+    /// What stands of it on the error queue.
+    fn errors(&self) -> Result<Vec<(u64, Vec<u8>)>, ReadError> {
+        let queue = self.step.errors.map(|queue| &self.configuration.queues[queue.0].address);
+        queue.map_or(Ok(Vec::new()), |queue| self.made_on(queue, usize::MAX))
+    }
+
+    fn error(&self, errors: &[(u64, Vec<u8>)]) -> Result<Option<StepOutcome>, ReadError> {
         #[derive(Deserialize)]
         struct Failed {
             attempt: u32,
             message: String,
         }
-        let Some(queue) = self.step.errors else { return Ok(None) };
-        let queue = &self.configuration.queues[queue.0].address;
-        let mut errors = self.made_on(queue, usize::MAX)?;
         // One that was retried may stand there more than once: the last one counts.
-        let Some((index, record)) = errors.pop() else { return Ok(None) };
-        if self.store.handled(queue)?.unwrap_or_default().has(index) {
+        let (Some(queue), Some((index, record))) = (self.step.errors, errors.last()) else { return Ok(None) };
+        let queue = &self.configuration.queues[queue.0].address;
+        if self.store.handled(queue)?.unwrap_or_default().has(*index) {
             return Ok(None);
         }
-        let record: Option<Failed> = serde_json::from_slice(&record).ok();
+        let record: Option<Failed> = serde_json::from_slice(record).ok();
         let (attempts, reason) = record.map(|record| (record.attempt, record.message)).unzip();
         let error = Some(format!("{queue}/{index}"));
         Ok(Some(StepOutcome { attempts, reason, error, ..self.of(Status::Failed) }))
@@ -269,43 +288,9 @@ impl Look<'_> {
         Ok(outputs)
     }
 
-    /// What the step has made of the job on a queue, among those that came after it, or where that is
-    /// not known, among the last.
     fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<(u64, Vec<u8>)>, ReadError> {
-        let Some(state) = self.store.queue(queue)? else { return Ok(Vec::new()) };
-        let since = match self.time {
-            Some(time) => self.store.index_at(queue, time)?,
-            None => Some(state.head.saturating_sub(LOOKED_THROUGH_MAX as u64 - 1).max(state.first)),
-        };
-        let Some(mut from) = since else { return Ok(Vec::new()) };
-        let name = self.input.hash_name();
-        let end = from.saturating_add(LOOKED_THROUGH_MAX as u64).min(state.head + 1);
-        let is_of_it = |origin: &Option<Origin>| {
-            origin.as_ref().is_some_and(|origin| {
-                origin.step == self.step.address && origin.inputs.contains(&(name.clone(), self.index))
-            })
-        };
-        let mut found = Vec::new();
-        while from < end && found.len() < most {
-            let jobs = usize::try_from(end - from).unwrap_or(PAGE).min(PAGE);
-            let (batch, origins) = match self.store.read_details(queue, from, jobs, PAGE_BYTES) {
-                // Others were let go of just now.
-                Err(ReadError::Gone { first, .. }) if first > from => {
-                    from = first;
-                    continue;
-                }
-                page => match page? {
-                    Some(page) => page,
-                    None => break,
-                },
-            };
-            from = batch.end();
-            for position in (0..origins.len()).filter(|&position| is_of_it(&origins[position])) {
-                let payload = batch.payloads.get(position).unwrap_or_default().to_vec();
-                found.push((batch.first + position as u64, payload));
-            }
-        }
-        found.truncate(most);
-        Ok(found)
+        let input = self.input.hash_name();
+        let (store, step, index, since) = (self.store, &self.step.address, self.index, self.time);
+        Maker { store, step, input: &input, index, since }.made_on(queue, most)
     }
 }
