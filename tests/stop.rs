@@ -149,8 +149,7 @@ fn a_command_that_runs_longer_than_a_stop_waits_is_killed_with_its_children_and_
     running.wait_until("the command", || !project.read_if_there("pids").is_empty());
     let pids = project.read("pids");
     let pids = pids.split_whitespace().map(|pid| pid.parse().ok().and_then(Pid::from_raw).expect("a pid"));
-    let processes: Vec<_> =
-        pids.map(|pid| pidfd_open(pid, PidfdFlags::empty()).expect("it runs")).collect();
+    let processes: Vec<_> = pids.map(|pid| pidfd_open(pid, PidfdFlags::empty()).expect("it runs")).collect();
     assert_eq!(processes.len(), 2);
     running.stop().done().says("stopped:");
     for process in &processes {
