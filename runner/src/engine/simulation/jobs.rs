@@ -62,15 +62,12 @@ fn process(job, ctx) {
 /// outside.
 pub(super) fn step_toml(from: &str, queuer: &str, shown: bool) -> String {
     let shown = if shown { "stdout" } else { "null" };
-    let mut toml = format!(
+    let queuer = if queuer.is_empty() { String::new() } else { format!("queuer = {{ {queuer} }}\n") };
+    format!(
         "[sink.shown]\ntype = \"{shown}\"\n[step.t]\nfrom = \"{from}\"\nrun = \"job.rhai\"\n\
          to = {{ out = \"out\", shown = \"shown\" }}\nerrors = \"failed\"\ncrash_limit = 1000000\n\
-         retry = {{ backoff = \"exponential\", initial = \"1s\", max_attempts = {ATTEMPTS_MAX} }}\n"
-    );
-    if !queuer.is_empty() {
-        toml += &format!("queuer = {{ {queuer} }}\n");
-    }
-    toml
+         retry = {{ backoff = \"exponential\", initial = \"1s\", max_attempts = {ATTEMPTS_MAX} }}\n{queuer}"
+    )
 }
 
 pub(super) fn random(dice: &mut Dice) -> JobsPlan {
