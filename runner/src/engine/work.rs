@@ -1,7 +1,5 @@
 //! One batch through one step, on a worker's thread.
 
-use std::sync::Arc;
-
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
 
 use super::attempted::Watch;
@@ -14,11 +12,16 @@ use super::held::{Portion, Work};
 use super::link::{Common, Owner, Scripts};
 use super::retrying::{self, Fate, Retrying, Why};
 use super::status::Word;
-use crate::config::{self, Configuration, Processor, Promise, Take, Target};
+use crate::config::{self, Configuration, Processor, Promise, Take};
 use crate::decide::{Counters, JobEnd, Status};
 use crate::hands::script::{Entry, ScriptStep};
-use crate::store::{Delayed, Outcome, Slot, Span, Store};
-use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
+use crate::store::{Outcome, Slot, Store};
+use crate::words::{Address, Clock, Form, Origins, Timestamp};
+
+mod ran;
+
+use ran::{Binding, Side, Yield};
+pub(super) use ran::{Ran, Stumble};
 
 /// A step made ready for one thread.
 #[derive(Debug)]
@@ -39,66 +42,12 @@ pub(super) struct Worker {
 }
 
 #[derive(Debug)]
-struct Binding {
-    name: String,
-    to_queue: bool,
-}
-
-#[derive(Debug)]
 enum Runner {
     Script(Box<ScriptStep>),
     /// With plugins among the processors.
     Links(Box<Links>),
     /// Hands jobs on as they are.
     Pass,
-}
-
-/// What became of a batch.
-#[derive(Debug, Default)]
-pub(super) struct Ran {
-    /// How many of its jobs are accounted for: all, or those before the one that halts the step.
-    pub(super) taken: usize,
-    /// In the order of the step's bindings.
-    pub(super) outputs: Vec<Made>,
-    /// Error records.
-    pub(super) errors: Option<Made>,
-    /// Jobs that are run again, and outputs that are due later.
-    pub(super) delayed: Vec<Delayed>,
-    pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
-    /// Jobs that are no suspects any more when this is delivered.
-    pub(super) settles: Vec<Span>,
-    pub(super) counters: Counters,
-    pub(super) halt: Option<Stumble>,
-    /// How many of those that are taken come again.
-    pub(super) stayed: usize,
-    /// Of jobs that were picked: what became of each that is taken.
-    pub(super) ends: Vec<JobEnd>,
-    /// Why a job of it has found its gate closed, if one has.
-    pub(super) held: Option<String>,
-}
-
-/// The job that halted a step, and why.
-#[derive(Debug)]
-pub(super) struct Stumble {
-    pub(super) index: u64,
-    pub(super) failure: Failure,
-    /// Where the job stood in a file.
-    pub(super) file: Option<(Arc<std::path::Path>, u64)>,
-}
-
-/// What the jobs of a batch have come to so far.
-struct Yield {
-    outputs: Outputs,
-    /// By binding to a queue: where its jobs come from, and what they carry. Sinks keep neither.
-    sides: Vec<Option<Side>>,
-    errors: Payloads,
-    error_side: Side,
-    carries: bool,
-}
-
-struct Side {
-    origins: Origins,
-    carried: Payloads,
 }
 
 impl Worker {
@@ -436,63 +385,5 @@ fn job<'a>(item: &Item<'a>, now: Timestamp) -> Job<'a> {
         attempt: item.attempt,
         now_ms: now.0,
         hash: item.hash.0,
-    }
-}
-
-impl Yield {
-    /// Notes for all jobs that `item` came to where they come from.
-    fn note(&mut self, item: &Item<'_>) {
-        for (position, side) in self.sides.iter_mut().enumerate() {
-            let Some(side) = side else { continue };
-            let there = self.outputs.get(position).map_or(0, Payloads::len);
-            while side.origins.len() < there {
-                side.push(item, self.carries);
-            }
-        }
-    }
-
-    fn finish(self, ran: &mut Ran) {
-        let made = self.outputs.into_payloads().into_iter().zip(self.sides);
-        ran.outputs = made
-            .map(|(payloads, side)| match side {
-                Some(side) => side.made(payloads, self.carries),
-                None => Made::for_sink(payloads),
-            })
-            .collect();
-        ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors, self.carries));
-    }
-}
-
-impl Side {
-    fn push(&mut self, item: &Item<'_>, carries: bool) {
-        self.origins.push(item.indices);
-        if carries {
-            self.carried.push(item.carried.as_bytes());
-        }
-    }
-
-    fn made(self, payloads: Payloads, carries: bool) -> Made {
-        Made::for_queue(payloads, &self.origins, carries.then_some(self.carried))
-    }
-}
-
-impl Binding {
-    fn new(output: &config::OutputRef) -> Self {
-        Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
-    }
-}
-
-impl Ran {
-    /// A job is taken, and stands in the store by itself.
-    fn stays(&mut self, row: Delayed, end: JobEnd) {
-        self.delayed.push(row);
-        self.taken += 1;
-        self.stayed += 1;
-        self.ends.push(end);
-    }
-
-    /// Bytes of everything that it brings.
-    pub(super) fn byte_len(&self) -> usize {
-        self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
     }
 }
