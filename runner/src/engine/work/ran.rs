@@ -9,8 +9,9 @@ use crate::config::{self, Target};
 use crate::decide::{Counters, JobEnd};
 use crate::engine::delivery::Made;
 use crate::engine::gather::Item;
+use crate::engine::retrying;
 use crate::store::{Delayed, Outcome, Span};
-use crate::words::{DeliveryHash, Origins};
+use crate::words::{Address, DeliveryHash, Origins, Timestamp};
 
 /// What became of a batch.
 #[derive(Debug, Default)]
@@ -47,17 +48,26 @@ pub(in crate::engine) struct Stumble {
 
 /// What the jobs of a batch have come to so far.
 pub(super) struct Yield {
+    pub(super) ran: Ran,
     pub(super) outputs: Outputs,
     /// By binding to a queue: where its jobs come from, and what they carry. Sinks keep neither.
     pub(super) sides: Vec<Option<Side>>,
     pub(super) errors: Payloads,
     pub(super) error_side: Side,
     pub(super) carries: bool,
+    /// Its jobs were picked.
+    pub(super) sequential: bool,
+    has_bindings: bool,
+    /// How many outputs were noted, and how many of those that are due later.
+    given: usize,
+    late: usize,
+    /// Outputs that were made before.
+    handed_on: usize,
 }
 
 pub(super) struct Side {
-    pub(super) origins: Origins,
-    pub(super) carried: Payloads,
+    origins: Origins,
+    carried: Payloads,
 }
 
 #[derive(Debug)]
@@ -82,8 +92,67 @@ impl Ran {
 }
 
 impl Yield {
+    /// `origins`: of nothing yet.
+    pub(super) fn new(bindings: &[Binding], origins: &Origins, carries: bool, sequential: bool) -> Self {
+        let side = || Side { origins: origins.clone(), carried: Payloads::new() };
+        Self {
+            ran: Ran::default(),
+            outputs: Outputs::new(bindings.iter().map(|binding| binding.name.as_str())),
+            sides: bindings.iter().map(|binding| binding.to_queue.then(side)).collect(),
+            errors: Payloads::new(),
+            error_side: side(),
+            carries,
+            sequential,
+            has_bindings: !bindings.is_empty(),
+            given: 0,
+            late: 0,
+            handed_on: 0,
+        }
+    }
+
+    /// What the next job comes to was made by an earlier delivery.
+    pub(super) fn was_given_before(&mut self) {
+        self.ran.counters.filtered += u64::from(self.has_bindings);
+        self.take();
+    }
+
+    /// Notes what `item` came to.
+    pub(super) fn note(&mut self, step: &Address, bindings: &[Binding], item: &Item<'_>) -> Outcome {
+        self.note_origins(item);
+        for (position, due_ms, payload) in self.outputs.delayed().iter().skip(self.late) {
+            let to = bindings.get(position).map_or("", |binding| &binding.name);
+            self.ran.delayed.push(retrying::late(step, item, to, Timestamp(due_ms), payload));
+        }
+        let later = self.outputs.delayed().len() - self.late;
+        self.late += later;
+        let jobs = self.outputs.total() - self.given;
+        self.given += jobs;
+        self.ran.counters.filtered += u64::from(jobs + later == 0 && self.has_bindings);
+        match u32::try_from(jobs + later) {
+            Ok(0) => Outcome::Nothing,
+            jobs => Outcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
+        }
+    }
+
+    /// A job is through.
+    pub(super) fn through(&mut self, item: &Item<'_>, outcome: Outcome, keeps_records: bool) {
+        // An output that was made before is on record with its job.
+        if keeps_records && item.to.is_none() {
+            self.ran.outcomes.push((item.hash, outcome));
+        }
+        self.handed_on += usize::from(item.to.is_some());
+        self.take();
+    }
+
+    fn take(&mut self) {
+        self.ran.taken += 1;
+        if self.sequential {
+            self.ran.ends.push(JobEnd::Finished);
+        }
+    }
+
     /// Notes for all jobs that `item` came to where they come from.
-    pub(super) fn note(&mut self, item: &Item<'_>) {
+    fn note_origins(&mut self, item: &Item<'_>) {
         for (position, side) in self.sides.iter_mut().enumerate() {
             let Some(side) = side else { continue };
             let there = self.outputs.get(position).map_or(0, Payloads::len);
@@ -93,7 +162,11 @@ impl Yield {
         }
     }
 
-    pub(super) fn finish(self, ran: &mut Ran) {
+    pub(super) fn finish(self) -> Ran {
+        let mut ran = self.ran;
+        // What comes again is counted when it is through; an output that was made before, with its job.
+        ran.counters.taken = (ran.taken - ran.stayed - self.handed_on) as u64;
+        ran.counters.given = self.given as u64;
         let made = self.outputs.into_payloads().into_iter().zip(self.sides);
         ran.outputs = made
             .map(|(payloads, side)| match side {
@@ -102,6 +175,7 @@ impl Yield {
             })
             .collect();
         ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors, self.carries));
+        ran
     }
 }
 
@@ -113,7 +187,7 @@ impl Side {
         }
     }
 
-    pub(super) fn made(self, payloads: Payloads, carries: bool) -> Made {
+    fn made(self, payloads: Payloads, carries: bool) -> Made {
         Made::for_queue(payloads, &self.origins, carries.then_some(self.carried))
     }
 }
