@@ -1,5 +1,11 @@
 //! Runs that end before their end: by a signal, or because a step had to stop.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use crate::printing::{numbered, print_and_stop_unread, print_to_the_end, whole_lines};
 use crate::project::{Project, ids, jobs};
 
@@ -124,5 +130,39 @@ fn a_run_ends_in_time_though_nobody_reads_what_it_prints() {
     let after = ids(&print_to_the_end(&project));
     assert!(after[0] <= before.len() as u64 + 1, "{after:?} after {before:?}");
     assert_eq!(after, (after[0]..=500).collect::<Vec<_>>());
+    project.assert_sound();
+}
+
+#[test]
+fn a_command_that_runs_longer_than_a_stop_waits_is_killed_with_its_children_and_its_job_runs_again() {
+    let project = Project::pipeline(
+        "[step.work]\nfrom = \"in\"\nrun = \"builtin:exec\"\nexec = { command = [\"./work.sh\"] }\n\
+         timeout = \"10m\"\nto = \"out\"\n",
+    )
+    .file("tidegate.toml", "[runner]\nshutdown_timeout = \"50ms\"\n")
+    .file("in.ndjson", jobs([1]))
+    // It waits for its child.
+    .file("work.sh", "#!/bin/sh\nsleep 600 &\necho $$ $! > pids.new\nmv pids.new pids\nwait\n");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(project.path().join("work.sh"), executable).expect("it is there");
+    let mut running = project.start(&["run", "."]);
+    running.wait_until("the command", || !project.read_if_there("pids").is_empty());
+    let pids = project.read("pids");
+    let pids = pids.split_whitespace().map(|pid| pid.parse().ok().and_then(Pid::from_raw).expect("a pid"));
+    let processes: Vec<_> = pids.map(|pid| pidfd_open(pid, PidfdFlags::empty()).expect("it runs")).collect();
+    assert_eq!(processes.len(), 2);
+    running.stop().done().says("stopped:");
+    for process in &processes {
+        // It can be read when the process has ended.
+        let mut ends = [PollFd::new(process, PollFlags::IN)];
+        let patience = Timespec::try_from(Duration::from_mins(1)).expect("it is short");
+        assert_eq!(poll(&mut ends, Some(&patience)), Ok(1), "it runs on");
+    }
+    assert_eq!(project.read_if_there("out.ndjson"), "");
+    project.write("work.sh", "#!/bin/sh\ncat\n");
+    for _ in 0..2 {
+        project.run().done();
+        assert_eq!(project.read("out.ndjson"), jobs([1]));
+    }
     project.assert_sound();
 }

@@ -9,25 +9,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::Payloads;
 
-use super::amend::amend;
-use super::amendment::{Moving, Place};
 use super::arrivals::Arrivals;
 use super::delivery::{Entry, Order};
-use super::error::{Chain, EngineError};
+use super::error::EngineError;
 use super::ledger::{Ledger, trims_by_age};
-use super::message::{Durable, Message, Moves, Stays, Telling};
+use super::message::{Durable, Message, Stays};
 use super::push::{Inbox, Push};
-use super::request::{Asked, Request};
+use super::request::Asked;
 use super::sinks::{Positions, Sinks, Trouble};
 use super::stats::Stats;
 use super::tail::Tails;
 use super::ticks::Ticked;
 use crate::config::{Input, QueueRef, Target};
-use crate::store::{Attempts, Changes, Committed, Delayed, DelayedJob, DelayedKey, Store, Writer};
+use crate::store::{Attempts, Changes, Store, Writer};
 use crate::words::{Batch, Clock, Stamp};
+
+mod storing;
+
+mod amending;
+
+use storing::Done;
 
 /// A group is closed when it has this many bytes …
 const GROUP_BYTES: usize = 4 << 20;
@@ -56,29 +60,6 @@ pub(super) struct Committer {
     pub(super) messages: Sender<Message>,
     /// Closed when the run shall end: room is then not waited for.
     pub(super) stop: Receiver<()>,
-}
-
-/// What a commit came to.
-struct Done {
-    stamp: Stamp,
-    /// What the delayed jobs are called, in the order of the changes.
-    delayed: Vec<DelayedKey>,
-}
-
-/// Where the jobs stand that somebody wanted to be moved.
-fn moved(moves: Moving, rows: &[DelayedKey], jobs: &[Delayed]) -> Moves {
-    let stands = |(was, place): (DelayedKey, Place)| {
-        let now = match place {
-            Place::Gone => None,
-            Place::Same(job) => Some((was.clone(), *job)),
-            Place::Delayed(position) => {
-                rows.get(position).cloned().zip(jobs.get(position).map(|delayed| delayed.job.clone()))
-            }
-        };
-        (was, now)
-    };
-    let Moving { step, rows, jobs, left } = moves;
-    Moves { step, rows: rows.into_iter().map(stands).collect(), jobs, left }
 }
 
 /// What is committed together.
@@ -188,95 +169,6 @@ impl Committer {
         }
     }
 
-    /// Makes a change that somebody asked for, on its own.
-    pub(super) fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
-        let now = self.clock.now();
-        let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
-            Ok(amendment) => amendment,
-            Err(why) => {
-                // Nothing was changed: what was held back for it goes on as it is.
-                let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
-                let durable = Durable { moved, told, ..Durable::default() };
-                let _ = self.messages.send(Message::Committed(durable));
-                asked.answer(Err(why));
-                return Ok(());
-            }
-        };
-        let mut told = false;
-        let committed = loop {
-            match self.commit_changes(&amendment.changes, &mut told) {
-                Ok(Some(committed)) => break committed,
-                Ok(None) => {}
-                Err(error) => {
-                    let why = Chain(&error);
-                    asked.answer(Err(format!(
-                        "whether this was done is not known, since the run ends: {why}"
-                    )));
-                    return Err(error);
-                }
-            }
-        };
-        let rows = committed.delayed.iter().cloned().zip(amendment.changes.delayed.iter());
-        let steps = &self.ledger.configuration.steps;
-        let returned = rows.filter_map(|(key, delayed)| {
-            let step = steps.iter().position(|step| step.address == delayed.step)?;
-            Some((step, key, delayed.job.clone()))
-        });
-        let mut durable = Durable { paused: amendment.paused, ..Durable::default() };
-        let mut returned = returned.peekable();
-        let taken = returned.next_if(|_| amendment.told).map(|(_, row, job)| (row, job));
-        durable.told = self.telling(&asked.request, taken);
-        match amendment.moves {
-            // Where they stand is told beside where they stood.
-            Some(moves) => {
-                let jobs = &amendment.changes.delayed;
-                durable.moved = Some(moved(moves, &committed.delayed, jobs));
-            }
-            None => durable.returned = returned.collect(),
-        }
-        for (step, input, progress) in amendment.progress {
-            self.ledger.progress[step][input] = progress;
-        }
-        for (queue, payloads, carried) in amendment.appended {
-            let first = self.ledger.grow(queue, payloads.len());
-            self.keep_tail(queue, first, payloads, carried, &committed.stamp);
-            durable.grown.push((queue.0, self.ledger.heads[queue.0]));
-        }
-        let _ = self.messages.send(Message::Committed(durable));
-        asked.answer(Ok(amendment.granted.and(asked.moved)));
-        Ok(())
-    }
-
-    /// What became of what the request says of a pending job, if it is one that does.
-    fn telling(&self, request: &Request, taken: Option<(DelayedKey, DelayedJob)>) -> Option<Box<Telling>> {
-        // Without a row nothing was said that anybody waits for; something else that was may be on its way.
-        let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
-        let steps = &self.ledger.configuration.steps;
-        let step = steps.iter().position(|declared| declared.address == *step)?;
-        Some(Box::new(Telling { step, index: *index, taken }))
-    }
-
-    /// The jobs of a request that came to nothing, where they stand.
-    fn unmoved(&self, request: &Request) -> Option<Moves> {
-        let (step, rows, left) = match request {
-            Request::Hasten { step, rows } => (step, rows, Vec::new()),
-            Request::Cancel { step, rows, jobs, .. } => (step, rows, jobs.clone()),
-            _ => return None,
-        };
-        let steps = &self.ledger.configuration.steps;
-        let position = steps.iter().position(|declared| declared.address == *step)?;
-        let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
-        // A store that cannot be read is told by whoever needs more of it.
-        let found = self.store.delayed(&keys).ok()?;
-        let stands = |(key, job): (DelayedKey, Option<DelayedJob>)| (key.clone(), job.map(|job| (key, job)));
-        Some(Moves {
-            step: position,
-            rows: keys.into_iter().zip(found).map(stands).collect(),
-            jobs: Vec::new(),
-            left,
-        })
-    }
-
     /// Commits a group, however often it has to be tried.
     pub(super) fn commit(
         &mut self,
@@ -334,45 +226,6 @@ impl Committer {
         let mut told = false;
         while !changes.trims.is_empty() && self.commit_changes(&changes, &mut told)?.is_none() {}
         Ok(())
-    }
-
-    /// Commits `changes`. `None`: for want of room they were not, and there may be some now.
-    fn commit_changes(&mut self, changes: &Changes, told: &mut bool) -> Result<Option<Done>, EngineError> {
-        let stamp = |transaction| Stamp { position: 0, time: changes.now, transaction };
-        match self.writer.commit(changes) {
-            Ok(Committed { transaction, delayed, .. }) => {
-                Ok(Some(Done { stamp: stamp(transaction), delayed }))
-            }
-            Err(error) if error.is_full() => {
-                self.wait_for_room(error.into(), told)?;
-                let Some(transaction) = self.reopen(told)? else { return Ok(None) };
-                let delayed = self.delayed_last(changes)?;
-                Ok(Some(Done { stamp: stamp(transaction), delayed }))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// What the delayed jobs of the last commit are called, where that is all that is known of it.
-    fn delayed_last(&self, changes: &Changes) -> Result<Vec<DelayedKey>, EngineError> {
-        let first = self.store.delayed_sequence()? + 1 - changes.delayed.len() as u64;
-        let key = |(delayed, sequence): (&Delayed, u64)| {
-            let (step, due) = (delayed.step.clone(), delayed.due);
-            DelayedKey { step, due, sequence }
-        };
-        Ok(changes.delayed.iter().zip(first..).map(key).collect())
-    }
-
-    /// Opens the store again after a commit that failed for want of room. Answers its number where it
-    /// became durable all the same.
-    fn reopen(&mut self, told: &mut bool) -> Result<Option<u64>, EngineError> {
-        loop {
-            match self.writer.reopen() {
-                Ok(reopened) => return Ok(reopened.kept.then_some(reopened.transaction)),
-                Err(error) if error.is_full() => self.wait_for_room(error.into(), told)?,
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 
     /// Answers deliveries that cannot be made because something they need is broken.
@@ -501,18 +354,6 @@ impl Committer {
         if self.ledger.configuration.readers(Input::Queue(queue)).next().is_some() {
             let stamps = vec![*committed];
             self.tails.push(queue.0, Batch { stamps, carried, ..Batch::json(first, payloads) });
-        }
-    }
-
-    /// Says once that the disk is full, and waits a while.
-    fn wait_for_room(&self, error: EngineError, told: &mut bool) -> Result<(), EngineError> {
-        if !*told {
-            tracing::error!(error = %Chain(&error), "the disk is full; nothing is lost, and the run goes on when there is room");
-            *told = true;
-        }
-        match self.stop.recv_timeout(self.retry_after) {
-            Err(RecvTimeoutError::Timeout) => Ok(()),
-            _ => Err(error),
         }
     }
 

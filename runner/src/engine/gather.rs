@@ -155,11 +155,7 @@ impl Gatherer {
                 }
             }
             let inputs = returned.job.inputs.iter();
-            let hash = delivery_hash(
-                &self.pipeline,
-                &self.step,
-                inputs.map(|(name, index)| (name.as_str(), std::slice::from_ref(index))),
-            );
+            let hash = self.hash(inputs.map(|(name, index)| (name.as_str(), index)));
             return Item {
                 payload: payload(batch, position),
                 form: if returned.job.form == JobForm::Json { form } else { Form::Unchecked },
@@ -180,26 +176,15 @@ impl Gatherer {
         let hash = match (self.take, &walk.row[..]) {
             (Take::From, [place]) => self.prefix.hash(place.index()),
             _ => {
-                let gave = |(input, index): (&'a Seen, &'a u64)| {
-                    (*index > 0).then_some((input.name.as_str(), std::slice::from_ref(index)))
-                };
-                let (inputs, indices) = (&self.inputs, &walk.indices);
-                delivery_hash(&self.pipeline, &self.step, inputs.iter().zip(indices).filter_map(gave))
+                let inputs = self.inputs.iter().map(|input| input.name.as_str());
+                self.hash(inputs.zip(&walk.indices).filter(|&(_, &index)| index > 0))
             }
         };
         let whole = match (self.take, &walk.row[..]) {
             (Take::From, [place]) => payload(place.batch, place.position),
             (Take::Alts, [place]) if !self.wraps => payload(place.batch, place.position),
             _ => {
-                self.payload.clear();
-                for (at, place) in walk.row.iter().enumerate() {
-                    self.payload.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
-                    // Names of bindings need no escapes.
-                    self.payload.extend_from_slice(self.inputs[place.input].name.as_bytes());
-                    self.payload.extend_from_slice(b"\":");
-                    self.payload.extend_from_slice(payload(place.batch, place.position));
-                }
-                self.payload.push(b'}');
+                self.wrap(&walk.row);
                 &self.payload
             }
         };
@@ -216,6 +201,25 @@ impl Gatherer {
             to: None,
             carried,
         }
+    }
+
+    /// Of a job that the inputs gave at these indices.
+    fn hash<'i>(&self, given: impl Iterator<Item = (&'i str, &'i u64)>) -> DeliveryHash {
+        let given = given.map(|(name, index)| (name, std::slice::from_ref(index)));
+        delivery_hash(&self.pipeline, &self.step, given)
+    }
+
+    /// Makes `payload` a map of binding → job.
+    fn wrap(&mut self, row: &[Place<'_>]) {
+        self.payload.clear();
+        for (at, place) in row.iter().enumerate() {
+            self.payload.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
+            // Names of bindings need no escapes.
+            self.payload.extend_from_slice(self.inputs[place.input].name.as_bytes());
+            self.payload.extend_from_slice(b"\":");
+            self.payload.extend_from_slice(payload(place.batch, place.position));
+        }
+        self.payload.push(b'}');
     }
 
     /// A part that is no JSON could become another one's part in the whole, so each is looked at by

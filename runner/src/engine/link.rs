@@ -115,7 +115,7 @@ impl<'c> Owner<'c> {
             timeout: self.timeout,
             memory: self.limits.memory,
             token_key: self.token_key,
-            given_up: Some(self.given_up),
+            given_up: self.given_up,
         })
     }
 

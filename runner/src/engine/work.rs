@@ -1,24 +1,29 @@
 //! One batch through one step, on a worker's thread.
 
-use std::sync::Arc;
-
-use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
+use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
 use super::attempted::Watch;
 use super::cards::{Cards, Lane};
 use super::chain::{self, Links, shown};
 use super::delivery::Made;
-use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
 use super::link::{Common, Owner, Scripts};
-use super::retrying::{self, Fate, Retrying, Why};
+use super::retrying::{self, Retrying};
 use super::status::Word;
-use crate::config::{self, Configuration, Processor, Promise, Take, Target};
+use crate::config::{self, Configuration, Processor, Promise, Take};
 use crate::decide::{Counters, JobEnd, Status};
 use crate::hands::script::{Entry, ScriptStep};
-use crate::store::{Delayed, Outcome, Slot, Span, Store};
-use crate::words::{Address, Clock, DeliveryHash, Form, Origins, Timestamp};
+use crate::store::{Outcome, Slot, Store};
+use crate::words::{Address, Clock, Form, Origins, Timestamp};
+
+mod ran;
+
+mod failing;
+
+use failing::{After, Failing};
+use ran::{Binding, Yield};
+pub(super) use ran::{Ran, Stumble};
 
 /// A step made ready for one thread.
 #[derive(Debug)]
@@ -39,66 +44,12 @@ pub(super) struct Worker {
 }
 
 #[derive(Debug)]
-struct Binding {
-    name: String,
-    to_queue: bool,
-}
-
-#[derive(Debug)]
 enum Runner {
     Script(Box<ScriptStep>),
     /// With plugins among the processors.
     Links(Box<Links>),
     /// Hands jobs on as they are.
     Pass,
-}
-
-/// What became of a batch.
-#[derive(Debug, Default)]
-pub(super) struct Ran {
-    /// How many of its jobs are accounted for: all, or those before the one that halts the step.
-    pub(super) taken: usize,
-    /// In the order of the step's bindings.
-    pub(super) outputs: Vec<Made>,
-    /// Error records.
-    pub(super) errors: Option<Made>,
-    /// Jobs that are run again, and outputs that are due later.
-    pub(super) delayed: Vec<Delayed>,
-    pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
-    /// Jobs that are no suspects any more when this is delivered.
-    pub(super) settles: Vec<Span>,
-    pub(super) counters: Counters,
-    pub(super) halt: Option<Stumble>,
-    /// How many of those that are taken come again.
-    pub(super) stayed: usize,
-    /// Of jobs that were picked: what became of each that is taken.
-    pub(super) ends: Vec<JobEnd>,
-    /// Why a job of it has found its gate closed, if one has.
-    pub(super) held: Option<String>,
-}
-
-/// The job that halted a step, and why.
-#[derive(Debug)]
-pub(super) struct Stumble {
-    pub(super) index: u64,
-    pub(super) failure: Failure,
-    /// Where the job stood in a file.
-    pub(super) file: Option<(Arc<std::path::Path>, u64)>,
-}
-
-/// What the jobs of a batch have come to so far.
-struct Yield {
-    outputs: Outputs,
-    /// By binding to a queue: where its jobs come from, and what they carry. Sinks keep neither.
-    sides: Vec<Option<Side>>,
-    errors: Payloads,
-    error_side: Side,
-    carries: bool,
-}
-
-struct Side {
-    origins: Origins,
-    carried: Payloads,
 }
 
 impl Worker {
@@ -185,29 +136,16 @@ impl Worker {
         Ran { taken: portion.jobs, outputs, counters, ..Ran::default() }
     }
 
-    #[expect(
-        clippy::too_many_lines,
-        reason = "one loop over the jobs; what becomes of each is decided elsewhere"
-    )]
     fn run_each(&mut self, work: &Work, slot: &mut Slot, carries: bool, clock: &dyn Clock) -> Ran {
         let now = clock.now();
-        let mut ran = Ran::default();
         let made_before = match self.made_before(work, carries) {
             Ok(made_before) => made_before,
             Err(failure) => {
-                ran.halt = Some(Stumble { index: 0, failure, file: None });
-                return ran;
+                let halt = Some(Stumble { index: 0, failure, file: None });
+                return Ran { halt, ..Ran::default() };
             }
         };
-        let names = self.bindings.iter().map(|binding| binding.name.as_str());
-        let side = || Side { origins: self.origins(), carried: Payloads::new() };
-        let mut made = Yield {
-            outputs: Outputs::new(names),
-            sides: self.bindings.iter().map(|binding| binding.to_queue.then(side)).collect(),
-            errors: Payloads::new(),
-            error_side: side(),
-            carries,
-        };
+        let mut made = Yield::new(&self.bindings, &self.origins(), carries, work.sequential);
         if work.words.is_none() {
             self.prepare(work, carries, &made_before, now);
         }
@@ -216,18 +154,15 @@ impl Worker {
         let crash_limit = self.crash_limit.filter(|_| work.words.is_none());
         let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
         let (mut walk, take) = (Walk::new(work), self.gatherer.take);
-        let (mut given, mut late, mut handed_on) = (0, 0, 0);
+        let (step, retrying) = (&self.address, &self.retrying);
+        let failing = Failing { retrying, step, take, generation: self.generation };
         while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
             let said = item.said().map(Word::of);
-            let word = work.words.as_ref().and_then(|words| words.get(ran.taken)).or(said.as_ref());
+            let word = work.words.as_ref().and_then(|words| words.get(made.ran.taken)).or(said.as_ref());
             // What became of it is told of the attempt that handed it over, and is none itself.
             item.attempt -= u32::from(word.is_some());
-            if made_before.get(ran.taken).is_some_and(|before| *before) {
-                ran.counters.filtered += u64::from(!self.bindings.is_empty());
-                ran.taken += 1;
-                if work.sequential {
-                    ran.ends.push(JobEnd::Finished);
-                }
+            if made_before.get(made.ran.taken).is_some_and(|before| *before) {
+                made.was_given_before();
                 watch.take(&item);
                 continue;
             }
@@ -235,104 +170,34 @@ impl Worker {
             let (cards, runner) = (self.cards.as_ref(), &mut self.runner);
             let attempted = match word {
                 Some(Word { status: Status::Unknown, .. }) => {
-                    ran.stays(retrying::forgotten(&self.address, &item, now), JobEnd::Forgotten);
+                    made.ran.stays(retrying::forgotten(step, &item, now), JobEnd::Forgotten);
                     continue;
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
                 None => watch.attempt(&item, || attempt(runner, cards, &item, now, &mut made.outputs)),
             };
-            let outcome = if let Err(mut failure) = attempted {
-                made.outputs.roll_back(&checkpoint);
-                // What comes later is counted from here, however long the attempt took.
-                let now = clock.now();
-                item.attempt = watch.crashes().unwrap_or(item.attempt);
-                let fate = match word {
-                    Some(_) => self.retrying.refused(),
-                    None => self.retrying.fate(&item, &mut failure, now),
-                };
-                match fate {
-                    Fate::Again(at) => {
-                        let row = retrying::delayed(&self.address, &item, &failure, at, now);
-                        ran.stays(row, JobEnd::Delayed(at));
-                        watch.take(&item);
-                        continue;
-                    }
-                    Fate::Held(until) => {
-                        // With a queuer the whole step waits; without, the job steps aside.
-                        let due = if work.sequential { now } else { until };
-                        ran.stays(retrying::held(&self.address, &item, due), JobEnd::Held(until));
-                        ran.held = Some(failure.message);
-                        watch.take(&item);
-                        continue;
-                    }
-                    Fate::Pending => {
-                        let row = retrying::pending(&self.address, &item, &failure.message, now);
-                        ran.stays(row, JobEnd::Pending);
-                        watch.take(&item);
-                        continue;
-                    }
-                    Fate::Error => {
-                        let (step, generation) = (&self.address, self.generation);
-                        let case = Case { now, step, take, generation, item: &item };
-                        // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
-                        let written =
-                            made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer));
-                        if written.is_err() {
-                            ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
-                            break;
-                        }
-                        made.error_side.push(&item, carries);
-                    }
-                    Fate::Dropped(why) => {
-                        let (step, index) = (&self.address, item.index());
-                        let says = match why {
-                            Why::AtMostOnce => "as at-most-once says",
-                            Why::Exhausted => "as its retry policy says",
-                        };
-                        tracing::warn!(%step, index, "the job failed and is dropped, {says}: {failure}");
-                    }
-                    Fate::Halts => {
-                        watch.halt(&item, &failure);
-                        ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
-                        break;
-                    }
-                }
-                ran.counters.failed += 1;
-                Outcome::Error
-            } else {
-                made.note(&item);
-                for (position, due_ms, payload) in made.outputs.delayed().iter().skip(late) {
-                    let to = self.bindings.get(position).map_or("", |binding| &binding.name);
-                    let due = Timestamp(due_ms);
-                    ran.delayed.push(retrying::late(&self.address, &item, to, due, payload));
-                }
-                let later = made.outputs.delayed().len() - late;
-                late += later;
-                let jobs = made.outputs.total() - given;
-                given += jobs;
-                ran.counters.filtered += u64::from(jobs + later == 0 && !self.bindings.is_empty());
-                match u32::try_from(jobs + later) {
-                    Ok(0) => Outcome::Nothing,
-                    jobs => Outcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
+            let after = match attempted {
+                Ok(()) => After::Through(made.note(step, &self.bindings, &item)),
+                Err(failure) => {
+                    made.outputs.roll_back(&checkpoint);
+                    item.attempt = watch.crashes().unwrap_or(item.attempt);
+                    // What comes later is counted from here, however long the attempt took.
+                    failing.befalls(&item, failure, word.is_some(), clock.now(), &mut made)
                 }
             };
-            // An output that was made before is on record with its job.
-            if self.keeps_records && item.to.is_none() {
-                ran.outcomes.push((item.hash, outcome));
-            }
-            handed_on += usize::from(item.to.is_some());
-            ran.taken += 1;
-            if work.sequential {
-                ran.ends.push(JobEnd::Finished);
+            match after {
+                After::Through(outcome) => made.through(&item, outcome, self.keeps_records),
+                After::Stays => {}
+                After::Halts(failure) => {
+                    watch.halt(&item, &failure);
+                    made.ran.halt =
+                        Some(Stumble { index: item.index(), failure: *failure, file: item.file() });
+                    break;
+                }
             }
             watch.take(&item);
         }
-        ran.settles = watch.finish();
-        // What comes again is counted when it is through; an output that was made before, with its job.
-        ran.counters.taken = (ran.taken - ran.stayed - handed_on) as u64;
-        ran.counters.given = given as u64;
-        made.finish(&mut ran);
-        ran
+        Ran { settles: watch.finish(), ..made.finish() }
     }
 
     /// Shows all jobs that will be run to processors that are better at batches.
@@ -436,63 +301,5 @@ fn job<'a>(item: &Item<'a>, now: Timestamp) -> Job<'a> {
         attempt: item.attempt,
         now_ms: now.0,
         hash: item.hash.0,
-    }
-}
-
-impl Yield {
-    /// Notes for all jobs that `item` came to where they come from.
-    fn note(&mut self, item: &Item<'_>) {
-        for (position, side) in self.sides.iter_mut().enumerate() {
-            let Some(side) = side else { continue };
-            let there = self.outputs.get(position).map_or(0, Payloads::len);
-            while side.origins.len() < there {
-                side.push(item, self.carries);
-            }
-        }
-    }
-
-    fn finish(self, ran: &mut Ran) {
-        let made = self.outputs.into_payloads().into_iter().zip(self.sides);
-        ran.outputs = made
-            .map(|(payloads, side)| match side {
-                Some(side) => side.made(payloads, self.carries),
-                None => Made::for_sink(payloads),
-            })
-            .collect();
-        ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors, self.carries));
-    }
-}
-
-impl Side {
-    fn push(&mut self, item: &Item<'_>, carries: bool) {
-        self.origins.push(item.indices);
-        if carries {
-            self.carried.push(item.carried.as_bytes());
-        }
-    }
-
-    fn made(self, payloads: Payloads, carries: bool) -> Made {
-        Made::for_queue(payloads, &self.origins, carries.then_some(self.carried))
-    }
-}
-
-impl Binding {
-    fn new(output: &config::OutputRef) -> Self {
-        Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
-    }
-}
-
-impl Ran {
-    /// A job is taken, and stands in the store by itself.
-    fn stays(&mut self, row: Delayed, end: JobEnd) {
-        self.delayed.push(row);
-        self.taken += 1;
-        self.stayed += 1;
-        self.ends.push(end);
-    }
-
-    /// Bytes of everything that it brings.
-    pub(super) fn byte_len(&self) -> usize {
-        self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
     }
 }

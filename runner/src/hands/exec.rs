@@ -37,7 +37,7 @@ pub struct ExecSpec<'a> {
     /// What the tokens of jobs are made with.
     pub token_key: &'a TokenKey,
     /// Set when nobody wants to know any more what it prints: it is killed then.
-    pub given_up: Option<&'a Arc<AtomicBool>>,
+    pub given_up: &'a Arc<AtomicBool>,
 }
 
 /// Runs commands. Lives on one thread.
@@ -49,7 +49,7 @@ pub struct ExecStep {
     timeout: Option<Duration>,
     memory: u64,
     token_key: TokenKey,
-    given_up: Option<Arc<AtomicBool>>,
+    given_up: Arc<AtomicBool>,
     scrub: Scrub,
     /// The command as messages name it.
     named: String,
@@ -73,7 +73,7 @@ impl ExecStep {
             timeout: command.timeout.or(spec.timeout),
             memory: spec.memory,
             token_key: spec.token_key.clone(),
-            given_up: spec.given_up.cloned(),
+            given_up: Arc::clone(spec.given_up),
             pipeline: spec.pipeline.to_owned(),
             step: spec.step.to_owned(),
             command,
@@ -91,7 +91,7 @@ impl ExecStep {
         let mut command = self.prepared(job, piece)?;
         let limits = Limits {
             until: self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            given_up: self.given_up.as_deref(),
+            given_up: &self.given_up,
             bytes: self.memory,
         };
         let running = Running::start(&mut command);

@@ -35,8 +35,6 @@
 //! Version 4 added the table `ticks`, and the steps that are paused, which an older version would run.
 //! Version 5 added what outside systems say of jobs that were handed to them, and the key of their tokens.
 
-use std::collections::BTreeMap;
-
 use redb::{
     Database, ReadTransaction, ReadableDatabase as _, ReadableTable, ReadableTableMetadata as _,
     TableDefinition, WriteTransaction,
@@ -47,7 +45,11 @@ use twox_hash::XxHash3_64;
 
 use super::error::Cause;
 use super::{pause, token_key};
-use crate::words::{Address, DeliveryHash, Mark, Timestamp};
+use crate::words::{DeliveryHash, Mark, Timestamp};
+
+mod names;
+
+pub(super) use names::{Names, find_id, intern, names};
 
 /// The format that this code writes.
 pub(super) const VERSION: u32 = 5;
@@ -225,56 +227,6 @@ pub(super) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<Mark
     Ok(Mark { index, segment: u32_at(&bytes, 0), offset: u64_at(&bytes, 4), line: u64_at(&bytes, 12) })
 }
 
-/// The number of `address`, if it was ever written.
-pub(super) fn find_id(
-    names: &impl ReadableTable<&'static str, Bytes>,
-    address: &Address,
-) -> Result<Option<u32>, Cause> {
-    let name = address.to_string();
-    let Some(stored) = names.get(&*name)? else { return Ok(None) };
-    unseal_id(&name, stored.value()).map(Some)
-}
-
-/// The number of `address`, which gets one if it has none.
-pub(super) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, Cause> {
-    let mut names = txn.open_table(NAMES)?;
-    if let Some(id) = find_id(&names, address)? {
-        return Ok(id);
-    }
-    // Names are never removed, so the count is the last number.
-    let id =
-        u32::try_from(names.len()? + 1).map_err(|_| Cause::Damaged("there are too many names".into()))?;
-    let name = address.to_string();
-    names.insert(&*name, &*Place::Name(&name).seal(id.to_le_bytes().to_vec()))?;
-    Ok(id)
-}
-
-/// Names by their numbers.
-#[derive(Debug)]
-pub(super) struct Names(BTreeMap<u32, Address>);
-
-impl Names {
-    pub(super) fn read(table: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
-        Ok(Self(names(table)?.into_iter().collect()))
-    }
-
-    pub(super) fn get(&self, id: u32) -> Result<&Address, Cause> {
-        self.0.get(&id).ok_or_else(|| Cause::Damaged(format!("the name number {id} is missing")))
-    }
-}
-
-/// All names with their numbers.
-pub(super) fn names(names: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<(u32, Address)>, Cause> {
-    let mut all = Vec::new();
-    for entry in names.iter()? {
-        let (name, stored) = entry?;
-        let address = Address::parse(name.value())
-            .ok_or_else(|| Cause::Damaged(format!("`{}` is no name", name.value().escape_debug())))?;
-        all.push((unseal_id(name.value(), stored.value())?, address));
-    }
-    Ok(all)
-}
-
 /// Writes what every store starts with.
 pub(super) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), Cause> {
     txn.open_table(NAMES)?;
@@ -400,10 +352,6 @@ pub(super) fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause>
         return Ok(());
     }
     Err(Cause::Damaged(format!("the table `{table}` has {expected} records, and {found} can be found")))
-}
-
-fn unseal_id(name: &str, stored: &[u8]) -> Result<u32, Cause> {
-    Place::Name(name).unseal_exact(stored).map(u32::from_le_bytes)
 }
 
 /// A time as it stands in a key: in order, also before 1970.

@@ -77,27 +77,28 @@ impl InputState {
             "a reader gives what it was asked for"
         );
         self.next = remnant.first + remnant.jobs as u64;
-        if self.feed.is_none() || self.finished.is_empty() {
-            self.reads.push_back(remnant);
-            return Some(remnant.bytes);
-        }
-        let (mut left, mut kept) = (remnant, None);
-        let keep = |piece: Remnant, reads: &mut VecDeque<Remnant>, kept: &mut Option<usize>| {
-            if piece.jobs > 0 {
-                *kept = Some(kept.unwrap_or(0) + piece.bytes);
-                reads.push_back(piece);
-            }
-        };
+        let pieces = self.unfinished(remnant);
+        let bytes = pieces.iter().map(|piece| piece.bytes).sum();
+        let is_left = !pieces.is_empty();
+        self.reads.extend(pieces);
+        is_left.then_some(bytes)
+    }
+
+    /// The pieces of a read, up to the next one, that lie between what is finished.
+    fn unfinished(&mut self, mut left: Remnant) -> Vec<Remnant> {
+        let mut pieces = Vec::new();
         while let Some(&(from, to)) = self.finished.front().filter(|(from, _)| *from < self.next) {
-            keep(left.cut(from), &mut self.reads, &mut kept);
+            pieces.push(left.cut(from));
             left.cut(to.saturating_add(1));
             if to >= self.next {
+                // The rest of it lies in the next read.
                 break;
             }
             self.finished.pop_front();
         }
-        keep(left, &mut self.reads, &mut kept);
-        kept
+        pieces.push(left);
+        pieces.retain(|piece| piece.jobs > 0);
+        pieces
     }
 
     pub(super) fn idle(&mut self) {

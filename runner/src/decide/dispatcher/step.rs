@@ -31,6 +31,7 @@ pub(super) trait Machine: Debug + Send {
 
     /// What became of these jobs, which were pending, is known.
     fn settle(&mut self, _jobs: Vec<JobKey>) {}
+
     /// Where a job stands, if it is one of those that it may pick.
     fn state(&self, _key: JobKey) -> Option<State> {
         None
@@ -139,4 +140,11 @@ pub(super) enum StepEvent {
     Gate { open: bool },
     Failed,
     Rewind,
+}
+
+/// The number of the next batch.
+pub(super) fn number(next: &mut u64) -> BatchId {
+    let id = BatchId(*next);
+    *next += 1;
+    id
 }

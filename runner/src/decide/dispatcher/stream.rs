@@ -1,18 +1,20 @@
-//! A step that takes its jobs as they come, in batches that are committed in order: its inputs, and its
-//! batches between being formed and being committed.
+//! A step that takes its jobs as they come, in batches that are committed in order ([`batches`]): what it
+//! keeps, what happens to it, and what it asks of its inputs.
 
 use std::collections::VecDeque;
 
-use super::flow::{BatchId, Before, Bounds, Command, Flow, FlowInput, Gather, Port, Redo};
-use super::glance::{Glance, Waiting};
+use super::flow::{Before, Bounds, Command, Flow, FlowInput, Gather, Port, Redo};
+use super::glance::Glance;
 use super::input::{InputState, Reading, Remnant};
 use super::step::{Around, Machine, Mode, StepEvent};
 use crate::words::Timestamp;
 
+mod batches;
+
+use batches::BatchState;
+
 /// How many reads an input may be ahead of the others that it waits for.
 const AHEAD_MAX: usize = 2;
-/// How many batches may be begun and not yet run: what is begun has to be seen through.
-const BEGUN_MAX: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -39,33 +41,6 @@ enum Rewinding {
     /// Takes nothing more until everything is delivered.
     Wanted,
     Asked,
-}
-
-#[derive(Debug)]
-struct BatchState {
-    id: BatchId,
-    /// The input that its jobs are of; `None`: so many of each.
-    input: Option<usize>,
-    jobs: usize,
-    bytes: usize,
-    phase: Phase,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Formed,
-    Beginning,
-    /// What had to be durable is.
-    Begun,
-    Running,
-    /// All its jobs, or the first `taken` of them where the next one halts the step.
-    Finished {
-        taken: usize,
-        halts: bool,
-    },
-    Committing {
-        halts: bool,
-    },
 }
 
 impl Stream {
@@ -123,194 +98,6 @@ impl Stream {
         redo.map_or(0, |redo| redo.jobs)
     }
 
-    /// Makes batches of what is there.
-    fn form(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
-        if self.halted || self.rewinding != Rewinding::No {
-            return;
-        }
-        while let Some(redo) = self.redo.front() {
-            // The source lost them, or progress was put elsewhere: they are no more what they were.
-            let gone = |&(input, first): &(usize, u64)| {
-                let state = &self.inputs[input];
-                state.reading == Reading::Ended && state.jobs() < redo.jobs
-                    || state.first().is_some_and(|there| there != first)
-            };
-            let there = |&(input, _): &(usize, u64)| self.inputs[input].jobs() >= redo.jobs;
-            let (gone, there) = (redo.inputs.iter().any(gone), redo.inputs.iter().all(there));
-            if !gone && !there {
-                return;
-            }
-            if let Some(Redo { number, inputs, jobs }) = self.redo.pop_front().filter(|_| !gone) {
-                let inputs: Vec<usize> = inputs.into_iter().map(|(input, _)| input).collect();
-                self.batch(BatchId(number), &inputs, jobs, Phase::Begun, commands);
-            }
-        }
-        let returned = self.inputs.len() - 1;
-        let alone = match self.gather {
-            Gather::Any => 0..returned + 1,
-            Gather::Each => returned..returned + 1,
-        };
-        for input in alone {
-            while self.inputs[input].ahead() > 0 {
-                let jobs = self.inputs[input].in_one_piece();
-                self.batch(number(next), &[input], jobs, Phase::Formed, commands);
-            }
-        }
-        if self.gather == Gather::Each {
-            let inputs: Vec<usize> = (0..returned).collect();
-            loop {
-                let jobs = inputs.iter().map(|&input| self.inputs[input].in_one_piece()).min().unwrap_or(0);
-                if jobs == 0 {
-                    break;
-                }
-                self.batch(number(next), &inputs, jobs, Phase::Formed, commands);
-            }
-        }
-    }
-
-    fn batch(
-        &mut self,
-        id: BatchId,
-        inputs: &[usize],
-        jobs: usize,
-        phase: Phase,
-        commands: &mut Vec<Command>,
-    ) {
-        let mut bytes = 0;
-        for &input in inputs {
-            let mut left = jobs;
-            while left > 0 {
-                let Some((taken, used_up)) = self.inputs[input].take(left) else { break };
-                let Remnant { read, skip, jobs, .. } = taken;
-                let port = Port { step: self.position, input };
-                commands.push(Command::Part { batch: id, port, read, skip, jobs });
-                if used_up {
-                    commands.push(Command::Forget { read });
-                }
-                left -= jobs;
-                bytes += taken.bytes;
-            }
-        }
-        let input = if let [input] = *inputs { Some(input) } else { None };
-        self.batches.push_back(BatchState { id, input, jobs, bytes, phase });
-    }
-
-    /// Has batches begun that need it, few at a time.
-    fn begin(&mut self, commands: &mut Vec<Command>) {
-        if self.before == Before::Nothing || self.halted || self.about_to_halt() {
-            return;
-        }
-        let begun = |batch: &BatchState| matches!(batch.phase, Phase::Beginning | Phase::Begun);
-        let mut count = self.batches.iter().filter(|batch| begun(batch)).count();
-        for batch in &mut self.batches {
-            if count >= BEGUN_MAX {
-                return;
-            }
-            if batch.phase == Phase::Formed {
-                batch.phase = Phase::Beginning;
-                count += 1;
-                let (step, before) = (self.position, self.before);
-                commands.push(Command::Begin { step, batch: batch.id, before });
-            }
-        }
-    }
-
-    fn begun(&mut self, id: BatchId) {
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
-            debug_assert_eq!(batch.phase, Phase::Beginning);
-            batch.phase = Phase::Begun;
-        }
-    }
-
-    /// Gives batches to workers as long as there are free ones.
-    fn run_formed(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
-        if self.halted || self.about_to_halt() {
-            return;
-        }
-        let at_once = self.before == Before::Nothing && !paused;
-        let first = if at_once { Phase::Formed } else { Phase::Begun };
-        for batch in &mut self.batches {
-            if *free_slots == 0 {
-                return;
-            }
-            if batch.phase == first || batch.phase == Phase::Begun {
-                batch.phase = Phase::Running;
-                *free_slots -= 1;
-                commands.push(Command::Run { step: self.position, batch: batch.id });
-            }
-        }
-    }
-
-    fn ran(&mut self, id: BatchId, taken: usize, halts: bool, bytes: usize) {
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
-            debug_assert!(
-                taken <= batch.jobs && (halts || taken == batch.jobs),
-                "a step takes what it is given"
-            );
-            batch.phase = Phase::Finished { taken, halts };
-            batch.bytes += bytes;
-            self.held += bytes;
-        }
-        if self.halted {
-            // Nothing of a halted step is committed; its batches only had to come home.
-            self.batches.retain(|batch| batch.phase == Phase::Running);
-        }
-    }
-
-    fn commit_in_order(&mut self, commands: &mut Vec<Command>) {
-        if self.halted {
-            return;
-        }
-        for batch in &mut self.batches {
-            match batch.phase {
-                Phase::Committing { halts: false } => {}
-                Phase::Finished { taken, halts } => {
-                    batch.phase = Phase::Committing { halts };
-                    commands.push(Command::Commit { step: self.position, batch: batch.id, taken });
-                    if halts {
-                        return;
-                    }
-                }
-                _ => return,
-            }
-        }
-    }
-
-    fn committed(&mut self, id: BatchId, commands: &mut Vec<Command>) {
-        let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
-        debug_assert_eq!(at, 0, "batches are committed in order");
-        let Some(batch) = self.batches.remove(at) else { return };
-        self.held -= batch.bytes;
-        if batch.phase == (Phase::Committing { halts: true }) {
-            self.halt(commands);
-        }
-    }
-
-    /// Stops taking jobs. Batches that run are waited for, the others are given up.
-    fn halt(&mut self, commands: &mut Vec<Command>) {
-        self.halted = true;
-        for batch in &self.batches {
-            if batch.phase != Phase::Running {
-                commands.push(Command::Drop { batch: batch.id });
-            }
-        }
-        self.batches.retain(|batch| batch.phase == Phase::Running);
-        self.held = self.batches.iter().map(|batch| batch.bytes).sum();
-        for input in &mut self.inputs {
-            commands.extend(input.clear().into_iter().map(|(read, _)| Command::Forget { read }));
-        }
-    }
-
-    /// Gives up what nobody has begun; it will be read again in the next run. Batches begin in order,
-    /// so behind one that was not begun none was.
-    fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
-        while let Some(batch) = self.batches.pop_back_if(|batch| batch.phase == Phase::Formed) {
-            self.held -= batch.bytes;
-            commands.push(Command::Drop { batch: batch.id });
-        }
-        self.forget_reads(commands);
-    }
-
     fn forget_reads(&mut self, commands: &mut Vec<Command>) {
         for input in &mut self.inputs {
             for (read, bytes) in input.clear() {
@@ -338,26 +125,6 @@ impl Stream {
         for (input, &next) in self.inputs.iter_mut().zip(next) {
             input.rewind(next);
         }
-    }
-
-    /// Jobs of an input that nobody has begun.
-    fn waiting(&self, input: usize, heads: &[u64]) -> Waiting {
-        let of_input = |batch: &&BatchState| batch.input.is_none_or(|one| one == input);
-        let formed = self.batches.iter().filter(of_input).filter(|batch| batch.phase == Phase::Formed);
-        let read = formed.map(|batch| batch.jobs).sum::<usize>() + self.inputs[input].jobs();
-        let Some((behind, head)) = self.inputs[input].behind(heads) else {
-            return Waiting { jobs: read as u64, first: None };
-        };
-        let jobs = read as u64 + behind;
-        // They are taken in order: the last ones are those that wait.
-        Waiting { jobs, first: (jobs > 0).then(|| (head + 1).saturating_sub(jobs)) }
-    }
-
-    /// A job has halted the step, and what stands before it is still on its way.
-    fn about_to_halt(&self) -> bool {
-        self.batches.iter().any(|batch| {
-            matches!(batch.phase, Phase::Finished { halts: true, .. } | Phase::Committing { halts: true })
-        })
     }
 }
 
@@ -419,11 +186,10 @@ impl Machine for Stream {
     }
 
     fn glance(&self, heads: &[u64], _lanes: usize) -> Glance {
-        let begun = self.batches.iter().filter(|batch| batch.phase != Phase::Formed);
         Glance {
             // The last one is that of the jobs that come again.
             inputs: (0..self.inputs.len() - 1).map(|input| self.waiting(input, heads)).collect(),
-            running: begun.map(|batch| batch.jobs as u64).sum(),
+            running: self.running(),
             picked: None,
         }
     }
@@ -446,7 +212,7 @@ impl Machine for Stream {
 
     /// Whether something of it is still on its way.
     fn is_busy(&self, stopping: bool) -> bool {
-        let working = |batch: &BatchState| !self.halted || batch.phase == Phase::Running;
+        let working = |batch: &BatchState| !self.halted || batch.is_running();
         let reading = || self.inputs.iter().any(|input| input.reading == Reading::Asked);
         self.batches.iter().any(working)
             || self.rewinding == Rewinding::Asked
@@ -454,7 +220,7 @@ impl Machine for Stream {
     }
 
     fn is_at_work(&self) -> bool {
-        self.batches.iter().any(|batch| batch.phase != Phase::Formed)
+        self.batches.iter().any(|batch| !batch.is_unbegun())
     }
 
     fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
@@ -471,10 +237,4 @@ impl Machine for Stream {
         let open = !self.halted && !self.about_to_halt() && self.rewinding == Rewinding::No;
         self.inputs.last().filter(|_| open)?.wakes()
     }
-}
-
-pub(super) fn number(next: &mut u64) -> BatchId {
-    let id = BatchId(*next);
-    *next += 1;
-    id
 }

@@ -3,7 +3,6 @@
 //! says of order holds for first attempts and for commits.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 
 use super::dice::Dice;
 use super::history::History;
@@ -32,7 +31,7 @@ pub(super) struct JobsPlan {
 struct JobPlan {
     lane: u64,
     /// So many attempts fail.
-    fails: u64,
+    fails: u32,
     /// It gives a second output later.
     late: bool,
 }
@@ -45,7 +44,7 @@ enum Order {
     OfAll,
 }
 
-const ATTEMPTS_MAX: u64 = 4;
+pub(super) const ATTEMPTS_MAX: u32 = 4;
 
 /// What each job runs through.
 const SCRIPT: &str = r#"
@@ -58,6 +57,18 @@ fn process(job, ctx) {
     #{ out: job, shown: job.id }
 }
 "#;
+
+/// The step that is played. `queuer`: what that says, if there is one; `shown`: one of its outputs can be seen
+/// outside.
+pub(super) fn step_toml(from: &str, queuer: &str, shown: bool) -> String {
+    let shown = if shown { "stdout" } else { "null" };
+    let queuer = if queuer.is_empty() { String::new() } else { format!("queuer = {{ {queuer} }}\n") };
+    format!(
+        "[sink.shown]\ntype = \"{shown}\"\n[step.t]\nfrom = \"{from}\"\nrun = \"job.rhai\"\n\
+         to = {{ out = \"out\", shown = \"shown\" }}\nerrors = \"failed\"\ncrash_limit = 1000000\n\
+         retry = {{ backoff = \"exponential\", initial = \"1s\", max_attempts = {ATTEMPTS_MAX} }}\n{queuer}"
+    )
+}
 
 pub(super) fn random(dice: &mut Dice) -> JobsPlan {
     let jobs: Vec<JobPlan> = (0..dice.between(1, 30))
@@ -88,17 +99,7 @@ pub(super) fn random(dice: &mut Dice) -> JobsPlan {
     } else {
         "s0"
     };
-    let shown = if charged { "stdout" } else { "null" };
-    write!(
-        toml,
-        "[sink.shown]\ntype = \"{shown}\"\n[step.t]\nfrom = \"{from}\"\nrun = \"job.rhai\"\n\
-         to = {{ out = \"out\", shown = \"shown\" }}\nerrors = \"failed\"\ncrash_limit = 1000000\n\
-         retry = {{ backoff = \"exponential\", initial = \"1s\", max_attempts = {ATTEMPTS_MAX} }}\n"
-    )
-    .unwrap();
-    if !queuer.is_empty() {
-        writeln!(toml, "queuer = {{ {queuer} }}").unwrap();
-    }
+    toml += &step_toml(from, queuer, charged);
     let line = |(id, job): (usize, &JobPlan)| {
         let JobPlan { lane, fails, late } = job;
         let urgency = id % 3;

@@ -16,7 +16,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
 
-/// So often it is looked whether it shall be given up, where it may be.
+/// So often it is looked whether it shall be given up.
 const LOOKS: Duration = Duration::from_millis(100);
 /// Read at a time.
 const CHUNK: usize = 64 << 10;
@@ -30,7 +30,7 @@ const LAST_LOOKS: usize = 16;
 pub(super) struct Limits<'q> {
     pub(super) until: Option<Instant>,
     /// Set when nobody wants to know any more what it prints.
-    pub(super) given_up: Option<&'q AtomicBool>,
+    pub(super) given_up: &'q AtomicBool,
     /// Of standard output.
     pub(super) bytes: u64,
 }
@@ -109,11 +109,10 @@ impl Running {
             if wait.is_some_and(|wait| wait.is_zero()) {
                 return self.kill(Ended::Late);
             }
-            if limits.given_up.is_some_and(|given_up| given_up.load(Ordering::Acquire)) {
+            if limits.given_up.load(Ordering::Acquire) {
                 return self.kill(Ended::GivenUp);
             }
-            let looks = limits.given_up.map(|_| LOOKS);
-            let ready = self.wait(wait.into_iter().chain(looks).min())?;
+            let ready = self.wait(wait.map_or(LOOKS, |wait| wait.min(LOOKS)))?;
             if ready.input {
                 (rest, at) = self.feed(rest, at);
             }
@@ -133,7 +132,7 @@ impl Running {
         std::mem::take(&mut self.printed)
     }
 
-    fn wait(&self, wait: Option<Duration>) -> io::Result<Ready> {
+    fn wait(&self, wait: Duration) -> io::Result<Ready> {
         let pipes: [(Option<BorrowedFd<'_>>, PollFlags); 4] = [
             (Some(self.end.as_fd()), PollFlags::IN),
             (self.input.as_ref().map(AsFd::as_fd), PollFlags::OUT),
@@ -148,11 +147,11 @@ impl Running {
                 polled.push(PollFd::from_borrowed_fd(pipe, flags));
             }
         }
-        let wait = wait.map(|wait| Timespec {
+        let wait = Timespec {
             tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: wait.subsec_nanos().into(),
-        });
-        match poll(&mut polled, wait.as_ref()) {
+        };
+        match poll(&mut polled, Some(&wait)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -2,22 +2,20 @@
 
 use std::collections::HashSet;
 
-use super::{Halting, Phase, Picker};
+use super::gate::Gate;
+use super::{Halting, Picker};
 use crate::decide::dispatcher::glance::{Glance, Picked, Waiting};
 use crate::decide::dispatcher::step::Look;
-use crate::decide::queuer::{JobKey, State};
-use crate::words::Timestamp;
+use crate::decide::queuer::JobKey;
 
 impl Picker {
     /// The jobs that it may pick, and what holds them.
     pub(super) fn seen(&self) -> Look<'_> {
-        let closed = self.gate.as_ref().filter(|gate| !gate.open);
-        let again = closed.and_then(|gate| Some(Timestamp(gate.looked?.0.saturating_add(gate.every))));
         let read = self.input.next.saturating_sub(1);
         Look {
             room: &self.room,
             paused: false,
-            gate: again,
+            gate: self.gate.as_ref().and_then(Gate::closed_until),
             held_until: self.held_until,
             ahead: self.ahead(),
             read: self.beyond.first().map_or(read, |first| first - 1),
@@ -41,17 +39,6 @@ impl Picker {
                 survey: self.room.survey(lanes, &held),
             }),
         }
-    }
-
-    /// Jobs that the room has started and nobody has begun.
-    fn unbegun(&self) -> impl Iterator<Item = JobKey> {
-        let batches = self
-            .batches
-            .values()
-            .filter(|batch| matches!(batch.phase, Phase::Picked | Phase::Ready) && !batch.settles);
-        // Outputs that were made already are not in the room.
-        let jobs = batches.flat_map(|batch| batch.jobs.iter().copied());
-        jobs.filter(|&key| self.room.state(key) == Some(State::Running))
     }
 
     /// Jobs of the queue, which ends at `head`, that were not read and are not through.

@@ -1,142 +1,17 @@
 //! Histories of a step that picks its jobs.
 
 mod blocks;
+mod play;
 mod submission;
 mod withdrawals;
 
 use std::time::Duration;
 
 use super::super::glance::{Picked, Waiting};
-use super::super::{Bounds, Dispatcher, Event, FlowInput, Gather, JobEnd};
+use super::super::{Bounds, Dispatcher, Event, FlowInput, Gather, JobEnd, Port, ReadId};
 use super::*;
 use crate::decide::queuer::{Rules, Strategy};
-
-/// Plays events and keeps the commands as words: `pick #0 1+2`, `begin #0`, `run #0`, `commit #0+2`.
-struct Play {
-    dispatcher: Dispatcher,
-    now: Timestamp,
-}
-
-fn picking() -> Picking {
-    let rules = Rules {
-        strategy: Strategy::Fifo,
-        max_processing: std::num::NonZeroU32::new(2),
-        max_per_lane: None,
-        rate: None,
-        lane_rate: None,
-    };
-    Picking { rules, search_ahead: 0, batch: 1, aside: true, gate: None, progress: Progress::default() }
-}
-
-impl Play {
-    fn new(before: Before, picking: Picking) -> Self {
-        Self::of(Feed::Queue(0), before, picking)
-    }
-
-    fn of(feed: Feed, before: Before, picking: Picking) -> Self {
-        Self::with_head(9, feed, before, picking)
-    }
-
-    /// Nothing waits when it starts, so that it goes round with whatever is there later.
-    fn started(before: Before, picking: Picking) -> Self {
-        let mut play = Self::with_head(0, Feed::Queue(0), before, picking);
-        play.dispatcher.expect(true);
-        assert_eq!(play.start(), "");
-        play.dispatcher.expect(false);
-        assert_eq!(play.on(Event::Grew { queue: 0, head: 9 }), "read 1");
-        play
-    }
-
-    /// So many jobs wait before it starts.
-    fn with_head(head: u64, feed: Feed, before: Before, picking: Picking) -> Self {
-        let next = picking.progress.watermark() + 1;
-        let flow = Flow {
-            gather: Gather::Any,
-            inputs: vec![FlowInput { feed, next, finished: Vec::new() }],
-            due: None,
-            before,
-            picking: Some(picking),
-            redo: Vec::new(),
-        };
-        let bounds = Bounds { slots: 2, batches: 4, bytes: 100 };
-        Self { dispatcher: Dispatcher::new(vec![flow], vec![head], bounds, false), now: Timestamp(0) }
-    }
-
-    fn on(&mut self, event: Event) -> String {
-        let mut commands = Vec::new();
-        self.dispatcher.handle(event, self.now, &mut commands);
-        words(commands)
-    }
-
-    fn start(&mut self) -> String {
-        let mut commands = Vec::new();
-        self.dispatcher.start(self.now, &mut commands);
-        words(commands)
-    }
-
-    /// Jobs from `first` on were read.
-    fn read(&mut self, first: u64, jobs: u64) -> String {
-        for index in first..first + jobs {
-            let card = Card::new(JobKey::fresh(index), i64::try_from(index).unwrap());
-            self.dispatcher.saw(0, &card, State::Waiting);
-        }
-        let (port, read) = (Port { step: 0, input: 0 }, ReadId(first));
-        self.on(Event::Read { port, read, first, jobs: usize::try_from(jobs).unwrap(), bytes: 60 })
-    }
-
-    fn picked(&mut self, batch: u64) -> String {
-        self.on(Event::Picked { step: 0, batch: BatchId(batch), bytes: 5 })
-    }
-
-    fn ran(&mut self, batch: u64, ends: &[JobEnd]) -> String {
-        let (batch, ends) = (BatchId(batch), ends.to_vec());
-        self.on(Event::Ran { step: 0, batch, taken: ends.len(), halts: false, bytes: 5, ends })
-    }
-
-    /// What became of pending jobs is known.
-    fn settle(&mut self, jobs: &[u64]) -> String {
-        let mut commands = Vec::new();
-        let jobs = jobs.iter().map(|&index| JobKey::fresh(index)).collect();
-        self.dispatcher.settle(0, jobs, self.now, &mut commands);
-        words(commands)
-    }
-
-    fn halts(&mut self, batch: u64) -> String {
-        let batch = BatchId(batch);
-        self.on(Event::Ran { step: 0, batch, taken: 0, halts: true, bytes: 0, ends: Vec::new() })
-    }
-
-    fn committed(&mut self, batch: u64) -> String {
-        self.on(Event::Committed { step: 0, batch: BatchId(batch) })
-    }
-
-    /// The job of the batch is delivered.
-    fn done(&mut self, batch: u64) -> String {
-        let ran = self.ran(batch, &[JobEnd::Finished]);
-        assert_eq!(ran, format!("commit #{batch}+1"));
-        self.committed(batch)
-    }
-}
-
-fn words(commands: Vec<Command>) -> String {
-    let words = commands.into_iter().map(|command| match command {
-        Command::Read { from, .. } => format!("read {from}"),
-        Command::Pick { batch, jobs, .. } => {
-            let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
-            format!("pick #{} {}", batch.0, keys.join("+"))
-        }
-        Command::Forget { read } => format!("forget {}", read.0),
-        Command::Begin { batch, .. } => format!("begin #{}", batch.0),
-        Command::Run { batch, .. } => format!("run #{}", batch.0),
-        Command::Commit { batch, taken, .. } => format!("commit #{}+{taken}", batch.0),
-        Command::Drop { batch } => format!("drop #{}", batch.0),
-        Command::Passed { watermark, .. } => format!("passed {watermark}"),
-        Command::LookAtGate { .. } => "look".to_owned(),
-        Command::Finish(end) => format!("{end:?}"),
-        Command::Part { .. } | Command::Rewind { .. } => unreachable!("it takes nothing as it comes"),
-    });
-    words.collect::<Vec<_>>().join(", ")
-}
+use play::{Play, picking, words};
 
 #[test]
 fn jobs_run_beside_each_other_and_the_watermark_passes_what_is_contiguous() {

@@ -7,9 +7,10 @@ use crate::config::{LoadOptions, load};
 use crate::decide::Status;
 use crate::engine::delivery::Order;
 use crate::engine::floor::{Action, Plan};
-use crate::engine::message::{Durable, Message};
+use crate::engine::message::{Durable, Message, Telling};
 use crate::engine::start::{self, Started};
 use crate::engine::stats::Stats;
+use crate::engine::status::{Asking, Seen, Word};
 use crate::engine::tail::Tails;
 use crate::hands::source::BatchLimit;
 use crate::store::testing::FaultyDisk;
@@ -46,7 +47,9 @@ impl Play {
              [step.t]\nfrom = \"q\"\nto = \"out\"\n{queuer}\n"
         );
         std::fs::write(folder.path().join("p.toml"), toml).unwrap();
-        std::fs::write(folder.path().join("in"), "").unwrap();
+        for name in ["in", "submit.rhai", "status.rhai"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
         let configuration = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
         let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
         let job = DelayedJob {
@@ -109,6 +112,38 @@ impl Play {
         }
     }
 
+    /// That is durable: the job stands as it was said.
+    fn is_told(&mut self, completion: Completion) {
+        let row = self.row();
+        let mut job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
+        let Standing::Pending { handle, since } = job.standing else { panic!("{:?}", job.standing) };
+        job.standing = Standing::Told { handle, since, completion };
+        let told = Some(Box::new(Telling { step: 1, index: 1, taken: Some((row, job)) }));
+        let durable = Durable { told, ..Durable::default() };
+        self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
+    }
+
+    /// What its monitor is asked then.
+    fn asks(&mut self, now: Timestamp) -> Asking {
+        let mut actions = Vec::new();
+        self.floor.tick(now, &mut actions);
+        let asking = actions.into_iter().find_map(|action| match action {
+            Action::AskStatus(asking) => Some(asking),
+            _ => None,
+        });
+        asking.unwrap()
+    }
+
+    /// The monitor answers so; whether anything is delivered by that.
+    fn answers(&mut self, asking: &Asking, status: Status, now: Timestamp) -> bool {
+        let word = Word { status, result: None, reason: None };
+        let answers = asking.jobs.iter().map(|&(key, _)| (key, word.clone())).collect();
+        let (step, ask, seen) = (asking.step, asking.ask, Ok(Seen { answers, ..Seen::default() }));
+        let mut actions = Vec::new();
+        self.floor.take_in(Message::StatusSeen { step, ask, seen }, now, &mut actions).unwrap();
+        actions.iter().any(|action| matches!(action, Action::ReadStore(_)))
+    }
+
     /// The job was left as it stands.
     fn is_left(&mut self) {
         let row = self.row();
@@ -128,6 +163,8 @@ fn step() -> Address {
     Address::parse("p/t").unwrap()
 }
 
+const MONITORED: &str = "run = \"submit.rhai\"\nqueuer = { strategy = \"serial\" }\n\
+                         monitor = { run = \"status.rhai\", every = \"2s\" }";
 const QUEUERS: [&str; 2] = ["", "queuer = { strategy = \"serial\" }"];
 
 #[test]
@@ -198,4 +235,18 @@ fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
         let cancelled = play.cancel(vec![row], Vec::new());
         assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{status:?}");
     }
+}
+
+#[test]
+fn a_monitor_is_not_believed_while_what_somebody_has_said_is_on_its_way_to_the_store() {
+    let mut play = Play::pending(MONITORED);
+    let row = Row::of(&play.row());
+    let asking = play.asks(Timestamp(3000));
+    assert_eq!(play.say(Status::Valid), Some(row));
+    // The row that would be delivered now is another one in a moment.
+    assert!(!play.answers(&asking, Status::Committed, Timestamp(3000)));
+    play.is_told(Completion { status: Status::Valid, result: None, reason: None });
+    // It was not asked in vain: it is asked again, and believed.
+    let asking = play.asks(Timestamp(5000));
+    assert!(play.answers(&asking, Status::Committed, Timestamp(5000)));
 }

@@ -9,6 +9,7 @@ use super::outside::handle;
 use super::standing::Outcome;
 use crate::decide::Missed;
 use crate::engine::simulation::dice::Dice;
+use crate::engine::simulation::jobs::{ATTEMPTS_MAX, step_toml};
 
 /// What each job runs through.
 const SCRIPT: &str = r#"
@@ -24,8 +25,6 @@ fn process(job, ctx) {
     #{ out: job, shown: job.id }
 }
 "#;
-
-const ATTEMPTS_MAX: u32 = 4;
 
 /// A job says itself what becomes of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -143,17 +142,7 @@ impl Plan {
         plan.from_queue = plan.is_pushed() || between;
         let mut toml = plan.around(dice, between);
         let from = if between { "q0" } else { "s0" };
-        let shown = if shown { "stdout" } else { "null" };
-        write!(
-            toml,
-            "[sink.shown]\ntype = \"{shown}\"\n[step.t]\nfrom = \"{from}\"\nrun = \"job.rhai\"\n\
-             to = {{ out = \"out\", shown = \"shown\" }}\nerrors = \"failed\"\ncrash_limit = 1000000\n\
-             retry = {{ backoff = \"exponential\", initial = \"1s\", max_attempts = {ATTEMPTS_MAX} }}\n"
-        )
-        .unwrap();
-        if !queuer.is_empty() {
-            writeln!(toml, "queuer = {{ {queuer} }}").unwrap();
-        }
+        toml += &step_toml(from, queuer, shown);
         if gated {
             toml += "gate = \"g\"\n";
         }

@@ -1,0 +1,241 @@
+//! The batches of a step that picks its jobs, from being picked to being committed.
+
+use super::{Halting, Picker};
+use crate::decide::dispatcher::flow::{BatchId, Before, Command, JobEnd};
+use crate::decide::dispatcher::step::{Around, number};
+use crate::decide::queuer::{JobKey, State};
+use crate::words::Timestamp;
+
+/// So many outputs that were made already are handed on in one batch.
+const LATE_BATCH: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct BatchState {
+    jobs: Vec<JobKey>,
+    ends: Vec<JobEnd>,
+    bytes: usize,
+    phase: Phase,
+    /// Nothing of it is attempted: it tells what became of jobs that were pending.
+    settles: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Its jobs are fetched.
+    Picked,
+    Ready,
+    Beginning,
+    Begun,
+    Running,
+    Committing,
+}
+
+impl Picker {
+    /// Hands on outputs that are due; no gate and no rule holds them.
+    pub(super) fn pick_late(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        let later = self.late.split_off(&(Timestamp(now.0.saturating_add(1)), JobKey(0)));
+        let due = std::mem::replace(&mut self.late, later);
+        let due: Vec<JobKey> = due.into_iter().map(|(_, key)| key).collect();
+        for jobs in due.chunks(LATE_BATCH) {
+            self.add_batch(jobs.to_vec(), false, around, commands);
+        }
+    }
+
+    /// Delivers what became of jobs that were pending; no gate and no rule holds that.
+    pub(super) fn settle_pending(&mut self, around: &mut Around<'_>, commands: &mut Vec<Command>) {
+        let jobs = std::mem::take(&mut self.settling);
+        for jobs in jobs.chunks(LATE_BATCH) {
+            self.add_batch(jobs.to_vec(), true, around, commands);
+        }
+    }
+
+    /// Picks what may start.
+    pub(super) fn pick(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        // A clock that was set back makes nothing wait for long.
+        if self.held_until.is_some_and(|until| until <= now) || now < self.held_since {
+            self.held_until = None;
+        }
+        if self.held_until.is_some() || self.catches_up(around.heads) || !self.passes_gate(now, commands) {
+            return;
+        }
+        while self.aside || self.batches.len() < around.bounds.batches {
+            self.room.start(now, self.batch, &mut self.picked);
+            if self.picked.is_empty() {
+                return;
+            }
+            let jobs = std::mem::take(&mut self.picked);
+            self.add_batch(jobs, false, around, commands);
+        }
+    }
+
+    fn add_batch(
+        &mut self,
+        jobs: Vec<JobKey>,
+        settles: bool,
+        around: &mut Around<'_>,
+        commands: &mut Vec<Command>,
+    ) {
+        let (step, batch) = (self.position, number(around.next_batch));
+        let state =
+            BatchState { jobs: jobs.clone(), ends: Vec::new(), bytes: 0, phase: Phase::Picked, settles };
+        self.batches.insert(batch, state);
+        commands.push(Command::Pick { step, batch, jobs });
+    }
+
+    /// The jobs of a batch were fetched.
+    pub(super) fn fetched(&mut self, id: BatchId, bytes: usize) {
+        if let Some(batch) = self.batches.get_mut(&id) {
+            batch.phase = Phase::Ready;
+            batch.bytes += bytes;
+            self.held += bytes;
+        }
+    }
+
+    /// Has batches begun that need it.
+    pub(super) fn begin(&mut self, commands: &mut Vec<Command>) {
+        if self.before == Before::Nothing {
+            return;
+        }
+        for (&batch, state) in &mut self.batches {
+            if state.phase == Phase::Ready && !state.settles {
+                state.phase = Phase::Beginning;
+                commands.push(Command::Begin { step: self.position, batch, before: self.before });
+            }
+        }
+    }
+
+    pub(super) fn begun(&mut self, id: BatchId) {
+        if let Some(batch) = self.batches.get_mut(&id) {
+            batch.phase = Phase::Begun;
+        }
+    }
+
+    /// Gives batches to workers as long as there are free ones.
+    pub(super) fn run_ready(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
+        for (&batch, state) in &mut self.batches {
+            let at_once = (self.before == Before::Nothing || state.settles) && !paused;
+            let first = if at_once { Phase::Ready } else { Phase::Begun };
+            if *free_slots == 0 && !self.aside {
+                return;
+            }
+            if state.phase == first && self.end < Halting::Halted {
+                state.phase = Phase::Running;
+                *free_slots -= usize::from(!self.aside);
+                commands.push(Command::Run { step: self.position, batch });
+            }
+        }
+    }
+
+    pub(super) fn ran(
+        &mut self,
+        id: BatchId,
+        (taken, halts): (usize, bool),
+        bytes: usize,
+        ends: Vec<JobEnd>,
+        commands: &mut Vec<Command>,
+    ) {
+        // Whoever tells it again, or unasked, tells nothing.
+        let Some(batch) = self.batches.get_mut(&id).filter(|batch| batch.phase == Phase::Running) else {
+            return;
+        };
+        if self.end == Halting::Failed {
+            // Nothing of it is delivered any more; it only had to come home.
+            self.batches.remove(&id);
+            commands.push(Command::Drop { batch: id });
+            return self.settle_halt();
+        }
+        debug_assert!(
+            taken == ends.len() && taken <= batch.jobs.len() && (halts || taken == batch.jobs.len())
+        );
+        batch.ends = ends;
+        batch.bytes += bytes;
+        batch.phase = Phase::Committing;
+        self.held += bytes;
+        if halts {
+            self.end = self.end.max(Halting::Delivering);
+        }
+        commands.push(Command::Commit { step: self.position, batch: id, taken });
+    }
+
+    pub(super) fn committed(&mut self, id: BatchId, now: Timestamp, commands: &mut Vec<Command>) {
+        let Some(batch) = self.batches.remove(&id) else { return };
+        self.held = self.held.saturating_sub(batch.bytes);
+        let watermark = self.progress.watermark();
+        let mut through = Vec::with_capacity(batch.jobs.len());
+        for (&key, &end) in batch.jobs.iter().zip(&batch.ends) {
+            // The room knows all that it has given, so that nothing is refused.
+            let _ = match end {
+                JobEnd::Finished => self.room.finished(key, now),
+                JobEnd::Delayed(until) => self.room.delay(key, until, now),
+                JobEnd::Pending => self.room.pend(key, now),
+                JobEnd::Forgotten => self.room.forgot(key),
+                JobEnd::Held(until) => {
+                    (self.held_until, self.held_since) = (self.held_until.max(Some(until)), now);
+                    self.room.put_back(key)
+                }
+            };
+            // What is not finished stands in the store by itself, and is read no more.
+            if key.is_fresh() && !self.progress.has(key.0) {
+                through.push((key.0, key.0));
+                self.let_go(key.0, commands);
+            }
+        }
+        self.progress.finish_all(&mut through);
+        if self.progress.watermark() > watermark {
+            let (step, watermark) = (self.position, self.progress.watermark());
+            commands.push(Command::Passed { step, watermark });
+        }
+        for &key in &batch.jobs[batch.ends.len()..] {
+            let _ = self.room.put_back(key); // as above
+        }
+        self.settle_halt();
+    }
+
+    /// Nothing of the step can be delivered any more; what runs only has to come home.
+    pub(super) fn failed(&mut self, commands: &mut Vec<Command>) {
+        self.end = self.end.max(Halting::Failed);
+        self.batches.retain(|&batch, state| {
+            let runs = state.phase == Phase::Running;
+            if !runs {
+                commands.push(Command::Drop { batch });
+            }
+            runs
+        });
+        self.settle_halt();
+    }
+
+    pub(super) fn settle_halt(&mut self) {
+        if self.end > Halting::No && self.batches.is_empty() {
+            self.end = Halting::Halted;
+        }
+    }
+
+    /// Gives up what nobody has begun.
+    pub(super) fn drop_unbegun(&mut self, commands: &mut Vec<Command>) {
+        let room = &mut self.room;
+        self.batches.retain(|&batch, state| {
+            if !state.is_unbegun() {
+                return true;
+            }
+            for &key in &state.jobs {
+                let _ = room.put_back(key); // it was given by the room
+            }
+            commands.push(Command::Drop { batch });
+            false
+        });
+    }
+
+    /// Jobs that the room has started and nobody has begun.
+    pub(super) fn unbegun(&self) -> impl Iterator<Item = JobKey> {
+        let batches = self.batches.values().filter(|batch| batch.is_unbegun() && !batch.settles);
+        // Outputs that were made already are not in the room.
+        let jobs = batches.flat_map(|batch| batch.jobs.iter().copied());
+        jobs.filter(|&key| self.room.state(key) == Some(State::Running))
+    }
+}
+
+impl BatchState {
+    pub(super) fn is_unbegun(&self) -> bool {
+        matches!(self.phase, Phase::Picked | Phase::Ready)
+    }
+}

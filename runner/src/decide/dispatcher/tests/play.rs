@@ -1,0 +1,129 @@
+//! Plays what happens to the steps of a dispatcher, and says in words what it wants done.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+pub(super) const BOUNDS: Bounds = Bounds { slots: 2, batches: 4, bytes: 1000 };
+
+/// Plays events and keeps the commands as words: `read 0@1`, `run 0#0`, `commit 0@1+3`, `drop #2`; how
+/// a batch is made up is told where it has several parts: `#1 = a1+2 b1+2`.
+pub(super) struct Play {
+    pub(super) dispatcher: Dispatcher,
+    pub(super) now: Timestamp,
+    pub(super) commands: Vec<Command>,
+    /// By read: the index of its first job.
+    reads: Vec<u64>,
+    /// By batch: input, first job, and how many, in order.
+    pub(super) batches: BTreeMap<BatchId, Vec<(usize, u64, usize)>>,
+}
+
+impl Play {
+    pub(super) fn new(flows: &[Flow], heads: &[u64]) -> Self {
+        Self::with(flows, heads, BOUNDS, false)
+    }
+
+    pub(super) fn with(flows: &[Flow], heads: &[u64], room: Bounds, until_idle: bool) -> Self {
+        let dispatcher = Dispatcher::new(flows.to_vec(), heads.to_vec(), room, until_idle);
+        let now = Timestamp(0);
+        Self { dispatcher, now, commands: Vec::new(), reads: Vec::new(), batches: BTreeMap::new() }
+    }
+
+    pub(super) fn start(&mut self) -> String {
+        self.dispatcher.start(self.now, &mut self.commands);
+        self.words()
+    }
+
+    pub(super) fn on(&mut self, event: Event) -> String {
+        self.dispatcher.handle(event, self.now, &mut self.commands);
+        self.words()
+    }
+
+    pub(super) fn read(&mut self, step: usize, first: u64, jobs: usize) -> String {
+        self.read_from(step, 0, first, jobs)
+    }
+
+    pub(super) fn read_from(&mut self, step: usize, input: usize, first: u64, jobs: usize) -> String {
+        let read = ReadId(self.reads.len() as u64);
+        self.reads.push(first);
+        self.on(Event::Read { port: Port { step, input }, read, first, jobs, bytes: 10 })
+    }
+
+    pub(super) fn ran(&mut self, step: usize, batch: u64, taken: usize) -> String {
+        self.on(Event::Ran { step, batch: BatchId(batch), taken, halts: false, bytes: 10, ends: Vec::new() })
+    }
+
+    pub(super) fn halts(&mut self, step: usize, batch: u64, taken: usize) -> String {
+        self.on(Event::Ran { step, batch: BatchId(batch), taken, halts: true, bytes: 10, ends: Vec::new() })
+    }
+
+    pub(super) fn committed(&mut self, step: usize, batch: u64) -> String {
+        self.on(Event::Committed { step, batch: BatchId(batch) })
+    }
+
+    pub(super) fn begun(&mut self, step: usize, batch: u64) -> String {
+        self.on(Event::Begun { step, batch: BatchId(batch) })
+    }
+
+    pub(super) fn words(&mut self) -> String {
+        let commands: Vec<Command> = self.commands.drain(..).collect();
+        for command in &commands {
+            if let &Command::Part { batch, port, read, skip, jobs } = command {
+                let first = self.reads[usize::try_from(read.0).unwrap()] + skip as u64;
+                self.batches.entry(batch).or_default().push((port.input, first, jobs));
+            }
+        }
+        let mut told = BTreeSet::new();
+        let words = commands.into_iter().filter_map(|command| {
+            Some(match command {
+                Command::Read { port: Port { step, input: 0 }, from } => format!("read {step}@{from}"),
+                Command::Read { port: Port { step, input }, from } => format!("read {step}.{input}@{from}"),
+                Command::Part { batch, .. } => {
+                    let parts = &self.batches[&batch];
+                    if parts.len() == 1 && parts[0].0 == 0 || !told.insert(batch) {
+                        return None;
+                    }
+                    let name = |input: usize| char::from(b'a' + u8::try_from(input).unwrap());
+                    let part = |&(input, first, jobs): &(usize, u64, usize)| {
+                        format!("{}{first}+{jobs}", name(input))
+                    };
+                    format!("#{} = {}", batch.0, parts.iter().map(part).collect::<Vec<_>>().join(" "))
+                }
+                Command::Forget { .. } | Command::Passed { .. } => return None,
+                Command::Begin { step, batch, .. } => format!("begin {step}#{}", batch.0),
+                Command::Run { step, batch } => format!("run {step}#{}", batch.0),
+                Command::Commit { step, batch, taken } => {
+                    format!("commit {step}@{}+{taken}", self.batches[&batch][0].1)
+                }
+                Command::Drop { batch } => format!("drop #{}", batch.0),
+                Command::Rewind { step } => format!("rewind {step}"),
+                Command::Pick { step, batch, jobs } => {
+                    let keys: Vec<String> = jobs.iter().map(|key| key.0.to_string()).collect();
+                    format!("pick {step}#{} {}", batch.0, keys.join("+"))
+                }
+                Command::LookAtGate { step } => format!("look {step}"),
+                Command::Finish(end) => format!("{end:?}"),
+            })
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+pub(super) fn flow(gather: Gather, feeds: &[Feed]) -> Flow {
+    let inputs = feeds.iter().map(|&feed| FlowInput { feed, next: 1, finished: Vec::new() }).collect();
+    Flow { gather, inputs, due: None, picking: None, before: Before::Nothing, redo: Vec::new() }
+}
+
+pub(super) fn source() -> Flow {
+    flow(Gather::Any, &[Feed::Source])
+}
+
+pub(super) fn queue() -> Flow {
+    flow(Gather::Any, &[Feed::Queue(0)])
+}
+
+pub(super) fn join() -> Flow {
+    flow(Gather::Each, &[Feed::Queue(0), Feed::Queue(1)])
+}
+
+pub(super) const PORT: Port = Port { step: 0, input: 0 };

@@ -1,0 +1,68 @@
+//! Histories of jobs that come again.
+
+use super::*;
+
+const RETURNED: Event = Event::Returned { step: 0, due: Timestamp(0) };
+
+fn none_due(next: Option<i64>) -> Event {
+    Event::NoneDue { step: 0, next: next.map(Timestamp) }
+}
+
+#[test]
+fn jobs_that_come_again_are_a_batch_of_their_own() {
+    let mut play = Play::new(&[Flow { due: Some(Timestamp(0)), ..join() }], &[0, 0]);
+    assert_eq!(play.start(), "read 0.2@0");
+    // There may be more than one read holds.
+    assert_eq!(play.read_from(0, 2, 7, 2), "#0 = c7+2, read 0.2@9, run 0#0");
+    // More come while it is looked for them.
+    play.on(RETURNED);
+    assert_eq!(play.on(none_due(None)), "read 0.2@9");
+    assert_eq!(play.on(none_due(None)), "");
+    assert_eq!(play.ran(0, 0, 2), "commit 0@7+2");
+    assert_eq!(play.on(RETURNED), "read 0.2@9");
+    play.on(none_due(None));
+    assert_eq!(play.committed(0, 0), "Drained");
+}
+
+#[test]
+fn what_is_due_later_is_waited_for() {
+    let mut play = Play::new(&[Flow { due: Some(Timestamp(50)), ..queue() }], &[0]);
+    assert_eq!(play.start(), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+    // An earlier one is written.
+    assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(20) }), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(20)));
+    play.now = Timestamp(20);
+    assert_eq!(play.on(Event::Tick), "read 0.1@0");
+    assert_eq!(play.dispatcher.wakes(play.now), None);
+    assert_eq!(play.read_from(0, 1, 1, 1), "#0 = b1+1, read 0.1@2, run 0#0");
+    assert_eq!(play.on(none_due(Some(50))), "");
+    assert_eq!(play.ran(0, 0, 1), "commit 0@1+1");
+    assert_eq!(play.committed(0, 0), "");
+    // The clock is set back: the others wait that much longer.
+    play.now = Timestamp(-1000);
+    assert_eq!((play.on(Event::Tick), play.dispatcher.wakes(play.now)), (String::new(), Some(Timestamp(50))));
+    play.now = Timestamp(9000);
+    assert_eq!(play.on(Event::Tick), "read 0.1@2");
+    assert_eq!(play.on(none_due(None)), "Drained");
+}
+
+#[test]
+fn what_is_due_later_is_not_waited_for_until_idle() {
+    let flow = Flow { due: Some(Timestamp(50)), ..queue() };
+    let mut play = Play::with(&[flow], &[0], BOUNDS, true);
+    assert_eq!(play.start(), "Drained");
+}
+
+#[test]
+fn a_step_that_stops_is_not_woken() {
+    let flow = Flow { due: Some(Timestamp(50)), ..queue() };
+    let mut play = Play::new(std::slice::from_ref(&flow), &[0]);
+    play.start();
+    assert_eq!(play.on(Event::Failed { step: 0 }), "Halted");
+    assert_eq!(play.dispatcher.wakes(play.now), None);
+    let mut play = Play::new(&[flow], &[0]);
+    play.start();
+    assert_eq!(play.on(Event::Stop), "Stopped");
+    assert_eq!(play.dispatcher.wakes(play.now), None);
+}

@@ -1,0 +1,84 @@
+//! What becomes of the jobs of a batch whose attempts failed: each is put where its fate says.
+
+use tidegate_plugin::Failure;
+
+use super::ran::Yield;
+use crate::config::Take;
+use crate::decide::JobEnd;
+use crate::engine::error_record::{self, Case};
+use crate::engine::gather::Item;
+use crate::engine::retrying::{self, Fate, Retrying, Why};
+use crate::store::Outcome;
+use crate::words::{Address, Timestamp};
+
+/// How a step goes about failed attempts of one batch.
+pub(super) struct Failing<'w> {
+    pub(super) retrying: &'w Retrying,
+    pub(super) step: &'w Address,
+    pub(super) take: Take,
+    pub(super) generation: u64,
+}
+
+/// Where a job of a batch is after its attempt.
+pub(super) enum After {
+    /// It is through, and that is on record.
+    Through(Outcome),
+    /// It stands in the store by itself.
+    Stays,
+    /// It stands in the way of the step.
+    Halts(Box<Failure>),
+}
+
+impl Failing<'_> {
+    /// `refused`: there was no attempt, and the outside has said that the job is invalid.
+    pub(super) fn befalls(
+        &self,
+        item: &Item<'_>,
+        mut failure: Failure,
+        refused: bool,
+        now: Timestamp,
+        made: &mut Yield,
+    ) -> After {
+        let fate =
+            if refused { self.retrying.refused() } else { self.retrying.fate(item, &mut failure, now) };
+        match fate {
+            Fate::Again(at) => {
+                let row = retrying::delayed(self.step, item, &failure, at, now);
+                made.ran.stays(row, JobEnd::Delayed(at));
+                return After::Stays;
+            }
+            Fate::Held(until) => {
+                // With a queuer the whole step waits; without, the job steps aside.
+                let due = if made.sequential { now } else { until };
+                made.ran.stays(retrying::held(self.step, item, due), JobEnd::Held(until));
+                made.ran.held = Some(failure.message);
+                return After::Stays;
+            }
+            Fate::Pending => {
+                let row = retrying::pending(self.step, item, &failure.message, now);
+                made.ran.stays(row, JobEnd::Pending);
+                return After::Stays;
+            }
+            Fate::Error => {
+                let (step, take, generation) = (self.step, self.take, self.generation);
+                let case = Case { now, step, take, generation, item };
+                // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
+                if made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer)).is_err() {
+                    return After::Halts(Box::new(failure));
+                }
+                made.error_side.push(item, made.carries);
+            }
+            Fate::Dropped(why) => {
+                let (step, index) = (self.step, item.index());
+                let says = match why {
+                    Why::AtMostOnce => "as at-most-once says",
+                    Why::Exhausted => "as its retry policy says",
+                };
+                tracing::warn!(%step, index, "the job failed and is dropped, {says}: {failure}");
+            }
+            Fate::Halts => return After::Halts(Box::new(failure)),
+        }
+        made.ran.counters.failed += 1;
+        After::Through(Outcome::Error)
+    }
+}

@@ -1,0 +1,209 @@
+//! The decision which file, and from where on, comes after the segments that there are.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
+
+use super::Segments;
+use crate::config::{DataFormat, FileSource};
+use crate::hands::source::error::SourceError;
+use crate::hands::source::files::{
+    FINGERPRINT_BYTES, FileId, Found, fingerprint, is_gzip, list, open_if_there, still_begins_like,
+};
+use crate::hands::source::rotated::{Written, rotated_since};
+use crate::words::{Address, Mark};
+
+/// Where a reader stands that has come to the end of the last segment.
+#[derive(Debug)]
+pub(in crate::hands::source) struct Standing {
+    pub(in crate::hands::source) segment: u32,
+    pub(in crate::hands::source) at: Mark,
+    /// The file it reads; `None` where it was lost.
+    pub(in crate::hands::source) id: Option<FileId>,
+    /// The file still has a name somewhere.
+    pub(in crate::hands::source) linked: bool,
+    /// When it was written to last.
+    pub(in crate::hands::source) written: Option<Written>,
+}
+
+/// A part of a file that no segment holds yet.
+#[derive(Debug)]
+pub(in crate::hands::source) struct Fresh {
+    pub(super) path: PathBuf,
+    pub(super) id: FileId,
+    pub(super) fingerprint: (u64, u32),
+    pub(super) part: Part,
+    /// The bytes before the part end in the middle of a line, and the part goes on with it.
+    pub(super) mid_line: bool,
+    /// The file itself: its name may be another one's by the time it is read.
+    pub(super) opened: (File, Metadata),
+}
+
+/// From where on, and why it is one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) offset: u64,
+    pub(super) line: u64,
+    pub(super) why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    New,
+    /// It goes on after it was taken as ended.
+    Grown,
+    /// It is shorter than it was.
+    Truncated,
+    /// It begins otherwise than it did, or is another file of the same name.
+    Replaced,
+}
+
+impl Segments {
+    /// What comes after the last segment, where the reader at `here` (`None`: there is no segment)
+    /// has come to the end of it.
+    pub(in crate::hands::source) fn next(
+        &mut self,
+        address: &Address,
+        spec: &FileSource,
+        here: Option<&Standing>,
+    ) -> Result<Option<Fresh>, SourceError> {
+        if self.single {
+            // What stands at one path is rotated from under a list.
+            self.waiting.clear();
+        }
+        let mut listed = false;
+        loop {
+            while let Some(found) = self.waiting.front() {
+                if let Some(part) = self.judge(spec, found, here)? {
+                    if let Some(fresh) = begin(spec, found, part)? {
+                        return Ok(Some(fresh));
+                    }
+                    if self.single {
+                        // It was rotated just now: what comes first is to be seen again.
+                        return Ok(None);
+                    }
+                }
+                self.waiting.pop_front();
+            }
+            if listed {
+                return Ok(None);
+            }
+            self.list(address, spec, here)?;
+            listed = true;
+        }
+    }
+
+    fn list(
+        &mut self,
+        address: &Address,
+        spec: &FileSource,
+        here: Option<&Standing>,
+    ) -> Result<(), SourceError> {
+        let listing = list(address, &spec.path, spec.follow)?;
+        self.single = listing.single;
+        self.waiting = listing.files.into();
+        self.doubtful.clear();
+        if let Some(last) = self.entries.last().map(|entry| &entry.segment)
+            && (self.single && spec.follow)
+        {
+            let id = FileId::of_segment(last);
+            // A reader that lost the file has none open.
+            let open = here.filter(|here| here.id == Some(id)).and_then(|here| here.written);
+            if open.is_some() && self.waiting.front().is_some_and(|found| found.id == id) {
+                return Ok(());
+            }
+            match rotated_since(&spec.path, last, open)? {
+                Some(rotated) => {
+                    rotated.files.into_iter().rev().for_each(|found| self.waiting.push_front(found));
+                    self.doubtful = rotated.doubtful;
+                }
+                // Nothing is next as long as it is open what comes before it.
+                None => self.waiting.clear(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether, and from where, a listed file has something that no segment holds.
+    fn judge(
+        &self,
+        spec: &FileSource,
+        found: &Found,
+        here: Option<&Standing>,
+    ) -> Result<Option<Part>, SourceError> {
+        let by_id = self.by_id.get(&found.id);
+        let known = by_id.or_else(|| self.by_path.get(&found.path)).and_then(|&at| self.entries.get(at));
+        let Some(known) = known.map(|entry| &entry.segment) else {
+            return Ok(holds_jobs(spec, found).then(|| Part::whole(Why::New)));
+        };
+        let here = here.filter(|here| here.segment == known.ordinal);
+        if known.end.is_none() && here.is_some_and(|here| here.id == Some(found.id)) {
+            // It is being read: its reader sees by itself what becomes of it.
+            return Ok(None);
+        }
+        let Some(end) = known.end.or(here.map(|here| here.at)) else { return Ok(None) };
+        let whole = spec.format == DataFormat::Bytes || is_gzip(&found.path);
+        if by_id.is_some() && !self.single && (found.len == end.offset || is_gzip(&found.path)) {
+            // The usual case of a folder's files is not worth opening them.
+            return Ok(None);
+        }
+        // Of a log that is rotated, the next one may begin alike. Only where the file that was read
+        // is gone can this one be a copy of it.
+        let rotated = by_id.is_none() && spec.follow && here.is_none_or(|here| here.linked);
+        let same = !rotated && still_begins_like(&found.path, known)?;
+        let longer = found.len > end.offset && self.left_at.get(&found.id).is_none_or(|&len| found.len > len);
+        let why = match same {
+            true if is_gzip(&found.path) || found.len == end.offset => return Ok(None),
+            true if whole && longer => Why::Replaced,
+            true if longer => {
+                return Ok(Some(Part { offset: end.offset, line: end.line, why: Why::Grown }));
+            }
+            true if found.len > end.offset => return Ok(None),
+            true => Why::Truncated,
+            // A file that is rotated in may take a moment to get its first line; until then, more
+            // may come to the one before it.
+            false if by_id.is_none() && !holds_jobs(spec, found) => return Ok(None),
+            false if found.len < end.offset && by_id.is_some() && !is_gzip(&found.path) => Why::Truncated,
+            false if rotated => Why::New,
+            false => Why::Replaced,
+        };
+        Ok(Some(Part::whole(why)))
+    }
+}
+
+impl Part {
+    fn whole(why: Why) -> Self {
+        Self { offset: 0, line: 1, why }
+    }
+}
+
+/// An empty file has no jobs, unless files are jobs.
+fn holds_jobs(spec: &FileSource, found: &Found) -> bool {
+    found.len > 0 || spec.format == DataFormat::Bytes
+}
+
+/// `None` where another file is there by now, or none.
+fn begin(spec: &FileSource, found: &Found, part: Part) -> Result<Option<Fresh>, SourceError> {
+    let Some((file, metadata)) = open_if_there(&found.path)? else { return Ok(None) };
+    if FileId::of(&metadata) != found.id {
+        return Ok(None);
+    }
+    let failed = |error| SourceError::open(&found.path, error);
+    let fingerprint = fingerprint(&file, FINGERPRINT_BYTES).map_err(failed)?;
+    let mid_line = spec.format != DataFormat::Bytes && goes_on_in_line(&file, part.offset).map_err(failed)?;
+    let opened = (file, metadata);
+    Ok(Some(Fresh { path: found.path.clone(), id: found.id, fingerprint, part, mid_line, opened }))
+}
+
+/// Whether no newline stands at `offset`, on either side.
+fn goes_on_in_line(file: &File, offset: u64) -> io::Result<bool> {
+    let Some(before) = offset.checked_sub(1) else { return Ok(false) };
+    let mut bytes = [b'\n'; 2];
+    match file.read_exact_at(&mut bytes, before) {
+        // It was cut off just now, which its reader will see.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+        read => read?,
+    }
+    Ok(!bytes.iter().any(|byte| b"\r\n".contains(byte)))
+}
