@@ -14,20 +14,14 @@ use crate::store::{Delayed, DelayedJob, DelayedKey};
 use crate::words::Timestamp;
 
 impl Floor {
-    /// Takes note of jobs that stand in the store one by one when the run begins.
-    pub(in crate::engine) fn recall(
+    /// Takes note of a job that stands in the store by itself, and has a place among those that wait.
+    pub(in crate::engine) fn stands(
         &mut self,
         step: usize,
-        rows: &[(DelayedKey, DelayedJob)],
+        row: &DelayedKey,
+        job: &DelayedJob,
         now: Timestamp,
     ) {
-        for (row, job) in rows {
-            self.stands(step, row, job, now);
-        }
-    }
-
-    /// Takes note of a job that stands in the store by itself, and has a place among those that wait.
-    pub(super) fn stands(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob, now: Timestamp) {
         let Some(shelf) = &mut self.shelves[step] else { return };
         let key = JobKey::stored(row.sequence);
         shelf.stands(key, row);

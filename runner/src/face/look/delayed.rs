@@ -8,10 +8,6 @@ use crate::engine::Row;
 use crate::store::{DelayedJob, DelayedKey, NEVER, ReadError, Standing, Store};
 use crate::words::Timestamp;
 
-/// So many are looked at together, and so many bytes of them.
-const PAGE: usize = 1_000;
-const PAGE_BYTES: usize = 2 << 20;
-
 /// As many delayed jobs as one answer brings.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::face) struct DelayedPage {
@@ -94,25 +90,24 @@ fn of_step(
     limit: usize,
     found: &mut Vec<(Timestamp, DelayedStatus)>,
 ) -> Result<(), ReadError> {
-    let (mut count, address) = (0, &step.address);
-    let key = |row: Row| DelayedKey { step: address.clone(), due: row.due, sequence: row.sequence };
-    let mut after = after.map(key);
-    loop {
-        let rows = store.due(address, NEVER, after.as_ref(), PAGE, PAGE_BYTES)?;
-        let Some((last, _)) = rows.last() else { return Ok(()) };
-        after = Some(last.clone());
-        for (key, row) in rows {
-            let due = key.due;
-            let status = DelayedStatus::of(step, &key, row);
-            if job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
-                found.push((due, status));
-                count += 1;
-            }
-            if count == limit {
-                return Ok(());
-            }
+    let (mut left, address) = (limit, &step.address);
+    let rows = match after {
+        Some(row) => store.delayed_behind(address, row.key(address)),
+        None => store.all_delayed(address),
+    };
+    for row in rows {
+        let (key, row) = row?;
+        let due = key.due;
+        let status = DelayedStatus::of(step, &key, row);
+        if job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
+            found.push((due, status));
+            left = left.saturating_sub(1);
+        }
+        if left == 0 {
+            break;
         }
     }
+    Ok(())
 }
 
 impl DelayedStatus {

@@ -218,20 +218,10 @@ impl Look<'_> {
 
     fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
         let name = self.input.hash_name();
-        let (step, for_ever) = (&self.step.address, Timestamp(i64::MAX));
-        let mut after: Option<DelayedKey> = None;
-        for _ in 0..LOOKED_THROUGH_MAX / PAGE {
-            let found = self.store.due(step, for_ever, after.as_ref(), PAGE, 1 << 20)?;
-            let Some((last, _)) = found.last() else { break };
-            after = Some(last.clone());
-            let is_it = |job: &DelayedJob| {
-                job.inputs.iter().any(|(input, index)| *input == name && *index == self.index)
-            };
-            if let Some(found) = found.into_iter().find(|(_, job)| is_it(job)) {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
+        let is_it =
+            |job: &DelayedJob| job.inputs.iter().any(|(input, index)| *input == name && *index == self.index);
+        let mut rows = self.store.all_delayed(&self.step.address).take(LOOKED_THROUGH_MAX);
+        rows.find(|row| row.as_ref().map_or(true, |(_, job)| is_it(job))).transpose()
     }
 
     fn error(&self) -> Result<Option<StepOutcome>, ReadError> {

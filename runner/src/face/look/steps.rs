@@ -8,13 +8,9 @@ use super::{
 use crate::config::{Configuration, Input, InputRef, Step, Take};
 use crate::decide::{JobKey, LaneCounts, Progress, Survey};
 use crate::engine::{ClosedBy, Glance, Handle, Sight};
-use crate::store::{DelayedKey, NEVER, Pause, QueueState, ReadError, Standing, Store};
+use crate::store::{Pause, QueueState, ReadError, Standing, Store};
 use crate::words::suggest::did_you_mean;
 use crate::words::{Clock as _, SystemClock, Timestamp};
-
-/// So many jobs that stand in the store by themselves are looked at together, and so many bytes of them.
-const PAGE: usize = 1_000;
-const PAGE_BYTES: usize = 2 << 20;
 
 /// How far each step is: as a run knows it, or the store. `lanes`: the lanes of each with the most jobs
 /// waiting, up to so many; where nothing runs, that looks at all jobs that wait.
@@ -173,20 +169,14 @@ impl Look<'_> {
     /// so that the others need not be looked at.
     fn untimed(&self) -> Result<(u64, u64), ReadError> {
         let (mut started, mut pending) = (0, 0);
-        // Sequences begin behind 0.
-        let mut after = DelayedKey { step: self.step.address.clone(), due: NEVER, sequence: 0 };
-        loop {
-            let rows = self.store.due(&self.step.address, NEVER, Some(&after), PAGE, PAGE_BYTES)?;
-            let Some((last, _)) = rows.last() else { return Ok((started, pending)) };
-            after = last.clone();
-            for (_, job) in rows {
-                match job.standing {
-                    Standing::Delayed => {}
-                    Standing::Started => started += 1,
-                    Standing::Pending { .. } | Standing::Told { .. } => pending += 1,
-                }
+        for row in self.store.untimed(&self.step.address) {
+            match row?.1.standing {
+                Standing::Delayed => {}
+                Standing::Started => started += 1,
+                Standing::Pending { .. } | Standing::Told { .. } => pending += 1,
             }
         }
+        Ok((started, pending))
     }
 }
 

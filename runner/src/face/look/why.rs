@@ -5,7 +5,7 @@ use super::super::times;
 use crate::config::{Configuration, GateRef, Input, Step};
 use crate::decide::{JobKey, State, Why};
 use crate::engine::{Closed, ClosedBy, Handle, LOOKED_AT_MAX, Row, Sight};
-use crate::store::{DelayedJob, DelayedKey, ReadError, Standing, Store};
+use crate::store::{DelayedJob, ReadError, Standing, Store};
 use crate::words::Timestamp;
 
 /// The jobs of a step that picks them, and what holds them.
@@ -171,9 +171,8 @@ pub(super) fn stored(
     sight: &Sight,
     key: JobKey,
 ) -> Result<Option<DelayedJob>, ReadError> {
-    let Some(&Row { due, sequence }) = sight.rows.get(&key) else { return Ok(None) };
-    let step = step.address.clone();
-    Ok(store.delayed(&[DelayedKey { step, due, sequence }])?.pop().flatten())
+    let Some(row) = sight.rows.get(&key) else { return Ok(None) };
+    Ok(store.delayed(&[row.key(&step.address)])?.pop().flatten())
 }
 
 /// ` (price 93 > 60)`; nothing where nobody has said why.
