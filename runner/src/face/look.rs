@@ -24,7 +24,7 @@ pub(super) use preview::Unseen;
 pub(super) use preview::{Preview, PreviewedRound};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-pub(super) use standing::{ClosedStatus, Halted, LaneStatus, LanesStatus, StepStatus};
+pub(super) use standing::{AskedStatus, ClosedStatus, Halted, LaneStatus, LanesStatus, StepStatus};
 
 use crate::config::{Configuration, Take};
 use crate::engine::{Handle, Row};

@@ -3,11 +3,12 @@
 use super::ages::{self, Oldest};
 use super::jobs::open_ranges;
 use super::{
-    Answer, ClosedStatus, Halted, LaneStatus, LanesStatus, QueueStatus, ReaderStatus, StepStatus, rfc3339,
+    Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, LanesStatus, QueueStatus, ReaderStatus,
+    StepStatus, rfc3339,
 };
-use crate::config::{Configuration, Input, InputRef, Step, Take};
+use crate::config::{Configuration, GateRef, Input, InputRef, Step, Take};
 use crate::decide::{JobKey, LaneCounts, Progress, Survey};
-use crate::engine::{ClosedBy, Glance, Handle, Sight};
+use crate::engine::{Asked, ClosedBy, Glance, Handle, Sight};
 use crate::store::{Pause, QueueState, ReadError, Standing, Store};
 use crate::words::suggest::did_you_mean;
 use crate::words::{Clock as _, SystemClock, Timestamp};
@@ -39,7 +40,8 @@ pub(super) fn status(
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
             if let Some(run) = run {
-                note_run(status, run, position, now);
+                let gate = step.gate.map(|GateRef(gate)| configuration.gates[gate].name.to_string());
+                note_run(status, run, (position, gate), now);
             }
         }
     }
@@ -56,7 +58,12 @@ pub(super) fn status(
 }
 
 /// Adds what only a run knows beside the places of its jobs.
-fn note_run(status: &mut StepStatus, run: &Handle, position: usize, now: Timestamp) {
+fn note_run(
+    status: &mut StepStatus,
+    run: &Handle,
+    (position, gate): (usize, Option<String>),
+    now: Timestamp,
+) {
     let Some(stats) = run.stats().steps.get(position) else { return };
     status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
     status.valid = stats.pending().1;
@@ -68,6 +75,8 @@ fn note_run(status: &mut StepStatus, run: &Handle, position: usize, now: Timesta
         };
         ClosedStatus { since: rfc3339(closed.since), by: by.to_owned(), why: closed.why }
     });
+    status.gate = AskedStatus::of(stats.answering(Asked::Gate), gate);
+    status.monitor = AskedStatus::of(stats.answering(Asked::Monitor), None);
     status.halted = stats.halted().map(|(since, why)| Halted { since: rfc3339(since), why });
 }
 
