@@ -7,6 +7,7 @@ mod job;
 mod jobs;
 mod preview;
 mod replay;
+mod rows;
 mod standing;
 mod steps;
 mod why;
@@ -235,7 +236,7 @@ pub(super) fn answer(
 ) -> Result<Answer, ReadError> {
     match query {
         Query::Status { lanes } => steps::status(store, configuration, run, *lanes),
-        Query::Queues => steps::queues(store, configuration),
+        Query::Queues => steps::queues(store, configuration, run),
         Query::Jobs { queue, from, to, limit } => {
             jobs::jobs(store, configuration, queue, (*from, *to), *limit)
         }

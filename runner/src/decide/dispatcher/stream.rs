@@ -418,7 +418,7 @@ impl Machine for Stream {
         self.run_formed(paused, free_slots, commands);
     }
 
-    fn glance(&self, heads: &[u64], _lanes: usize) -> Glance {
+    fn glance(&self, heads: &[u64], _lanes: usize, _now: Timestamp) -> Glance {
         let begun = self.batches.iter().filter(|batch| batch.phase != Phase::Formed);
         Glance {
             // The last one is that of the jobs that come again.

@@ -46,12 +46,12 @@ impl Floor {
     }
 
     /// What is known of each step at this moment.
-    pub(super) fn glances(&self, lanes: usize) -> Vec<Glance> {
-        (0..self.shelves.len()).map(|step| self.glance(step, lanes)).collect()
+    pub(super) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<Glance> {
+        (0..self.shelves.len()).map(|step| self.glance(step, lanes, now)).collect()
     }
 
-    fn glance(&self, step: usize, lanes: usize) -> Glance {
-        let counts = self.dispatcher.glance(step, lanes);
+    fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> Glance {
+        let counts = self.dispatcher.glance(step, lanes, now);
         let survey = counts.picked.as_ref().map(|picked| &picked.survey);
         let oldest =
             survey.map(|survey| survey.lanes.iter().filter_map(|lane| lane.oldest).chain(survey.oldest));

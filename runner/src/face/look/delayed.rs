@@ -4,9 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Answer, rfc3339};
 use crate::config::{Configuration, Step};
+use crate::decide;
 use crate::engine::Row;
 use crate::store::{DelayedJob, DelayedKey, NEVER, ReadError, Standing, Store};
-use crate::words::Timestamp;
+use crate::words::{Clock as _, SystemClock, Timestamp};
 
 /// As many delayed jobs as one answer brings.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,7 +24,7 @@ pub(in crate::face) struct DelayedStatus {
     /// What it was made of: `pipeline/queue/index`, more than one for a join.
     pub(in crate::face) jobs: Vec<String>,
     pub(in crate::face) waits_for: WaitsFor,
-    /// When it is due; RFC 3339. Missing where it is due at once, or at no time.
+    /// When it is due; RFC 3339. Missing where it is due by now, or at no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) due: Option<String>,
     /// Attempts that were begun.
@@ -37,6 +38,9 @@ pub(in crate::face) struct DelayedStatus {
     /// Since when that has it; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) since: Option<String>,
+    /// What it has said of the job unasked, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) told: Option<decide::Status>,
     /// The output that it was made for already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) output: Option<String>,
@@ -49,6 +53,8 @@ pub(in crate::face) struct DelayedStatus {
 pub(in crate::face) enum WaitsFor {
     /// A time, and then for its step.
     Time,
+    /// Its turn at its step: it was put back, or its time has come.
+    Turn,
     /// A time: it is an output, made already.
     Output,
     /// An attempt at it was begun that may be seen outside.
@@ -91,6 +97,7 @@ fn of_step(
     found: &mut Vec<(Timestamp, DelayedStatus)>,
 ) -> Result<(), ReadError> {
     let (mut left, address) = (limit, &step.address);
+    let now = SystemClock.now();
     let rows = match after {
         Some(row) => store.delayed_behind(address, row.key(address)),
         None => store.all_delayed(address),
@@ -98,7 +105,7 @@ fn of_step(
     for row in rows {
         let (key, row) = row?;
         let due = key.due;
-        let status = DelayedStatus::of(step, &key, row);
+        let status = DelayedStatus::of(step, &key, row, now);
         if job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
             found.push((due, status));
             left = left.saturating_sub(1);
@@ -111,19 +118,21 @@ fn of_step(
 }
 
 impl DelayedStatus {
-    fn of(step: &Step, key: &DelayedKey, job: DelayedJob) -> Self {
+    fn of(step: &Step, key: &DelayedKey, job: DelayedJob, now: Timestamp) -> Self {
         let jobs = job.inputs.iter().map(|(name, index)| {
             let input = step.inputs.iter().find(|input| input.hash_name() == *name);
             // The step may have read something else then.
             input.map_or_else(|| format!("{name}/{index}"), |input| format!("{}/{index}", input.address))
         });
         let waits_for = match (&job.standing, &job.to) {
+            (Standing::Delayed, None) if job.waits_for_turn(key.due, now) => WaitsFor::Turn,
             (Standing::Delayed, None) => WaitsFor::Time,
             (Standing::Delayed, Some(_)) => WaitsFor::Output,
             (Standing::Started, _) => WaitsFor::Attempt,
             (Standing::Pending { .. } | Standing::Told { .. }, _) => WaitsFor::Outside,
         };
-        let is_timed = job.standing == Standing::Delayed && key.due > Timestamp(0) && key.due < NEVER;
+        let is_timed = job.standing == Standing::Delayed && key.due > now && key.due < NEVER;
+        let told = job.standing.outside().and_then(|(.., said)| said).map(|said| said.status);
         let (handle, since) = match job.standing {
             Standing::Pending { handle, since } | Standing::Told { handle, since, .. } => {
                 (Some(handle), Some(rfc3339(since)))
@@ -139,6 +148,7 @@ impl DelayedStatus {
             last_error: job.last_error,
             handle,
             since,
+            told,
             output: job.to,
             row: Row { due: key.due, sequence: key.sequence },
         }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::why::{self, Case};
 use super::{Answer, ages, jobs, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Target};
-use crate::decide;
+use crate::decide::{self, Progress};
 use crate::engine::{Handle, Row};
 use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, Origin, SystemClock, Timestamp};
@@ -113,11 +113,11 @@ pub(super) fn status(
         let what = format!("queue `{queue}` has no job {index}; its last one is {}", state.head);
         return Ok(Answer::Missing(what));
     }
-    let time = ages::committed_at(store, &address, index)?;
+    let (time, now) = (ages::committed_at(store, &address, index)?, SystemClock.now());
     let mut steps = Vec::new();
     for step in &configuration.steps {
         for input in step.inputs.iter().filter(|input| input.address == address) {
-            let look = Look { store, configuration, run, step, input, index, time };
+            let look = Look { store, configuration, run, step, input, index, time, now };
             steps.push(look.outcome(&state)?);
         }
     }
@@ -136,6 +136,7 @@ struct Look<'a> {
     input: &'a InputRef,
     index: u64,
     time: Option<Timestamp>,
+    now: Timestamp,
 }
 
 impl Look<'_> {
@@ -151,11 +152,14 @@ impl Look<'_> {
                 })
             });
             let status = if begun { Status::Running } else { Status::Waiting };
-            let before = Some(progress.open(state.first, self.index - 1));
+            let before = Some(self.before(&progress, state)?);
             return Ok(StepOutcome { before, why: self.why(None)?, ..self.of(status) });
         }
         if let Some((key, job)) = self.delayed()? {
+            let waits = job.waits_for_turn(key.due, self.now);
+            let before = if waits { Some(self.before(&progress, state)?) } else { None };
             let status = match job.standing {
+                Standing::Delayed if waits => Status::Waiting,
                 Standing::Delayed => Status::Delayed,
                 Standing::Started => Status::Running,
                 Standing::Pending { .. } | Standing::Told { .. } => Status::Pending,
@@ -165,10 +169,10 @@ impl Look<'_> {
             let since = outside.map(|(_, since, _)| rfc3339(since));
             let told = outside.and_then(|(.., said)| said).map(|said| said.status);
             let row = Row { due: key.due, sequence: key.sequence };
-            let is_timed = status == Status::Delayed && key.due > Timestamp(0);
             return Ok(StepOutcome {
-                // It is put back at once, or for good.
-                until: is_timed.then(|| rfc3339(key.due)),
+                // An output may be due, and not be handed on yet.
+                until: (status == Status::Delayed && key.due > self.now).then(|| rfc3339(key.due)),
+                before,
                 attempts: Some(job.attempt),
                 handle,
                 since,
@@ -182,6 +186,18 @@ impl Look<'_> {
             return Ok(outcome);
         }
         Ok(StepOutcome { outputs: self.outputs()?, ..self.of(Status::Done) })
+    }
+
+    /// How many jobs wait before it, those among them that stand in the store by themselves.
+    fn before(&self, progress: &Progress, state: &QueueState) -> Result<u64, ReadError> {
+        let (name, step) = (self.input.hash_name(), &self.step.address);
+        let is_before = |(input, index): &(String, u64)| *input == name && *index < self.index;
+        let mut before = progress.open(state.first, self.index - 1);
+        for row in self.store.delayed_by(step, self.now).take(LOOKED_THROUGH_MAX) {
+            let (key, job) = row?;
+            before += u64::from(job.waits_for_turn(key.due, self.now) && job.inputs.iter().any(is_before));
+        }
+        Ok(before)
     }
 
     fn of(&self, status: Status) -> StepOutcome {
@@ -205,7 +221,7 @@ impl Look<'_> {
     fn why(&self, row: Option<Row>) -> Result<Vec<String>, ReadError> {
         let Some(run) = self.run else { return Ok(Vec::new()) };
         let (store, configuration, step) = (self.store, self.configuration, self.step);
-        let now = SystemClock.now();
+        let now = self.now;
         let position = configuration.steps.iter().position(|one| one.address == step.address);
         if let Some(position) = position
             && let Some(case) = Case::of(store, configuration, run, position, now)?

@@ -17,7 +17,8 @@ pub(in crate::face) struct StepStatus {
     /// Jobs that wait; `null` for a source, which is not counted beforehand. While nothing runs, what was
     /// begun waits too, where it does not stand in the store by itself.
     pub(in crate::face) waiting: Option<u64>,
-    /// Of a source: jobs that were read and nobody has begun; known only while it runs.
+    /// Of a source: jobs that were read and nobody has begun; while nothing runs, those that were begun
+    /// before and put back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) read: Option<u64>,
     /// Jobs that are begun and not delivered; of a join, tuples. Known only while it runs.
@@ -29,7 +30,7 @@ pub(in crate::face) struct StepStatus {
     /// How many of those are called valid outside; known only while it runs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(in crate::face) valid: u64,
-    /// Jobs that wait for a time: to be run again, or to be handed on.
+    /// Jobs that wait for a time that has not come: to be run again, or to be handed on.
     pub(in crate::face) delayed: u64,
     /// Jobs whose attempt was begun, can be seen outside, and is not delivered, as far as that is written
     /// down: while nothing runs, all.

@@ -150,14 +150,21 @@ impl<'a> Case<'a> {
     fn sentence(&self, key: JobKey, why: Why) -> Result<String, ReadError> {
         Ok(match why {
             Why::Running => "it runs now".to_owned(),
-            Why::Pending => match stored(self.store, self.step, &self.sight, key)?.map(|job| job.standing) {
-                Some(Standing::Pending { handle, since }) => format!(
-                    "an outside system has it since {}, as `{}`, and will finish it",
-                    times::since(since, self.now),
-                    on_one_line(&handle)
-                ),
-                _ => "an outside system has it, and will finish it".to_owned(),
-            },
+            Why::Pending => {
+                let job = stored(self.store, self.step, &self.sight, key)?;
+                match job.as_ref().and_then(|job| job.standing.outside()) {
+                    Some((.., Some(said))) if !said.status.waits() => {
+                        "the outside is through with it; that is delivered as soon as the step goes on"
+                            .to_owned()
+                    }
+                    Some((handle, since, _)) => format!(
+                        "an outside system has it since {}, as `{}`, and will finish it",
+                        times::since(since, self.now),
+                        on_one_line(handle)
+                    ),
+                    None => "an outside system has it, and will finish it".to_owned(),
+                }
+            }
             Why::Delayed { until } => format!("it is due {}", self.until(until)),
             Why::Lane { job, state } => format!("its lane waits for {}", self.other(job, state)?),
             Why::Conflict { job, state } => {

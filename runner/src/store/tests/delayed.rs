@@ -183,6 +183,8 @@ fn a_walk_meets_each_once_however_many_there_are() {
     assert!(all.is_sorted());
     let (behind, after) = (&all[2_000..], all[1_999].clone());
     assert!(store.delayed_behind(&step, after).map(|row| row.unwrap().0).eq(behind.iter().cloned()));
+    assert!(store.delayed_by(&step, Timestamp(3)).all(|row| row.unwrap().0.due <= Timestamp(3)));
+    assert_eq!(store.delayed_by(&step, Timestamp(3)).count(), 1_430);
     assert!(store.untimed(&step).map(|row| row.unwrap().0).eq(all[2_501..].iter().cloned()));
     assert!(store.delayed_behind(&step, all[3_700].clone()).next().is_none());
 }
