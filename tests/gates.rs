@@ -124,3 +124,54 @@ fn a_gate_script_that_has_no_answer_is_refused() {
     let told = project.tidegate(&["check", "."]).failed(78);
     insta::assert_snapshot!(project.stable(&told.stderr));
 }
+
+#[test]
+fn a_gate_that_does_not_answer_is_told_until_it_does() {
+    let project = Project::pipeline(
+        "[gate.gas]\nrun = [\"builtin:exec\", \"gas.rhai\"]\nexec = { command = [\"./price.sh\"] }\n\
+         every = \"1h\"\ntimeout = \"1h\"\n\
+         [step.give]\nfrom = \"in\"\nto = \"jobs\"\n\
+         [step.pay]\nfrom = \"jobs\"\nto = \"out\"\nrun = \"pay.rhai\"\ngate = \"gas\"\nerrors = \"failed\"\n",
+    )
+    .file("gas.rhai", "fn open(price, ctx) { price == 1 }")
+    .file("pay.rhai", "fn process(job) { job }")
+    .file("price.sh", "#!/bin/sh\ncat price\n")
+    .file("in.ndjson", jobs(1..=2));
+    let script = project.path().join("price.sh");
+    std::fs::set_permissions(script, std::fs::Permissions::from_mode(0o755)).expect("it is there");
+    // Whoever reads it waits for somebody who writes.
+    let made = std::process::Command::new("mkfifo").arg(project.path().join("price")).status();
+    assert!(made.expect("there is mkfifo").success());
+    let mut running = project.started();
+    let pay = || project.status("p/pay", "p/jobs");
+    running.wait_until("the gate to be asked", || pay()["gate"]["asked_since"].is_string());
+    let told = pay();
+    assert_eq!((&told["gate"]["name"], &told["waiting"]), (&"gas".into(), &2.into()), "{told}");
+    assert!(told["gate"]["failing_since"].is_null(), "{told}");
+    let shown = project.tidegate(&["job", "show", "p/jobs/2"]).done().stdout;
+    assert!(shown.contains("\n    the gate `gas` has not answered for "), "{shown}");
+    project.write("price", "1");
+    let ended = running.outcome().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2], "{}", ended.stderr);
+}
+
+#[test]
+fn a_gate_that_fails_says_since_when_until_it_answers_well() {
+    let project = paying();
+    let mut running = project.started();
+    let pay = || project.status("p/pay", "p/in");
+    running.wait_until("the gate to fail", || pay()["gate"]["failing_since"].is_string());
+    let told = pay();
+    assert_eq!(told["closed"]["by"], "failure");
+    assert!(told["gate"]["why"].as_str().is_some_and(|why| why.contains("exit code 1")), "{told}");
+    let since = &told["gate"]["failing_since"];
+    project.write("price", "\"many\"");
+    running.wait_until("it to fail otherwise", || {
+        pay()["gate"]["why"].as_str().is_some_and(|why| why.contains("no price: many"))
+    });
+    assert_eq!(&pay()["gate"]["failing_since"], since);
+    project.write("price", "93");
+    running.wait_until("it to be closed", || pay()["closed"]["by"] == "gate");
+    assert!(pay()["gate"]["failing_since"].is_null());
+    running.stop().done();
+}

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use crate::project::{Project, ids, jobs};
 
 const PIPELINE: &str = "[pipeline]\nerrors = \"failed\"\n\
@@ -96,4 +98,89 @@ fn a_step_that_takes_its_jobs_as_they_come_says_that_one_cannot_be_taken_out() {
     refused.says("step `p/work` takes its jobs as they come, in order");
     let shown = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
     assert!(shown.contains("p/work: done\n    made p/done/1"), "{shown}");
+}
+
+/// What the commands that look say of a step that reads `p/jobs`, and of its first job: how many wait by
+/// `status` and by `queue list`, how many are delayed and begun, what the job waits for in `delayed list`, and
+/// how it stands by `job show`.
+fn views(project: &Project) -> Value {
+    let status = project.status("p/work", "p/jobs");
+    let queues = project.json(&["queue", "list"]);
+    let queues = queues.as_array().expect("a list");
+    let readers =
+        queues.iter().find(|queue| queue["queue"] == "p/jobs").expect("it is there")["readers"].clone();
+    let reader =
+        readers.as_array().expect("a list").iter().find(|reader| reader["step"] == "p/work").cloned();
+    let listed = project.json(&["delayed", "list"])["jobs"].clone();
+    let shown = project.json(&["job", "show", "p/jobs/1"])["steps"][0].clone();
+    json!({
+        "waiting": [status["waiting"], reader.expect("it is there")["waiting"]],
+        "delayed": status["delayed"],
+        "begun": status["begun"],
+        "oldest": status["oldest"]["job"],
+        "listed": listed.as_array().expect("a list").iter().map(|job| job["waits_for"].clone()).collect::<Vec<_>>(),
+        "shown": [shown["status"], shown["before"], shown["attempts"]],
+    })
+}
+
+#[test]
+fn a_job_that_found_its_gate_closed_waits_whoever_is_asked() {
+    let project = crate::queuer::backlog(
+        "strategy = \"serial\"",
+        &crate::queuer::pools(&["a:\"closed\":\"price 93\"", "a"]),
+        "",
+    );
+    let waits = json!({
+        "waiting": [2, 2], "delayed": 0, "begun": 0, "oldest": "p/jobs/1", "listed": ["turn"],
+        "shown": ["waiting", 0, 0],
+    });
+    project.tidegate(&["step", "resume", "p/work"]).done();
+    let mut running = project.started();
+    running.wait_until("it to be put back", || views(&project) == waits);
+    let second = project.json(&["job", "show", "p/jobs/2"])["steps"][0].clone();
+    assert_eq!((&second["status"], &second["before"]), (&"waiting".into(), &1.into()), "{second}");
+    let text = project.tidegate(&["delayed", "list"]).done().stdout;
+    assert!(text.contains("\nwaiting  p/work  p/jobs/1 "), "{text}");
+    running.stop().done();
+    assert_eq!(views(&project), waits);
+    // Also where nothing may start, and nobody looks whether it might.
+    project.tidegate(&["step", "pause", "p/work"]).done();
+    let running = project.started();
+    assert_eq!(views(&project), waits);
+    running.stop().done();
+}
+
+#[test]
+fn a_job_that_was_begun_when_the_runner_died_is_not_delayed() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            [
+                PIPELINE,
+                "run = \"builtin:exec\"\nqueuer = { strategy = \"fifo\", max_processing = 1 }\n\
+                 exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\n",
+            ]
+            .concat(),
+        )
+        .file("in.ndjson", jobs(1..=2));
+    let made = Command::new("mkfifo").arg(project.path().join("gate")).status();
+    assert!(made.expect("`mkfifo` can be started").success());
+    let mut running = project.started();
+    running.wait_until("the first to run", || project.status("p/work", "p/jobs")["running"] == 1);
+    assert!(running.kill());
+    let begun = json!({
+        "waiting": [1, 1], "delayed": 0, "begun": 1, "oldest": "p/jobs/2", "listed": ["attempt"],
+        "shown": ["running", null, 1],
+    });
+    assert_eq!(views(&project), begun);
+    let text = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
+    assert!(text.contains("  p/work: begun, after 1 attempt\n"), "{text}");
+    // Once it runs again, it waits: it goes first.
+    project.tidegate(&["step", "pause", "p/work"]).done();
+    let mut running = project.start(&["run", "."]);
+    let status = || project.status("p/work", "p/jobs");
+    running.wait_until("it to be asked", || status()["running"] == 0);
+    let told = status();
+    assert_eq!((&told["waiting"], &told["delayed"]), (&2.into(), &0.into()), "{told}");
+    running.stop().done();
 }

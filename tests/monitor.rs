@@ -109,3 +109,41 @@ fn a_job_of_a_source_whose_outside_died_is_taken_out_and_its_lane_goes_on() {
     assert!(ended.stderr.contains("answered for jobs that it was not asked for"), "{}", ended.stderr);
     project.assert_sound();
 }
+
+#[test]
+fn a_monitor_that_fails_says_since_when_until_it_answers_well() {
+    let project = submitting("").file("in.ndjson", jobs(1..=1)).file("outside", "[]");
+    let mut running = project.started();
+    let monitor = || project.status("p/submit", "p/in")["monitor"].clone();
+    running.wait_until("it to fail", || monitor()["failing_since"].is_string());
+    let failing = monitor();
+    assert_eq!(failing["why"], "it answered for 0 jobs, and was asked for 1; the answer is `[]`");
+    let text = project.tidegate(&["status"]).done().stdout;
+    assert!(text.contains("\n  monitor fails since 20"), "{text}");
+    assert!(text.contains("), so that jobs stay pending: it answered for 0 jobs"), "{text}");
+    project.write("outside", r#"{"b-1-1": "comitted"}"#);
+    let nonsense = "1 answer of the monitor cannot be understood: `\"comitted\"` is no status";
+    running.wait_until("it to answer nonsense", || {
+        monitor()["why"].as_str().is_some_and(|why| why.starts_with(nonsense))
+    });
+    assert_eq!(monitor()["failing_since"], failing["failing_since"]);
+    project.write("outside", "{}");
+    running.wait_until("it to answer well", || monitor()["failing_since"].is_null());
+    running.stop().done();
+}
+
+#[test]
+fn a_monitor_that_does_not_answer_is_told() {
+    let project = submitting("").file("in.ndjson", jobs(1..=1));
+    std::fs::remove_file(project.path().join("outside")).expect("it is there");
+    // Whoever reads it waits for somebody who writes.
+    let made = std::process::Command::new("mkfifo").arg(project.path().join("outside")).status();
+    assert!(made.expect("there is mkfifo").success());
+    let mut running = project.started();
+    let monitor = || project.status("p/submit", "p/in")["monitor"].clone();
+    running.wait_until("it to be asked", || monitor()["asked_since"].is_string());
+    assert!(monitor()["failing_since"].is_null());
+    project.write("outside", r#"{"b-1-1": "committed"}"#);
+    running.outcome().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1]);
+}

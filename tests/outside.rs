@@ -404,7 +404,20 @@ fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
     // It is not asked for again, nor taken out, nor forgotten.
     let left = project.tidegate(&["job", "cancel", "p/in/1", "--yes"]).failed(1);
     left.says("1 job left alone: each is running, or an outside system is through with it");
+    let told = || {
+        let status = project.status("p/submit", "p/in");
+        assert_eq!((&status["pending"], &status["delayed"]), (&json!(1), &json!(0)), "{status}");
+        let shown = project.tidegate(&["job", "show", "p/in/1"]).done().stdout;
+        let headline = "\n  p/submit: `committed` outside, and not delivered yet, after 1 attempt\n";
+        assert!(shown.contains(headline), "{shown}");
+        let listed = &project.json(&["delayed", "list"])["jobs"][0];
+        assert_eq!((&listed["waits_for"], &listed["told"]), (&json!("outside"), &json!("committed")));
+        let text = project.tidegate(&["delayed", "list"]).done().stdout;
+        assert!(text.contains("\ncommitted as `"), "{text}");
+    };
+    told();
     running.stop().done();
+    told();
     project.tidegate(&["delayed", "cancel", "p/submit", "--pending", "--yes"]).failed(1);
     project.tidegate(&["step", "resume", "p/submit"]).done();
     // Also by a run that waits for nobody.

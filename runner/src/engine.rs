@@ -17,6 +17,8 @@ mod error;
 
 mod pace;
 
+mod answering;
+
 mod stats;
 
 mod report;
@@ -104,6 +106,7 @@ mod run;
 
 pub use amend::amend;
 pub use amendment::Amendment;
+pub use answering::{Answering, Asked};
 pub use completion::{Claim, check, claim, completion_of};
 pub use error::{Chain, EngineError};
 pub use generation::Generation;

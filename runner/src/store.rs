@@ -16,6 +16,7 @@
 //! | `lock` | one process at a time |
 //! | `read` | the reading handle, and what it tells of queues, progress, sources and sinks |
 //! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
+//! | `walk` | the delayed jobs of a step one by one, however many |
 //! | `completion` | what the outside has said of a pending job |
 //! | `pause`, `token_key` | records that stand alone |
 //! | `trim`, `write` | the writing handle |
@@ -53,6 +54,8 @@ mod snapshot;
 mod completion;
 
 mod delayed;
+
+mod walk;
 
 mod delivered;
 
@@ -106,6 +109,7 @@ pub use read::{DetailedBatch, QueueState, Store};
 pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
 pub use trim::{Trim, TrimWhen, Trimmed};
 pub use verify::{Report, verify};
+pub use walk::DelayedJobs;
 pub use write::{Append, Appended, Changes, Committed, Reopened, Writer};
 
 /// What tests of the floors above need to break the store.

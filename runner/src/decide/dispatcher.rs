@@ -216,8 +216,8 @@ impl Dispatcher {
     /// How many jobs of a step stand where. `lanes`: those with the most jobs waiting, up to so many. Of a
     /// step that picks this looks at every job in its room.
     #[must_use]
-    pub fn glance(&self, step: usize, lanes: usize) -> Glance {
-        self.steps[step].glance(&self.heads, lanes)
+    pub fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> Glance {
+        self.steps[step].glance(&self.heads, lanes, now)
     }
 
     /// The step goes on, at these indices of its inputs: its progress was put back, or could not be.

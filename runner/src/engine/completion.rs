@@ -22,9 +22,6 @@ use crate::words::{Address, DeliveryHash, Timestamp, delivery_hash, key_hash};
 
 /// For how long the same is known again.
 const KNOWN: Duration = Duration::from_hours(7 * 24);
-/// So many jobs are looked at together, and so many bytes of them.
-const PAGE: usize = 4096;
-const PAGE_BYTES: usize = 4 << 20;
 
 /// A job that somebody may speak for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,17 +162,14 @@ fn find(
     is_it: impl Fn(&DelayedJob) -> bool,
 ) -> Result<Option<Row>, ReadError> {
     let name = input.hash_name();
-    let before_all = Timestamp(NEVER.0 - 1);
-    let mut after = DelayedKey { step: step.address.clone(), due: before_all, sequence: u64::MAX };
-    loop {
-        let found = store.due(&step.address, NEVER, Some(&after), PAGE, PAGE_BYTES)?;
-        let Some((last, _)) = found.last() else { return Ok(None) };
-        after = last.clone();
-        let of_it = |job: &DelayedJob| job.inputs.iter().any(|(one, at)| *one == name && *at == index);
-        if let Some((key, _)) = found.iter().find(|(_, job)| of_it(job) && is_it(job)) {
-            return Ok(Some(Row::of(key)));
+    let of_it = |job: &DelayedJob| job.inputs.iter().any(|(one, at)| *one == name && *at == index);
+    for row in store.untimed(&step.address) {
+        let (key, job) = row?;
+        if of_it(&job) && is_it(&job) {
+            return Ok(Some(Row::of(&key)));
         }
     }
+    Ok(None)
 }
 
 fn hash_of(step: &Step, inputs: &[(String, u64)]) -> DeliveryHash {

@@ -257,7 +257,7 @@ impl Floor {
             Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
             // Who asked may have gone away.
             Message::Look { step, reply } => _ = reply.send(self.sight(step)),
-            Message::Glance { lanes, reply } => _ = reply.send(self.glances(lanes)),
+            Message::Glance { lanes, reply } => _ = reply.send(self.glances(lanes, now)),
             Message::Asked(asked) => match asked.request {
                 Request::Poll { .. } => self.poll(&asked, now),
                 Request::Complete { .. } => self.complete(asked, now, actions),

@@ -116,7 +116,9 @@ impl Row {
         Self { due: key.due, sequence: key.sequence }
     }
 
-    pub(super) fn key(self, step: &Address) -> DelayedKey {
+    /// What the store calls the job of `step` that stands there.
+    #[must_use]
+    pub fn key(self, step: &Address) -> DelayedKey {
         DelayedKey { step: step.clone(), due: self.due, sequence: self.sequence }
     }
 }

@@ -7,7 +7,7 @@ use super::glance::Spot;
 use super::request::Row;
 use crate::config::{Configuration, Input, Step};
 use crate::decide::{JobKey, Look, Progress, State, WaitingRoom};
-use crate::store::{DelayedJob, NEVER, ReadError, Standing, Store};
+use crate::store::{DelayedJob, ReadError, Standing, Store};
 use crate::words::{Address, Timestamp};
 
 /// So many jobs are looked at together, and so many bytes of them.
@@ -94,26 +94,22 @@ impl Sight {
         cards: &Cards,
         now: Timestamp,
     ) -> Result<(), ReadError> {
-        let mut after = None;
-        loop {
-            let found = store.due(step, NEVER, after.as_ref(), PAGE, PAGE_BYTES)?;
-            for (row, job) in &found {
-                let key = JobKey::stored(row.sequence);
-                self.rows.insert(key, Row::of(row));
-                if job.to.is_none() {
-                    let place = (index(job), job.first_attempt.unwrap_or(now));
-                    let state = state(job, row.due);
-                    // No two have the same number.
-                    let _ = cards.write(key, place, &job.payload, |card| self.room.add(card.clone(), state));
-                }
-            }
-            let Some((last, _)) = found.into_iter().next_back() else { return Ok(()) };
-            after = Some(last);
+        for found in store.all_delayed(step) {
             if self.rows.len() as u64 >= LOOKED_AT_MAX {
                 self.cut = true;
-                return Ok(());
+                break;
+            }
+            let (row, job) = found?;
+            let key = JobKey::stored(row.sequence);
+            self.rows.insert(key, Row::of(&row));
+            if job.to.is_none() {
+                let place = (index(&job), job.first_attempt.unwrap_or(now));
+                let state = state(&job, row.due);
+                // No two have the same number.
+                let _ = cards.write(key, place, &job.payload, |card| self.room.add(card.clone(), state));
             }
         }
+        Ok(())
     }
 
     fn add_jobs(

@@ -16,16 +16,11 @@ use crate::config::{
 use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo, Ticker};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
-use crate::store::{
-    Changes, Delayed, DelayedJob, DelayedKey, Generation, NEVER, SnapshotKey, Standing, Store,
-};
+use crate::store::{Changes, Delayed, DelayedJob, Generation, SnapshotKey, Standing, Store};
 use crate::words::{Mark, Segment, Timestamp, TokenKey};
 
 /// Jobs of one batch of a step that picks them.
 const PICKED_BATCH: usize = 256;
-/// So many delayed jobs are looked at together, and so many bytes of them, when a run starts.
-const RECALLED: usize = 4096;
-const RECALLED_BYTES: usize = 4 << 20;
 
 /// Everything that a run starts from; lists follow the order of the configuration.
 pub(super) struct Started {
@@ -186,18 +181,15 @@ pub(super) fn start(
 /// nothing else would make them due. Whether there are any.
 fn release_begun(step: &Step, store: &Store, changes: &mut Changes) -> Result<bool, EngineError> {
     let before = changes.delayed.len();
-    // Sequences begin behind 0.
-    let mut after = DelayedKey { step: step.address.clone(), due: NEVER, sequence: 0 };
-    loop {
-        let rows = store.due(&step.address, NEVER, Some(&after), RECALLED, RECALLED_BYTES)?;
-        let Some((last, _)) = rows.last() else { return Ok(changes.delayed.len() > before) };
-        after = last.clone();
-        for (key, job) in rows.into_iter().filter(|(_, job)| job.standing == Standing::Started) {
+    for row in store.untimed(&step.address) {
+        let (key, job) = row?;
+        if job.standing == Standing::Started {
             let job = DelayedJob { standing: Standing::Delayed, ..job };
             changes.undelayed.push(key);
             changes.delayed.push(Delayed { step: step.address.clone(), due: changes.now, job });
         }
     }
+    Ok(changes.delayed.len() > before)
 }
 
 /// How a step picks its jobs, if it does.
@@ -226,12 +218,9 @@ pub(super) fn recall(
         if step.picks().is_none() {
             continue;
         }
-        let mut after = None;
-        loop {
-            let rows = store.due(&step.address, NEVER, after.as_ref(), RECALLED, RECALLED_BYTES)?;
-            floor.recall(position, &rows, now);
-            let Some((last, _)) = rows.into_iter().next_back() else { break };
-            after = Some(last);
+        for row in store.all_delayed(&step.address) {
+            let (key, job) = row?;
+            floor.stands(position, &key, &job, now);
         }
     }
     pause(floor, configuration, store)

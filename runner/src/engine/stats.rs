@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::answering::{Answering, Asked};
 use super::pace::Pace;
 use crate::decide::Counters;
 use crate::words::Timestamp;
@@ -24,6 +25,8 @@ pub struct StepStats {
     /// Bytes of the jobs taken, as they were read.
     bytes: AtomicU64,
     closed: Mutex<Option<Closed>>,
+    gate: Mutex<Answering>,
+    monitor: Mutex<Answering>,
     pending: AtomicU64,
     valid: AtomicU64,
     pace: Mutex<Pace>,
@@ -126,6 +129,27 @@ impl StepStats {
             *closed = None;
         }
         opens
+    }
+
+    /// How the gate or the monitor of the step answers.
+    pub fn answering(&self, whom: Asked) -> Answering {
+        held(self.answers(whom)).clone()
+    }
+
+    pub(super) fn ask(&self, whom: Asked, now: Timestamp) {
+        held(self.answers(whom)).ask(now);
+    }
+
+    /// Takes note of an answer, or of what is wrong with it; answers whether that trouble is news.
+    pub(super) fn answered(&self, whom: Asked, trouble: Option<String>, now: Timestamp) -> bool {
+        held(self.answers(whom)).answered(trouble, now)
+    }
+
+    fn answers(&self, whom: Asked) -> &Mutex<Answering> {
+        match whom {
+            Asked::Gate => &self.gate,
+            Asked::Monitor => &self.monitor,
+        }
     }
 
     pub(super) fn add(&self, more: &Counters, bytes: u64, now: Timestamp) {

@@ -8,6 +8,7 @@ use super::find::{Place, Teller, ask, other_question, print_json, print_text};
 use super::look::{Answer, DelayedStatus, JOBS_MAX, Query, WaitsFor};
 use super::table::{grouped, jobs, on_one_line, table};
 use super::terminal::{confirm, cut};
+use crate::decide::Status;
 use crate::engine::{Granted, Moved, Request, Row};
 use crate::words::Address;
 
@@ -43,9 +44,13 @@ pub(super) fn list(command: &DelayedList) -> Exit {
 
 fn row(job: &DelayedStatus) -> Vec<String> {
     let due = match (job.waits_for, &job.due, &job.handle, &job.output) {
-        (WaitsFor::Outside, _, Some(handle), _) => format!("pending as `{}`", cut(&on_one_line(handle), 24)),
+        (WaitsFor::Outside, _, Some(handle), _) => {
+            let stands = job.told.unwrap_or(Status::Pending).as_str();
+            format!("{stands} as `{}`", cut(&on_one_line(handle), 24))
+        }
         (WaitsFor::Outside, ..) => "pending".to_owned(),
         (WaitsFor::Attempt, ..) => "begun".to_owned(),
+        (WaitsFor::Turn, ..) => "waiting".to_owned(),
         (WaitsFor::Output, Some(due), _, Some(to)) if !to.is_empty() => format!("{due}, for `{to}`"),
         (WaitsFor::Output, Some(due), ..) => format!("{due}, an output"),
         (WaitsFor::Time, Some(due), ..) => due.clone(),
@@ -152,7 +157,7 @@ fn choose(place: &Place, text: &str, how: How, chosen: &mut Chosen, before: &mut
                 How::Cancel { drop, pending } => match one.waits_for {
                     WaitsFor::Outside => pending,
                     WaitsFor::Output => drop,
-                    WaitsFor::Time | WaitsFor::Attempt => true,
+                    WaitsFor::Time | WaitsFor::Turn | WaitsFor::Attempt => true,
                 },
             };
             if fits {

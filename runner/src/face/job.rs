@@ -80,7 +80,13 @@ fn headline(step: &StepOutcome) -> String {
             Some(until) => format!("delayed until {until}{attempts}"),
             None => format!("due{attempts}"),
         },
-        Status::Pending => format!("pending with an outside system{attempts}"),
+        Status::Pending => match step.told {
+            None => format!("pending with an outside system{attempts}"),
+            Some(told) if told.waits() => {
+                format!("pending with an outside system, which calls it `{}`{attempts}", told.as_str())
+            }
+            Some(told) => format!("`{}` outside, and not delivered yet{attempts}", told.as_str()),
+        },
         Status::Failed => match &step.error {
             Some(error) => format!("failed{attempts}: {error}"),
             None => format!("failed{attempts}"),

@@ -8,6 +8,7 @@ mod jobs;
 mod made;
 mod preview;
 mod replay;
+mod rows;
 mod standing;
 mod steps;
 mod why;
@@ -25,7 +26,7 @@ pub(super) use preview::Unseen;
 pub(super) use preview::{Preview, PreviewedRound};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-pub(super) use standing::{ClosedStatus, Halted, LaneStatus, LanesStatus, StepStatus};
+pub(super) use standing::{AskedStatus, ClosedStatus, Halted, LaneStatus, LanesStatus, StepStatus};
 
 use crate::config::{Configuration, Take};
 use crate::engine::{Handle, Row};
@@ -236,7 +237,7 @@ pub(super) fn answer(
 ) -> Result<Answer, ReadError> {
     match query {
         Query::Status { lanes } => steps::status(store, configuration, run, *lanes),
-        Query::Queues => steps::queues(store, configuration),
+        Query::Queues => steps::queues(store, configuration, run),
         Query::Jobs { queue, from, to, limit } => {
             jobs::jobs(store, configuration, queue, (*from, *to), *limit)
         }

@@ -3,7 +3,7 @@
 use super::cli::{Format, StatusCommand};
 use super::exit::Exit;
 use super::find::{ask, other_question, print_json, print_text};
-use super::look::{Answer, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
+use super::look::{Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
 use super::table::{Column, columns, grouped, on_one_line};
 use super::terminal::{cut, width};
 use super::times;
@@ -139,7 +139,13 @@ fn remarks(step: &StepStatus, now: Timestamp) -> Vec<String> {
     remarks.extend(step.paused.as_ref().map(|since| {
         format!("paused {}; `tidegate step resume {}` has it go on", ago(since, now), step.step)
     }));
-    remarks.extend(step.closed.as_ref().map(|closed| held(closed, now)));
+    remarks.extend(step.closed.as_ref().map(|closed| held(closed, step.gate.as_ref(), now)));
+    remarks.extend(step.gate.as_ref().and_then(|gate| silent(gate, now)));
+    remarks.extend(step.monitor.as_ref().and_then(|monitor| silent(monitor, now)));
+    if let Some(AskedStatus { failing_since: Some(since), why: Some(why), .. }) = &step.monitor {
+        let ago = ago(since, now);
+        remarks.push(format!("monitor fails {ago}, so that jobs stay pending: {}", on_one_line(why)));
+    }
     if step.valid > 0 {
         let (valid, pending) = (grouped(step.valid), grouped(step.pending));
         remarks.push(format!("{valid} of the {pending} pending jobs are called valid outside"));
@@ -147,8 +153,17 @@ fn remarks(step: &StepStatus, now: Timestamp) -> Vec<String> {
     remarks
 }
 
-fn held(closed: &ClosedStatus, now: Timestamp) -> String {
-    let ago = ago(&closed.since, now);
+/// One that has not answered for so long that it may never.
+fn silent(asked: &AskedStatus, now: Timestamp) -> Option<String> {
+    let since = asked.asked_since.as_ref()?;
+    times::read(since).filter(|&since| times::is_long(since, now))?;
+    let whom = asked.name.as_ref().map_or_else(|| "monitor".to_owned(), |name| format!("gate `{name}`"));
+    Some(format!("{whom} has not answered {}", ago(since, now)))
+}
+
+fn held(closed: &ClosedStatus, gate: Option<&AskedStatus>, now: Timestamp) -> String {
+    let failing = gate.and_then(|gate| gate.failing_since.as_ref()).filter(|_| closed.by == "failure");
+    let ago = ago(failing.unwrap_or(&closed.since), now);
     let why = if closed.why.is_empty() { String::new() } else { format!(": {}", on_one_line(&closed.why)) };
     match &*closed.by {
         "failure" => format!("gate cannot be asked, and counts as closed {ago}{why}"),
@@ -224,6 +239,8 @@ mod tests {
             rate: Some(0.0),
             joins: false,
             closed: None,
+            gate: None,
+            monitor: None,
             paused: None,
             halted: None,
             configured: true,
@@ -247,6 +264,13 @@ mod tests {
             Some(ClosedStatus { since: since.clone(), by: by.into(), why: "price 93 > 60".into() })
         };
         let top = vec![lane(Some("eu"), 1200, 1), lane(Some("a\nb"), 3, 0), lane(None, 1, 0)];
+        let gate = AskedStatus {
+            name: Some("gas".into()),
+            asked_since: Some("2026-01-31T12:05:00.123Z".into()),
+            failing_since: Some("2026-01-31T12:04:00.123Z".into()),
+            why: Some("no price".into()),
+        };
+        let monitor = AskedStatus { name: None, why: Some("no\nledger".into()), ..gate.clone() };
         vec![
             StepStatus { read: Some(5), closed: closed("gate"), ..step("w/check", "w/in", None, 0) },
             StepStatus {
@@ -258,6 +282,8 @@ mod tests {
                 rate: Some(310.4),
                 paused: Some(since.clone()),
                 closed: closed("failure"),
+                gate: Some(gate),
+                monitor: Some(monitor),
                 lanes: Some(LanesStatus { count: 40, top, cut: true }),
                 ..step("w/pay", "w/requests", Some(1204), 48_120)
             },

@@ -14,6 +14,11 @@ pub(super) fn since(time: Timestamp, now: Timestamp) -> String {
     told(now.0.saturating_sub(time.0), |millis, unit| millis / unit)
 }
 
+/// Whether it has lasted so long since then that people want to hear of it.
+pub(super) fn is_long(since: Timestamp, now: Timestamp) -> bool {
+    now.0.saturating_sub(since.0) >= 1_000
+}
+
 /// How long something has lasted.
 pub(super) fn age(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "shown")]

@@ -92,6 +92,14 @@ pub struct DelayedKey {
     pub sequence: u64,
 }
 
+impl DelayedJob {
+    /// Whether it waits for its turn at its step, and for no time any more. `due`: when it is due.
+    #[must_use]
+    pub fn waits_for_turn(&self, due: Timestamp, now: Timestamp) -> bool {
+        self.standing == Standing::Delayed && self.to.is_none() && due <= now
+    }
+}
+
 const FLAG_FIRST_ATTEMPT: u8 = 4;
 const FLAG_LAST_ERROR: u8 = 8;
 const FLAG_FROM_ERROR: u8 = 16;

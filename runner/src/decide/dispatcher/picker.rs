@@ -197,8 +197,8 @@ impl Machine for Picker {
         Some(self.seen())
     }
 
-    fn glance(&self, heads: &[u64], lanes: usize) -> Glance {
-        self.counted(heads, lanes)
+    fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance {
+        self.counted(heads, lanes, now)
     }
 
     fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {

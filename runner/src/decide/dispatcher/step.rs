@@ -60,7 +60,7 @@ pub(super) trait Machine: Debug + Send {
     }
 
     /// How many jobs stand where, and up to so many of its lanes.
-    fn glance(&self, heads: &[u64], lanes: usize) -> Glance;
+    fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance;
 
     /// Takes the step out before anything begins.
     fn exclude(&mut self);

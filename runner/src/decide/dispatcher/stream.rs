@@ -185,7 +185,7 @@ impl Machine for Stream {
         self.run_formed(paused, free_slots, commands);
     }
 
-    fn glance(&self, heads: &[u64], _lanes: usize) -> Glance {
+    fn glance(&self, heads: &[u64], _lanes: usize, _now: Timestamp) -> Glance {
         Glance {
             // The last one is that of the jobs that come again.
             inputs: (0..self.inputs.len() - 1).map(|input| self.waiting(input, heads)).collect(),

@@ -198,6 +198,8 @@ pub struct Counts {
 pub struct Survey {
     /// The oldest waiting job, by the age that its card gave.
     pub oldest: Option<JobKey>,
+    /// How many of the delayed jobs are due: they count as waiting here.
+    pub due: usize,
     /// Those with the most jobs waiting, most first.
     pub lanes: Vec<LaneCounts>,
 }

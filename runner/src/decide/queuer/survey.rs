@@ -7,6 +7,7 @@ use super::WaitingRoom;
 use super::jobs::{NONE, Stand};
 use super::lanes::Lane;
 use super::rules::{Counts, JobKey, LaneCounts, Survey};
+use crate::words::Timestamp;
 
 /// What is counted of one lane on the way through the room.
 #[derive(Clone, Copy)]
@@ -38,15 +39,19 @@ impl WaitingRoom {
     }
 
     /// The oldest waiting job, and the `most` lanes with the most jobs waiting, most first. Jobs of `held`
-    /// were started and nobody has begun them: they count as waiting. Looks at every job once, and at every
-    /// lane where lanes are wanted.
+    /// were started and nobody has begun them: they count as waiting, and so do delayed ones that are due.
+    /// Looks at every job once, and at every lane where lanes are wanted.
     #[must_use]
-    pub fn survey(&self, most: usize, held: &HashSet<JobKey>) -> Survey {
-        let mut all = EMPTY;
+    pub fn survey(&self, most: usize, held: &HashSet<JobKey>, now: Timestamp) -> Survey {
+        let (mut all, mut due) = (EMPTY, 0);
         let mut lanes = vec![EMPTY; if most > 0 { self.lanes.all().len() } else { 0 }];
         for slot in self.jobs.slots() {
             let stand = match self.jobs.stand(slot) {
                 Stand::Running if !held.is_empty() && held.contains(&self.jobs.key(slot)) => Stand::Waiting,
+                Stand::Delayed if self.jobs.until(slot) <= now => {
+                    due += 1;
+                    Stand::Due
+                }
                 stand => stand,
             };
             self.count_one(slot, stand, &mut all);
@@ -55,7 +60,7 @@ impl WaitingRoom {
             }
         }
         let oldest = Some(all.oldest).filter(|&slot| slot != NONE).map(|slot| self.jobs.key(slot));
-        Survey { oldest, lanes: self.top(lanes, most) }
+        Survey { oldest, due, lanes: self.top(lanes, most) }
     }
 
     fn count_one(&self, slot: u32, stand: Stand, tally: &mut Tally) {

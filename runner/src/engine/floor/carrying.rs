@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use super::{Action, Floor, Task};
 use crate::config::{Input, QueueRef};
 use crate::decide::{BatchId, Before, Command, Event, Port, ReadId};
+use crate::engine::answering::Asked;
 use crate::engine::delivery::{Begin, Delivery, Entry, Order, Rewind};
 use crate::engine::held::{Fetched, Portion};
 use crate::engine::readers::{StoreAsk, Wanted};
@@ -33,7 +34,10 @@ impl Floor {
                         waiting.extend(more.drain(..));
                     }
                 }
-                Command::LookAtGate { step } => actions.push(Action::LookAtGate(step)),
+                Command::LookAtGate { step } => {
+                    self.stats.steps[step].ask(Asked::Gate, now);
+                    actions.push(Action::LookAtGate(step));
+                }
                 Command::Passed { step, watermark } => {
                     if let Some(shelf) = &mut self.shelves[step] {
                         shelf.forget_up_to(watermark);

@@ -5,6 +5,7 @@ use tidegate_plugin::{Failure, FailureKind};
 use super::Floor;
 use crate::config::GateRef;
 use crate::decide::JobEnd;
+use crate::engine::answering::Asked;
 use crate::engine::stats::ClosedBy;
 use crate::engine::work::Ran;
 use crate::words::Timestamp;
@@ -17,6 +18,9 @@ impl Floor {
         let gate = declared.gate.map(|GateRef(gate)| &self.configuration.gates[gate].name);
         let gate = gate.map_or("", |name| name.as_str());
         let (stats, step) = (&self.stats.steps[step], &declared.address);
+        let unknown = |failure: &Failure| failure.kind != FailureKind::GateClosed;
+        let trouble = seen.as_ref().err().filter(|failure| unknown(failure)).map(Failure::to_string);
+        stats.answered(Asked::Gate, trouble, now);
         let (by, why) = match seen {
             Ok(true) => {
                 if stats.open(|by| by != ClosedBy::Job) {

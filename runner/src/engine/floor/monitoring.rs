@@ -8,6 +8,7 @@ use tidegate_plugin::Failure;
 use super::{Action, Floor};
 use crate::config::{Configuration, Step};
 use crate::decide::{JobKey, Monitor, MonitorCommand, MonitorEvent, Status};
+use crate::engine::answering::Asked;
 use crate::engine::cards::Lane;
 use crate::engine::status::{Asking, Seen, Word};
 use crate::words::{Address, Timestamp};
@@ -24,8 +25,6 @@ pub(super) struct Watch {
     pub(super) words: HashMap<JobKey, Word>,
     /// What shall be done, and is not yet.
     pub(super) commands: Vec<MonitorCommand>,
-    /// Why the last asking failed; told once until it changes.
-    trouble: Option<String>,
 }
 
 /// By step; `None` where jobs are taken as they come, and nobody asks.
@@ -40,7 +39,6 @@ pub(super) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
         told: HashMap::new(),
         words: HashMap::new(),
         commands: Vec::new(),
-        trouble: None,
     };
     configuration.steps.iter().map(|step| step.picks().map(|_| watch(step))).collect()
 }
@@ -102,29 +100,30 @@ impl Watch {
 impl Floor {
     /// Takes in what a monitor has answered.
     pub(super) fn status_seen(&mut self, step: usize, ask: u64, seen: Result<Seen, Failure>, now: Timestamp) {
-        let address = &self.configuration.steps[step].address;
+        let (address, stats) = (&self.configuration.steps[step].address, &self.stats.steps[step]);
         let Some(watch) = &mut self.watches[step] else { return };
         let Seen { answers, unasked, nonsense } = match seen {
             Ok(seen) => seen,
             Err(failure) => {
                 let why = failure.to_string();
-                if watch.trouble.as_ref() != Some(&why) {
+                if stats.answered(Asked::Monitor, Some(why.clone()), now) {
                     tracing::warn!(
                         step = %address,
                         "how pending jobs stand cannot be found out, so they stay pending: {why}"
                     );
-                    watch.trouble = Some(why);
                 }
                 return watch.handle(MonitorEvent::Failed { ask }, now);
             }
         };
         let trouble = nonsense.map(|(answers, why)| {
-            format!("{answers} answers of the monitor mean nothing, and their jobs stay pending: {why}")
+            let answers = if answers == 1 { "1 answer".to_owned() } else { format!("{answers} answers") };
+            format!("{answers} of the monitor cannot be understood: {why}")
         });
-        if let Some(trouble) = trouble.as_ref().filter(|trouble| watch.trouble.as_ref() != Some(trouble)) {
-            tracing::warn!(step = %address, "{trouble}");
+        if stats.answered(Asked::Monitor, trouble.clone(), now)
+            && let Some(trouble) = trouble
+        {
+            tracing::warn!(step = %address, "{trouble}; their jobs stay pending");
         }
-        watch.trouble = trouble;
         if unasked > 0 {
             warn_of_unasked(address, unasked);
         }
@@ -162,6 +161,7 @@ impl Floor {
                     MonitorCommand::Ask { ask, jobs } => {
                         let Some(shelf) = &self.shelves[step] else { continue };
                         let jobs = jobs.into_iter().filter_map(|key| Some((key, shelf.row(key)?))).collect();
+                        self.stats.steps[step].ask(Asked::Monitor, now);
                         actions.push(Action::AskStatus(Asking { step, ask, jobs }));
                     }
                     MonitorCommand::Settle { key, .. } => settled.push(key),

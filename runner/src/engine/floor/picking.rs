@@ -14,20 +14,14 @@ use crate::store::{Delayed, DelayedJob, DelayedKey};
 use crate::words::Timestamp;
 
 impl Floor {
-    /// Takes note of jobs that stand in the store one by one when the run begins.
-    pub(in crate::engine) fn recall(
+    /// Takes note of a job that stands in the store by itself, and has a place among those that wait.
+    pub(in crate::engine) fn stands(
         &mut self,
         step: usize,
-        rows: &[(DelayedKey, DelayedJob)],
+        row: &DelayedKey,
+        job: &DelayedJob,
         now: Timestamp,
     ) {
-        for (row, job) in rows {
-            self.stands(step, row, job, now);
-        }
-    }
-
-    /// Takes note of a job that stands in the store by itself, and has a place among those that wait.
-    pub(super) fn stands(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob, now: Timestamp) {
         let Some(shelf) = &mut self.shelves[step] else { return };
         let key = JobKey::stored(row.sequence);
         shelf.stands(key, row);
@@ -52,12 +46,12 @@ impl Floor {
     }
 
     /// What is known of each step at this moment.
-    pub(super) fn glances(&self, lanes: usize) -> Vec<Glance> {
-        (0..self.shelves.len()).map(|step| self.glance(step, lanes)).collect()
+    pub(super) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<Glance> {
+        (0..self.shelves.len()).map(|step| self.glance(step, lanes, now)).collect()
     }
 
-    fn glance(&self, step: usize, lanes: usize) -> Glance {
-        let counts = self.dispatcher.glance(step, lanes);
+    fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> Glance {
+        let counts = self.dispatcher.glance(step, lanes, now);
         let survey = counts.picked.as_ref().map(|picked| &picked.survey);
         let oldest =
             survey.map(|survey| survey.lanes.iter().filter_map(|lane| lane.oldest).chain(survey.oldest));

@@ -41,12 +41,7 @@ pub(super) fn of_spot(
     now: Timestamp,
 ) -> Result<Option<Oldest>, ReadError> {
     let Some(input) = step.inputs.first() else { return Ok(None) };
-    let key = |row: crate::engine::Row| DelayedKey {
-        step: step.address.clone(),
-        due: row.due,
-        sequence: row.sequence,
-    };
-    let keys: Vec<DelayedKey> = spot.row.into_iter().map(key).collect();
+    let keys: Vec<DelayedKey> = spot.row.iter().map(|row| row.key(&step.address)).collect();
     let job = store.delayed(&keys)?.pop().flatten();
     let index = match &job {
         Some(job) => job.inputs.first().map(|&(_, index)| index),

@@ -4,13 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Answer, rfc3339};
 use crate::config::{Configuration, Step};
+use crate::decide;
 use crate::engine::Row;
 use crate::store::{DelayedJob, DelayedKey, NEVER, ReadError, Standing, Store};
-use crate::words::Timestamp;
-
-/// So many are looked at together, and so many bytes of them.
-const PAGE: usize = 1_000;
-const PAGE_BYTES: usize = 2 << 20;
+use crate::words::{Clock as _, SystemClock, Timestamp};
 
 /// As many delayed jobs as one answer brings.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,7 +24,7 @@ pub(in crate::face) struct DelayedStatus {
     /// What it was made of: `pipeline/queue/index`, more than one for a join.
     pub(in crate::face) jobs: Vec<String>,
     pub(in crate::face) waits_for: WaitsFor,
-    /// When it is due; RFC 3339. Missing where it is due at once, or at no time.
+    /// When it is due; RFC 3339. Missing where it is due by now, or at no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) due: Option<String>,
     /// Attempts that were begun.
@@ -41,6 +38,9 @@ pub(in crate::face) struct DelayedStatus {
     /// Since when that has it; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) since: Option<String>,
+    /// What it has said of the job unasked, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) told: Option<decide::Status>,
     /// The output that it was made for already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) output: Option<String>,
@@ -53,6 +53,8 @@ pub(in crate::face) struct DelayedStatus {
 pub(in crate::face) enum WaitsFor {
     /// A time, and then for its step.
     Time,
+    /// Its turn at its step: it was put back, or its time has come.
+    Turn,
     /// A time: it is an output, made already.
     Output,
     /// An attempt at it was begun that may be seen outside.
@@ -94,41 +96,43 @@ fn of_step(
     limit: usize,
     found: &mut Vec<(Timestamp, DelayedStatus)>,
 ) -> Result<(), ReadError> {
-    let (mut count, address) = (0, &step.address);
-    let key = |row: Row| DelayedKey { step: address.clone(), due: row.due, sequence: row.sequence };
-    let mut after = after.map(key);
-    loop {
-        let rows = store.due(address, NEVER, after.as_ref(), PAGE, PAGE_BYTES)?;
-        let Some((last, _)) = rows.last() else { return Ok(()) };
-        after = Some(last.clone());
-        for (key, row) in rows {
-            let due = key.due;
-            let status = DelayedStatus::of(step, &key, row);
-            if job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
-                found.push((due, status));
-                count += 1;
-            }
-            if count == limit {
-                return Ok(());
-            }
+    let (mut left, address) = (limit, &step.address);
+    let now = SystemClock.now();
+    let rows = match after {
+        Some(row) => store.delayed_behind(address, row.key(address)),
+        None => store.all_delayed(address),
+    };
+    for row in rows {
+        let (key, row) = row?;
+        let due = key.due;
+        let status = DelayedStatus::of(step, &key, row, now);
+        if job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
+            found.push((due, status));
+            left = left.saturating_sub(1);
+        }
+        if left == 0 {
+            break;
         }
     }
+    Ok(())
 }
 
 impl DelayedStatus {
-    fn of(step: &Step, key: &DelayedKey, job: DelayedJob) -> Self {
+    fn of(step: &Step, key: &DelayedKey, job: DelayedJob, now: Timestamp) -> Self {
         let jobs = job.inputs.iter().map(|(name, index)| {
             let input = step.inputs.iter().find(|input| input.hash_name() == *name);
             // The step may have read something else then.
             input.map_or_else(|| format!("{name}/{index}"), |input| format!("{}/{index}", input.address))
         });
         let waits_for = match (&job.standing, &job.to) {
+            (Standing::Delayed, None) if job.waits_for_turn(key.due, now) => WaitsFor::Turn,
             (Standing::Delayed, None) => WaitsFor::Time,
             (Standing::Delayed, Some(_)) => WaitsFor::Output,
             (Standing::Started, _) => WaitsFor::Attempt,
             (Standing::Pending { .. } | Standing::Told { .. }, _) => WaitsFor::Outside,
         };
-        let is_timed = job.standing == Standing::Delayed && key.due > Timestamp(0) && key.due < NEVER;
+        let is_timed = job.standing == Standing::Delayed && key.due > now && key.due < NEVER;
+        let told = job.standing.outside().and_then(|(.., said)| said).map(|said| said.status);
         let (handle, since) = match job.standing {
             Standing::Pending { handle, since } | Standing::Told { handle, since, .. } => {
                 (Some(handle), Some(rfc3339(since)))
@@ -144,6 +148,7 @@ impl DelayedStatus {
             last_error: job.last_error,
             handle,
             since,
+            told,
             output: job.to,
             row: Row { due: key.due, sequence: key.sequence },
         }

@@ -8,15 +8,13 @@ use super::made::Maker;
 use super::why::{self, Case};
 use super::{Answer, ages, jobs, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Take, Target};
-use crate::decide;
+use crate::decide::{self, Progress};
 use crate::engine::{Handle, Row};
 use crate::store::{DelayedJob, DelayedKey, Outcome, QueueState, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, SystemClock, Timestamp, delivery_hash};
 
 /// So many jobs of a queue are looked through for what came of one, and so many delayed jobs.
 const LOOKED_THROUGH_MAX: usize = 20_000;
-/// So many at a time.
-const PAGE: usize = 1_000;
 /// So many outputs are told, and their payloads up to so many bytes.
 const OUTPUTS_MAX: usize = 100;
 const OUTPUT_BYTES: usize = 1 << 20;
@@ -113,11 +111,11 @@ pub(super) fn status(
         let what = format!("queue `{queue}` has no job {index}; its last one is {}", state.head);
         return Ok(Answer::Missing(what));
     }
-    let time = ages::committed_at(store, &address, index)?;
+    let (time, now) = (ages::committed_at(store, &address, index)?, SystemClock.now());
     let mut steps = Vec::new();
     for step in &configuration.steps {
         for input in step.inputs.iter().filter(|input| input.address == address) {
-            let look = Look { store, configuration, run, step, input, index, time };
+            let look = Look { store, configuration, run, step, input, index, time, now };
             steps.push(look.outcome(&state)?);
         }
     }
@@ -136,6 +134,7 @@ struct Look<'a> {
     input: &'a InputRef,
     index: u64,
     time: Option<Timestamp>,
+    now: Timestamp,
 }
 
 impl Look<'_> {
@@ -151,11 +150,14 @@ impl Look<'_> {
                 })
             });
             let status = if begun { Status::Running } else { Status::Waiting };
-            let before = Some(progress.open(state.first, self.index - 1));
+            let before = Some(self.before(&progress, state)?);
             return Ok(StepOutcome { before, why: self.why(None)?, ..self.of(status) });
         }
         if let Some((key, job)) = self.delayed()? {
+            let waits = job.waits_for_turn(key.due, self.now);
+            let before = if waits { Some(self.before(&progress, state)?) } else { None };
             let status = match job.standing {
+                Standing::Delayed if waits => Status::Waiting,
                 Standing::Delayed => Status::Delayed,
                 Standing::Started => Status::Running,
                 Standing::Pending { .. } | Standing::Told { .. } => Status::Pending,
@@ -165,10 +167,10 @@ impl Look<'_> {
             let since = outside.map(|(_, since, _)| rfc3339(since));
             let told = outside.and_then(|(.., said)| said).map(|said| said.status);
             let row = Row { due: key.due, sequence: key.sequence };
-            let is_timed = status == Status::Delayed && key.due > Timestamp(0);
             return Ok(StepOutcome {
-                // It is put back at once, or for good.
-                until: is_timed.then(|| rfc3339(key.due)),
+                // An output may be due, and not be handed on yet.
+                until: (status == Status::Delayed && key.due > self.now).then(|| rfc3339(key.due)),
+                before,
                 attempts: Some(job.attempt),
                 handle,
                 since,
@@ -199,6 +201,18 @@ impl Look<'_> {
         self.store.delivery(delivery_hash(pipeline.as_str(), step.as_str(), inputs))
     }
 
+    /// How many jobs wait before it, those among them that stand in the store by themselves.
+    fn before(&self, progress: &Progress, state: &QueueState) -> Result<u64, ReadError> {
+        let (name, step) = (self.input.hash_name(), &self.step.address);
+        let is_before = |(input, index): &(String, u64)| *input == name && *index < self.index;
+        let mut before = progress.open(state.first, self.index - 1);
+        for row in self.store.delayed_by(step, self.now).take(LOOKED_THROUGH_MAX) {
+            let (key, job) = row?;
+            before += u64::from(job.waits_for_turn(key.due, self.now) && job.inputs.iter().any(is_before));
+        }
+        Ok(before)
+    }
+
     fn of(&self, status: Status) -> StepOutcome {
         StepOutcome {
             step: self.step.address.to_string(),
@@ -220,7 +234,7 @@ impl Look<'_> {
     fn why(&self, row: Option<Row>) -> Result<Vec<String>, ReadError> {
         let Some(run) = self.run else { return Ok(Vec::new()) };
         let (store, configuration, step) = (self.store, self.configuration, self.step);
-        let now = SystemClock.now();
+        let now = self.now;
         let position = configuration.steps.iter().position(|one| one.address == step.address);
         if let Some(position) = position
             && let Some(case) = Case::of(store, configuration, run, position, now)?
@@ -233,20 +247,10 @@ impl Look<'_> {
 
     fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
         let name = self.input.hash_name();
-        let (step, for_ever) = (&self.step.address, Timestamp(i64::MAX));
-        let mut after: Option<DelayedKey> = None;
-        for _ in 0..LOOKED_THROUGH_MAX / PAGE {
-            let found = self.store.due(step, for_ever, after.as_ref(), PAGE, 1 << 20)?;
-            let Some((last, _)) = found.last() else { break };
-            after = Some(last.clone());
-            let is_it = |job: &DelayedJob| {
-                job.inputs.iter().any(|(input, index)| *input == name && *index == self.index)
-            };
-            if let Some(found) = found.into_iter().find(|(_, job)| is_it(job)) {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
+        let is_it =
+            |job: &DelayedJob| job.inputs.iter().any(|(input, index)| *input == name && *index == self.index);
+        let mut rows = self.store.all_delayed(&self.step.address).take(LOOKED_THROUGH_MAX);
+        rows.find(|row| row.as_ref().map_or(true, |(_, job)| is_it(job))).transpose()
     }
 
     /// What stands of it on the error queue.

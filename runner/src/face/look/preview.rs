@@ -1,5 +1,7 @@
 //! What the next rounds of a step would start, without starting it.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::why::{self, Case};
@@ -74,6 +76,8 @@ pub(super) fn preview(
     };
     let (why, unseen) = (case.reasons_for_all(), unseen(&case)?);
     let Counts { waiting, running, delayed, pending, lanes } = case.sight.room.counts();
+    // As `status` says.
+    let due = case.sight.room.survey(0, &HashSet::new(), now).due;
     let input = case.step.inputs.first().map(|input| input.address.to_string()).unwrap_or_default();
     let (played, cut) = case.sight.room.clone().preview(now, Reach { rounds, told, jobs: JOBS_MAX });
     let mut rounds = Vec::with_capacity(played.len());
@@ -87,9 +91,9 @@ pub(super) fn preview(
     Ok(Answer::Preview(Preview {
         step: step.to_owned(),
         input,
-        waiting: waiting as u64,
+        waiting: (waiting + due) as u64,
         running: running as u64,
-        delayed: delayed as u64,
+        delayed: (delayed - due) as u64,
         pending: pending as u64,
         lanes: lanes as u64,
         why,

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Oldest;
+use super::{Oldest, rfc3339};
 use crate::decide::{Counters, Progress};
+use crate::engine::Answering;
 use crate::words::Address;
 
 /// How far a step is on one of its inputs. What is told of the step as a whole is told with the first.
@@ -16,7 +17,8 @@ pub(in crate::face) struct StepStatus {
     /// Jobs that wait; `null` for a source, which is not counted beforehand. While nothing runs, what was
     /// begun waits too, where it does not stand in the store by itself.
     pub(in crate::face) waiting: Option<u64>,
-    /// Of a source: jobs that were read and nobody has begun; known only while it runs.
+    /// Of a source: jobs that were read and nobody has begun; while nothing runs, those that were begun
+    /// before and put back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) read: Option<u64>,
     /// Jobs that are begun and not delivered; of a join, tuples. Known only while it runs.
@@ -28,7 +30,7 @@ pub(in crate::face) struct StepStatus {
     /// How many of those are called valid outside; known only while it runs.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(in crate::face) valid: u64,
-    /// Jobs that wait for a time: to be run again, or to be handed on.
+    /// Jobs that wait for a time that has not come: to be run again, or to be handed on.
     pub(in crate::face) delayed: u64,
     /// Jobs whose attempt was begun, can be seen outside, and is not delivered, as far as that is written
     /// down: while nothing runs, all.
@@ -45,6 +47,12 @@ pub(in crate::face) struct StepStatus {
     /// What keeps the step from starting anything; known only while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) closed: Option<ClosedStatus>,
+    /// Its gate, while an answer of it is waited for, or its last one was none; known only while it runs …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) gate: Option<AskedStatus>,
+    /// … and its monitor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) monitor: Option<AskedStatus>,
     /// Since when the step is paused; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) paused: Option<String>,
@@ -70,6 +78,23 @@ pub(in crate::face) struct ClosedStatus {
     pub(in crate::face) by: String,
     /// Empty where nobody has said.
     pub(in crate::face) why: String,
+}
+
+/// How a gate or a monitor answers, where there is anything to say of that. Times are RFC 3339.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(in crate::face) struct AskedStatus {
+    /// Of a gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) name: Option<String>,
+    /// Since when an answer is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) asked_since: Option<String>,
+    /// Since when no answer was a good one …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) failing_since: Option<String>,
+    /// … and what is wrong with the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) why: Option<String>,
 }
 
 /// Since when a step takes no more jobs.
@@ -106,6 +131,21 @@ pub(in crate::face) struct LaneStatus {
     pub(in crate::face) oldest: Option<Oldest>,
 }
 
+impl AskedStatus {
+    /// `None` where there is nothing to say.
+    pub(super) fn of(answering: Answering, name: Option<String>) -> Option<Self> {
+        let Answering { asked, trouble } = answering;
+        let (failing_since, why) = trouble.map(|(since, why)| (rfc3339(since), why)).unzip();
+        let asked_since = asked.map(rfc3339);
+        (asked_since.is_some() || failing_since.is_some()).then_some(Self {
+            name,
+            asked_since,
+            failing_since,
+            why,
+        })
+    }
+}
+
 impl StepStatus {
     pub(super) fn new(step: &Address, input: &Address, progress: &Progress) -> Self {
         Self {
@@ -123,6 +163,8 @@ impl StepStatus {
             rate: None,
             joins: false,
             closed: None,
+            gate: None,
+            monitor: None,
             paused: None,
             halted: None,
             configured: true,

@@ -2,19 +2,17 @@
 
 use super::ages::{self, Oldest};
 use super::jobs::open_ranges;
+use super::rows::Rows;
 use super::{
-    Answer, ClosedStatus, Halted, LaneStatus, LanesStatus, QueueStatus, ReaderStatus, StepStatus, rfc3339,
+    Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, LanesStatus, QueueStatus, ReaderStatus,
+    StepStatus, rfc3339,
 };
-use crate::config::{Configuration, Input, InputRef, Step, Take};
+use crate::config::{Configuration, GateRef, Input, InputRef, Step, Take};
 use crate::decide::{JobKey, LaneCounts, Progress, Survey};
-use crate::engine::{ClosedBy, Glance, Handle, Sight};
-use crate::store::{DelayedKey, NEVER, Pause, QueueState, ReadError, Standing, Store};
+use crate::engine::{Asked, ClosedBy, Glance, Handle, Sight};
+use crate::store::{Pause, QueueState, ReadError, Store};
 use crate::words::suggest::did_you_mean;
 use crate::words::{Clock as _, SystemClock, Timestamp};
-
-/// So many jobs that stand in the store by themselves are looked at together, and so many bytes of them.
-const PAGE: usize = 1_000;
-const PAGE_BYTES: usize = 2 << 20;
 
 /// How far each step is: as a run knows it, or the store. `lanes`: the lanes of each with the most jobs
 /// waiting, up to so many; where nothing runs, that looks at all jobs that wait.
@@ -24,6 +22,15 @@ pub(super) fn status(
     run: Option<&Handle>,
     lanes: usize,
 ) -> Result<Answer, ReadError> {
+    statuses(store, configuration, run, lanes).map(Answer::Status)
+}
+
+fn statuses(
+    store: &Store,
+    configuration: &Configuration,
+    run: Option<&Handle>,
+    lanes: usize,
+) -> Result<Vec<StepStatus>, ReadError> {
     let glances = run.and_then(|run| run.glances(lanes));
     let glances: Vec<Option<Glance>> = match glances {
         Some(glances) => glances.into_iter().map(Some).collect(),
@@ -43,7 +50,8 @@ pub(super) fn status(
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
             if let Some(run) = run {
-                note_run(status, run, position, now);
+                let gate = step.gate.map(|GateRef(gate)| configuration.gates[gate].name.to_string());
+                note_run(status, run, (position, gate), now);
             }
         }
     }
@@ -56,11 +64,16 @@ pub(super) fn status(
             steps.push(StepStatus { waiting, configured: false, ..status });
         }
     }
-    Ok(Answer::Status(steps))
+    Ok(steps)
 }
 
 /// Adds what only a run knows beside the places of its jobs.
-fn note_run(status: &mut StepStatus, run: &Handle, position: usize, now: Timestamp) {
+fn note_run(
+    status: &mut StepStatus,
+    run: &Handle,
+    (position, gate): (usize, Option<String>),
+    now: Timestamp,
+) {
     let Some(stats) = run.stats().steps.get(position) else { return };
     status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
     status.valid = stats.pending().1;
@@ -72,6 +85,8 @@ fn note_run(status: &mut StepStatus, run: &Handle, position: usize, now: Timesta
         };
         ClosedStatus { since: rfc3339(closed.since), by: by.to_owned(), why: closed.why }
     });
+    status.gate = AskedStatus::of(stats.answering(Asked::Gate), gate);
+    status.monitor = AskedStatus::of(stats.answering(Asked::Monitor), None);
     status.halted = stats.halted().map(|(since, why)| Halted { since: rfc3339(since), why });
 }
 
@@ -121,19 +136,18 @@ impl Look<'_> {
     /// Adds what is told once for all inputs.
     fn add_counts(&self, status: &mut StepStatus) -> Result<(), ReadError> {
         let address = &self.step.address;
-        let rows = self.store.delayed_count(address)?;
         let snapshots = self.store.snapshots(address)?;
         status.begun = snapshots.iter().map(|snapshot| snapshot.jobs).sum();
         let Some(glance) = &self.glance else {
-            let (started, pending) = self.untimed()?;
-            status.begun += started;
-            (status.pending, status.delayed) = (pending, rows.saturating_sub(started + pending));
+            let rows = Rows::count(self.store, address, self.now)?;
+            status.begun += rows.begun;
+            self.add_rows(status, &rows, 0)?;
             return self.add_stored_lanes(status);
         };
         status.running = Some(glance.counts.running);
         let Some(picked) = &glance.counts.picked else {
-            status.delayed = rows.saturating_sub(glance.returned);
-            return Ok(());
+            let rows = Rows::count(self.store, address, self.now)?;
+            return self.add_rows(status, &rows, glance.returned);
         };
         (status.delayed, status.pending) = (picked.delayed, picked.pending);
         let oldest = |key: Option<JobKey>| match key.and_then(|key| glance.spot(key)) {
@@ -143,6 +157,25 @@ impl Look<'_> {
         status.oldest = oldest(picked.survey.oldest)?;
         if self.has_lanes() {
             status.lanes = Some(lanes(&picked.survey, picked.lanes, true, oldest)?);
+        }
+        Ok(())
+    }
+
+    /// Adds the jobs that stand in the store by themselves; so many of them are on their way.
+    fn add_rows(&self, status: &mut StepStatus, rows: &Rows, coming: u64) -> Result<(), ReadError> {
+        let waiting = rows.waiting.saturating_sub(coming);
+        let outputs = coming.saturating_sub(rows.waiting);
+        (status.pending, status.delayed) = (rows.pending, rows.delayed.saturating_sub(outputs));
+        let Some(first) = rows.first.filter(|_| waiting > 0) else { return Ok(()) };
+        match &mut status.waiting {
+            Some(others) => *others += waiting,
+            None => *status.read.get_or_insert(0) += waiting,
+        }
+        let age = |oldest: &Oldest| oldest.age_seconds;
+        let put_back = ages::of_spot(self.store, self.step, &first, self.now)?;
+        // Of those that came together it was the first.
+        if put_back.as_ref().map(age) >= status.oldest.as_ref().map(age) {
+            status.oldest = put_back;
         }
         Ok(())
     }
@@ -159,7 +192,7 @@ impl Look<'_> {
         let Some(sight) = Sight::of_store(self.store, self.configuration, self.step, self.now)? else {
             return Ok(());
         };
-        let survey = sight.room.survey(self.lanes, &std::collections::HashSet::new());
+        let survey = sight.room.survey(self.lanes, &std::collections::HashSet::new(), self.now);
         let oldest = |key: Option<JobKey>| match key {
             Some(key) => ages::of_spot(self.store, self.step, &sight.spot(key), self.now),
             None => Ok(None),
@@ -168,44 +201,27 @@ impl Look<'_> {
         status.lanes = Some(LanesStatus { cut: sight.cut, ..lanes(&survey, count, false, oldest)? });
         Ok(())
     }
-
-    /// How many of its jobs stand in the store as begun, and how many as pending. No time makes them due,
-    /// so that the others need not be looked at.
-    fn untimed(&self) -> Result<(u64, u64), ReadError> {
-        let (mut started, mut pending) = (0, 0);
-        // Sequences begin behind 0.
-        let mut after = DelayedKey { step: self.step.address.clone(), due: NEVER, sequence: 0 };
-        loop {
-            let rows = self.store.due(&self.step.address, NEVER, Some(&after), PAGE, PAGE_BYTES)?;
-            let Some((last, _)) = rows.last() else { return Ok((started, pending)) };
-            after = last.clone();
-            for (_, job) in rows {
-                match job.standing {
-                    Standing::Delayed => {}
-                    Standing::Started => started += 1,
-                    Standing::Pending { .. } | Standing::Told { .. } => pending += 1,
-                }
-            }
-        }
-    }
 }
 
-pub(super) fn queues(store: &Store, configuration: &Configuration) -> Result<Answer, ReadError> {
-    let progress = store.all_progress()?;
+/// What queues hold, and who reads them: what waits for a step is what [`status`] says.
+pub(super) fn queues(
+    store: &Store,
+    configuration: &Configuration,
+    run: Option<&Handle>,
+) -> Result<Answer, ReadError> {
+    let steps = statuses(store, configuration, run, 0)?;
     let mut queues = Vec::new();
     for queue in store.queues()? {
-        let readers =
-            progress.iter().filter(|(_, input, _)| *input == queue.address).map(|(step, _, progress)| {
-                ReaderStatus {
-                    step: step.to_string(),
-                    waiting: queue.head.saturating_sub(progress.watermark()),
-                }
-            });
+        let name = queue.address.to_string();
+        let readers = steps
+            .iter()
+            .filter(|step| step.input == name)
+            .map(|step| ReaderStatus { step: step.step.clone(), waiting: step.waiting.unwrap_or(0) });
         let settings = configuration.queues.iter().find(|settings| settings.address == queue.address);
         let errors = settings.is_some_and(|settings| settings.holds_errors);
         let open = if errors { Some(open(store, &queue)?) } else { None };
         queues.push(QueueStatus {
-            queue: queue.address.to_string(),
+            queue: name.clone(),
             first: queue.first,
             head: queue.head,
             jobs: queue.jobs(),

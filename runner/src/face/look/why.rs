@@ -4,8 +4,8 @@ use super::super::table::{grouped, on_one_line};
 use super::super::times;
 use crate::config::{Configuration, GateRef, Input, Step};
 use crate::decide::{JobKey, State, Why};
-use crate::engine::{Closed, ClosedBy, Handle, LOOKED_AT_MAX, Row, Sight};
-use crate::store::{DelayedJob, DelayedKey, ReadError, Standing, Store};
+use crate::engine::{Answering, Asked, Closed, ClosedBy, Handle, LOOKED_AT_MAX, Row, Sight, StepStats};
+use crate::store::{DelayedJob, ReadError, Standing, Store};
 use crate::words::Timestamp;
 
 /// The jobs of a step that picks them, and what holds them.
@@ -17,6 +17,9 @@ pub(super) struct Case<'a> {
     gate: &'a str,
     /// What a run has found that keeps the step from starting anything.
     closed: Option<Closed>,
+    /// How those answer whom a run asks.
+    gate_answers: Answering,
+    monitor_answers: Answering,
     pub(super) now: Timestamp,
 }
 
@@ -39,18 +42,29 @@ impl<'a> Case<'a> {
             _ => Sight::of_store(store, configuration, step, now)?.map(Box::new),
         };
         let gate = step.gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
-        let closed = run.and_then(|run| run.stats().steps.get(position)?.closed());
-        Ok(sight.map(|sight| Self { store, step, sight, gate, closed, now }))
+        let stats = run.and_then(|run| run.stats().steps.get(position));
+        let closed = stats.and_then(StepStats::closed);
+        let answers = |whom| stats.map(|stats| stats.answering(whom)).unwrap_or_default();
+        let (gate_answers, monitor_answers) = (answers(Asked::Gate), answers(Asked::Monitor));
+        Ok(sight.map(|sight| Self { store, step, sight, gate, closed, gate_answers, monitor_answers, now }))
     }
 
     /// What holds the job at `index` of the input, or where it stands by itself, there. The widest reason
     /// comes first.
     pub(super) fn reasons(&self, index: u64, row: Option<Row>) -> Result<Vec<String>, ReadError> {
-        let (sight, mut reasons) = (&self.sight, self.reasons_for_all());
+        let sight = &self.sight;
         let stored = || sight.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
         // Jobs that were begun in this run keep the number of their place in the input.
         let key = stored().unwrap_or(JobKey::fresh(index));
-        match sight.room.why(key, self.now) {
+        let why = sight.room.why(key, self.now);
+        // What holds others does not hold what was begun.
+        if let Some(why @ (Why::Running | Why::Pending)) = why {
+            let mut reasons = vec![self.sentence(key, why)?];
+            reasons.extend((why == Why::Pending).then(|| self.monitor()).flatten());
+            return Ok(reasons);
+        }
+        let mut reasons = self.reasons_for_all();
+        match why {
             // It is its turn, and what holds all jobs of the step is named.
             Some(Why::Turn) if !reasons.is_empty() => {}
             Some(why) => reasons.push(self.sentence(key, why)?),
@@ -72,6 +86,11 @@ impl<'a> Case<'a> {
         let closed = self.closed.as_ref();
         if let Some(again) = sight.gate {
             reasons.push(self.gate_closed(closed.filter(|closed| closed.by != ClosedBy::Job), again));
+        }
+        if let Some(since) = self.gate_answers.asked
+            && (sight.gate.is_none() || times::is_long(since, self.now))
+        {
+            reasons.push(silent(&format!("the gate `{}`", self.gate), since, self.now));
         }
         if let Some(until) = sight.held_until.filter(|&until| until > self.now) {
             let closed = closed.filter(|closed| closed.by == ClosedBy::Job);
@@ -100,7 +119,9 @@ impl<'a> Case<'a> {
         let Some(closed) = closed else {
             return format!("the gate `{gate}` is closed; it is looked at again {again}");
         };
-        let (since, why) = (times::since(closed.since, self.now), in_brackets(closed));
+        let why = in_brackets(closed);
+        let trouble = self.gate_answers.trouble.as_ref().map(|&(since, _)| since);
+        let since = times::since(trouble.unwrap_or(closed.since), self.now);
         match closed.by {
             ClosedBy::Failure => format!(
                 "whether the gate `{gate}` is open cannot be found out{why}, so it counts as closed, since \
@@ -112,17 +133,38 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// What keeps pending jobs from being known to be through.
+    fn monitor(&self) -> Option<String> {
+        let Answering { asked, trouble } = &self.monitor_answers;
+        let silent = |since| silent("the monitor", since, self.now);
+        if let Some((since, why)) = trouble {
+            let since = times::since(*since, self.now);
+            return Some(format!(
+                "the monitor fails since {since}, so it stays pending: {}",
+                on_one_line(why)
+            ));
+        }
+        asked.filter(|&since| times::is_long(since, self.now)).map(silent)
+    }
+
     fn sentence(&self, key: JobKey, why: Why) -> Result<String, ReadError> {
         Ok(match why {
             Why::Running => "it runs now".to_owned(),
-            Why::Pending => match stored(self.store, self.step, &self.sight, key)?.map(|job| job.standing) {
-                Some(Standing::Pending { handle, since }) => format!(
-                    "an outside system has it since {}, as `{}`, and will finish it",
-                    times::since(since, self.now),
-                    on_one_line(&handle)
-                ),
-                _ => "an outside system has it, and will finish it".to_owned(),
-            },
+            Why::Pending => {
+                let job = stored(self.store, self.step, &self.sight, key)?;
+                match job.as_ref().and_then(|job| job.standing.outside()) {
+                    Some((.., Some(said))) if !said.status.waits() => {
+                        "the outside is through with it; that is delivered as soon as the step goes on"
+                            .to_owned()
+                    }
+                    Some((handle, since, _)) => format!(
+                        "an outside system has it since {}, as `{}`, and will finish it",
+                        times::since(since, self.now),
+                        on_one_line(handle)
+                    ),
+                    None => "an outside system has it, and will finish it".to_owned(),
+                }
+            }
             Why::Delayed { until } => format!("it is due {}", self.until(until)),
             Why::Lane { job, state } => format!("its lane waits for {}", self.other(job, state)?),
             Why::Conflict { job, state } => {
@@ -171,9 +213,13 @@ pub(super) fn stored(
     sight: &Sight,
     key: JobKey,
 ) -> Result<Option<DelayedJob>, ReadError> {
-    let Some(&Row { due, sequence }) = sight.rows.get(&key) else { return Ok(None) };
-    let step = step.address.clone();
-    Ok(store.delayed(&[DelayedKey { step, due, sequence }])?.pop().flatten())
+    let Some(row) = sight.rows.get(&key) else { return Ok(None) };
+    Ok(store.delayed(&[row.key(&step.address)])?.pop().flatten())
+}
+
+/// Whoever was asked then has not answered.
+fn silent(whom: &str, since: Timestamp, now: Timestamp) -> String {
+    format!("{whom} has not answered for {}", times::since(since, now))
 }
 
 /// ` (price 93 > 60)`; nothing where nobody has said why.

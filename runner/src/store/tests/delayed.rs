@@ -166,3 +166,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_walk_meets_each_once_however_many_there_are() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let step = address("a/step");
+    assert!(store.all_delayed(&step).next().is_none());
+    // More than one page of them, and one that fills a page by itself.
+    let mut jobs: Vec<_> = (0..2_500).map(|due| delay("a/step", due % 7, "x")).collect();
+    jobs.push(delay("a/step", 3, &"y".repeat(3 << 20)));
+    jobs.extend((0..1_200).map(|_| delay("a/step", NEVER.0, "z")));
+    jobs.push(delay("a/other", 3, "x"));
+    writer.commit(&delays(jobs)).unwrap();
+    let all: Vec<DelayedKey> = store.all_delayed(&step).map(|row| row.unwrap().0).collect();
+    assert_eq!(all.len(), 3_701);
+    assert!(all.is_sorted());
+    let (behind, after) = (&all[2_000..], all[1_999].clone());
+    assert!(store.delayed_behind(&step, after).map(|row| row.unwrap().0).eq(behind.iter().cloned()));
+    assert!(store.delayed_by(&step, Timestamp(3)).all(|row| row.unwrap().0.due <= Timestamp(3)));
+    assert_eq!(store.delayed_by(&step, Timestamp(3)).count(), 1_430);
+    assert!(store.untimed(&step).map(|row| row.unwrap().0).eq(all[2_501..].iter().cloned()));
+    assert!(store.delayed_behind(&step, all[3_700].clone()).next().is_none());
+}

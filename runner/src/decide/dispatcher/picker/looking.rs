@@ -7,6 +7,7 @@ use super::{Halting, Picker};
 use crate::decide::dispatcher::glance::{Glance, Picked, Waiting};
 use crate::decide::dispatcher::step::Look;
 use crate::decide::queuer::JobKey;
+use crate::words::Timestamp;
 
 impl Picker {
     /// The jobs that it may pick, and what holds them.
@@ -23,20 +24,22 @@ impl Picker {
         }
     }
 
-    /// How many jobs stand where, and up to so many of its lanes.
-    pub(super) fn counted(&self, heads: &[u64], lanes: usize) -> Glance {
+    /// How many jobs stand where, and up to so many of its lanes. What is due waits, though nothing may
+    /// start and the room has not been told the time.
+    pub(super) fn counted(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance {
         let counts = self.room.counts();
         let held: HashSet<JobKey> = self.unbegun().collect();
-        let waiting = counts.waiting + held.len() + self.beyond.len();
+        let survey = self.room.survey(lanes, &held, now);
+        let waiting = counts.waiting + survey.due + held.len() + self.beyond.len();
         let behind = self.input.behind(heads).map_or(0, |(_, head)| self.unread(head));
         Glance {
             inputs: vec![Waiting { jobs: waiting as u64 + behind, first: None }],
             running: (counts.running - held.len()) as u64,
             picked: Some(Picked {
-                delayed: (counts.delayed + self.late.len()) as u64,
+                delayed: (counts.delayed - survey.due + self.late.len()) as u64,
                 pending: counts.pending as u64,
                 lanes: counts.lanes as u64,
-                survey: self.room.survey(lanes, &held),
+                survey,
             }),
         }
     }

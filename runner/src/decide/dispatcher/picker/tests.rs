@@ -81,7 +81,7 @@ fn rounds_begin_when_all_that_waited_before_is_read() {
 fn a_glance_counts_as_running_what_is_begun() {
     let mut play = Play::new(Before::Snapshot, Picking { search_ahead: 4, ..picking() });
     let told = |play: &Play| {
-        let Glance { inputs, running, picked } = play.dispatcher.glance(0, 1);
+        let Glance { inputs, running, picked } = play.dispatcher.glance(0, 1, Timestamp(0));
         let Picked { delayed, pending, lanes, survey } = picked.unwrap();
         assert_eq!(survey.lanes[0].waiting as u64 + survey.lanes[0].running as u64, 5 - delayed - pending);
         let oldest = survey.oldest.map_or(0, |key| key.0);
@@ -90,7 +90,7 @@ fn a_glance_counts_as_running_what_is_begun() {
     play.start();
     assert_eq!(play.read(1, 6), "forget 1, pick #0 1, pick #1 2");
     // Two of the room are picked and not begun, two wait, two are past search-ahead, three were not read.
-    assert_eq!(play.dispatcher.glance(0, 0).inputs[0], Waiting { jobs: 9, first: None });
+    assert_eq!(play.dispatcher.glance(0, 0, Timestamp(0)).inputs[0], Waiting { jobs: 9, first: None });
     play.dispatcher.saw(0, &Card::new(JobKey::stored(1), 0), State::Delayed { until: Timestamp(9) });
     assert_eq!(told(&play), "9 from 1, 0, 1, 0, 1");
     play.picked(0);
@@ -99,7 +99,7 @@ fn a_glance_counts_as_running_what_is_begun() {
     play.ran(0, &[JobEnd::Pending]);
     play.committed(0);
     play.dispatcher.saw_late(0, JobKey::stored(2), Timestamp(7));
-    let glance = play.dispatcher.glance(0, 0);
+    let glance = play.dispatcher.glance(0, 0, Timestamp(0));
     let picked = glance.picked.unwrap();
     assert_eq!((glance.inputs[0].jobs, glance.running, picked.delayed, picked.pending), (8, 0, 2, 1));
 }

@@ -305,7 +305,8 @@ fn the_lanes_with_the_most_waiting_are_told_first() {
     play.on("+a1 +b2 +b3 +c5 +c4 +c6 go");
     let top = |held: &[&str]| {
         let held = held.iter().map(|job| key(job)).collect();
-        let Survey { oldest, lanes } = play.room.survey(2, &held);
+        let Survey { oldest, due, lanes } = play.room.survey(2, &held, Timestamp(7));
+        assert_eq!(due, 0);
         let told = |lane: LaneCounts| {
             let oldest = names(&lane.oldest.into_iter().collect::<Vec<_>>());
             format!("{} {}/{} {oldest}", char::from(lane.lane[0]), lane.waiting, lane.running)
@@ -316,7 +317,22 @@ fn the_lanes_with_the_most_waiting_are_told_first() {
     assert_eq!(top(&[]), "b3: c 2/1 c5, b 1/1 b3");
     // Nobody has begun it yet.
     assert_eq!(top(&["a1"]), "a1: c 2/1 c5, b 1/1 b3");
-    assert_eq!(play.room.survey(0, &[].into()).lanes, []);
+    assert_eq!(play.room.survey(0, &[].into(), Timestamp(7)).lanes, []);
     let counts = Counts { waiting: 3, running: 3, delayed: 0, pending: 0, lanes: 3 };
     assert_eq!(play.room.counts(), counts);
+}
+
+#[test]
+fn what_is_due_waits_though_nobody_has_looked_at_the_clock() {
+    let mut room = WaitingRoom::new(rules(Strategy::OneRoundSerial));
+    for (key, until) in [(1, 5), (2, 9)] {
+        room.add(Card::new(JobKey(key), 1), State::Delayed { until: Timestamp(until) }).unwrap();
+    }
+    let told = |now| {
+        let Survey { oldest, due, lanes } = room.survey(1, &[].into(), Timestamp(now));
+        (oldest.map(|key| key.0), due, lanes[0].waiting, lanes[0].delayed)
+    };
+    assert_eq!(told(4), (None, 0, 0, 2));
+    assert_eq!(told(5), (Some(1), 1, 1, 1));
+    assert_eq!(told(9), (Some(1), 2, 2, 0));
 }

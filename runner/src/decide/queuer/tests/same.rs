@@ -257,7 +257,7 @@ impl Both {
         lanes.sort_unstable();
         lanes.dedup();
         assert_eq!(counts.lanes, lanes.len());
-        let survey = self.room.survey(10, &HashSet::new());
+        let survey = self.room.survey(10, &HashSet::new(), Timestamp(i64::MIN));
         let sum = |of: fn(&LaneCounts) -> usize| survey.lanes.iter().map(of).sum::<usize>();
         let sums = Counts {
             waiting: sum(|lane| lane.waiting),
