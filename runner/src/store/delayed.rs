@@ -1,19 +1,6 @@
 //! Delayed jobs: those that wait for a time, in order of that time.
-//!
-//! ```text
-//! job    flags u8 | attempt varint | inputs varint | of each input: name, as text, and index varint
-//!        | (where flag 4 is set) time of the first attempt i64
-//!        | (where flag 8 is set) last error, as text
-//!        | (where flag 16 is set) error queue, as text, and index varint
-//!        | (where flag 32 is set) what it carries, as text
-//!        | (where flag 64 is set) output, as text
-//!        | (where flag 128 is set) standing u8: 1 started | 2 pending, then since when i64, handle as text
-//!        | 3 told, then as 2, and what, see [`super::completion`]
-//!        | payload
-//! ```
-//!
-//! The lowest two bits of the flags are the form: 0 JSON, 1 text, 2 bytes. A text is its length as
-//! varint and its bytes.
+
+mod record;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -21,12 +8,13 @@ use std::ops::Bound;
 use redb::{ReadableTable, WriteTransaction};
 use serde::{Deserialize, Serialize};
 
-use super::bytes::{Bytes, Wrong, put_bytes, put_varint};
 use super::completion::Completion;
 use super::error::{Cause, ReadError};
 use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, Place, from_ordered, ordered};
 use super::read::Store;
 use crate::words::{Address, Timestamp};
+use record::{is_of, record};
+pub(super) use record::{seal, unseal};
 
 /// A job that shall wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,17 +88,6 @@ impl DelayedJob {
     }
 }
 
-const FLAG_FIRST_ATTEMPT: u8 = 4;
-const FLAG_LAST_ERROR: u8 = 8;
-const FLAG_FROM_ERROR: u8 = 16;
-const FLAG_CARRIED: u8 = 32;
-const FLAG_TO: u8 = 64;
-const FLAG_STANDING: u8 = 128;
-
-const STARTED: u8 = 1;
-const PENDING: u8 = 2;
-const TOLD: u8 = 3;
-
 /// When those are due that no time makes due.
 pub const NEVER: Timestamp = Timestamp(i64::MAX);
 
@@ -167,6 +144,30 @@ impl Store {
                 table.get(key)?.map(|stored| unseal(key, stored.value())).transpose()
             };
             keys.iter().map(find).collect()
+        })
+    }
+
+    /// The first delayed job of `step` that was made of the job at `index` of this input, as delivery hashes
+    /// name it. Looks at all that come before it, but reads no more of them than that.
+    pub fn delayed_of(
+        &self,
+        step: &Address,
+        (input, index): (&str, u64),
+    ) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(None) };
+            for entry in txn.open_table(DELAYED)?.range((id, 0, 0)..=(id, u64::MAX, u64::MAX))? {
+                let (key, stored) = entry?;
+                if is_of(record(key.value(), stored.value())?, input, index) {
+                    let job = unseal(key.value(), stored.value())?;
+                    let (_, due, sequence) = key.value();
+                    return Ok(Some((
+                        DelayedKey { step: step.clone(), due: from_ordered(due), sequence },
+                        job,
+                    )));
+                }
+            }
+            Ok(None)
         })
     }
 
@@ -282,124 +283,4 @@ pub(super) fn write_last_sequence(txn: &WriteTransaction, sequence: u64) -> Resu
     let record = Place::Meta(SEQUENCE_KEY).seal(sequence.to_le_bytes().to_vec());
     txn.open_table(META)?.insert(SEQUENCE_KEY, &*record)?;
     Ok(())
-}
-
-pub(super) fn seal((step, due, sequence): (u32, u64, u64), job: &DelayedJob) -> Vec<u8> {
-    let mut out = vec![match job.form {
-        JobForm::Json => 0,
-        JobForm::Text => 1,
-        JobForm::Bytes => 2,
-    }];
-    put_varint(&mut out, job.attempt.into());
-    put_varint(&mut out, job.inputs.len() as u64);
-    for (name, index) in &job.inputs {
-        put_bytes(&mut out, name.as_bytes());
-        put_varint(&mut out, *index);
-    }
-    if let Some(first) = job.first_attempt {
-        out[0] |= FLAG_FIRST_ATTEMPT;
-        out.extend_from_slice(&first.0.to_le_bytes());
-    }
-    if let Some(error) = &job.last_error {
-        out[0] |= FLAG_LAST_ERROR;
-        put_bytes(&mut out, error.as_bytes());
-    }
-    if let Some((queue, index)) = &job.from_error {
-        out[0] |= FLAG_FROM_ERROR;
-        put_bytes(&mut out, queue.to_string().as_bytes());
-        put_varint(&mut out, *index);
-    }
-    if let Some(carried) = &job.carried {
-        out[0] |= FLAG_CARRIED;
-        put_bytes(&mut out, carried.as_bytes());
-    }
-    if let Some(to) = &job.to {
-        out[0] |= FLAG_TO;
-        put_bytes(&mut out, to.as_bytes());
-    }
-    match &job.standing {
-        Standing::Delayed => {}
-        Standing::Started => {
-            out[0] |= FLAG_STANDING;
-            out.push(STARTED);
-        }
-        Standing::Pending { handle, since } => {
-            out[0] |= FLAG_STANDING;
-            out.push(PENDING);
-            out.extend_from_slice(&since.0.to_le_bytes());
-            put_bytes(&mut out, handle.as_bytes());
-        }
-        Standing::Told { handle, since, completion } => {
-            out[0] |= FLAG_STANDING;
-            out.push(TOLD);
-            out.extend_from_slice(&since.0.to_le_bytes());
-            put_bytes(&mut out, handle.as_bytes());
-            completion.put(&mut out);
-        }
-    }
-    out.extend_from_slice(&job.payload);
-    Place::Delayed(step, due, sequence).seal(out)
-}
-
-pub(super) fn unseal((step, due, sequence): (u32, u64, u64), stored: &[u8]) -> Result<DelayedJob, Cause> {
-    let record = Place::Delayed(step, due, sequence).unseal(stored)?;
-    parse(record).map_err(|what| Cause::Damaged(format!("the delayed job {sequence} cannot be read: {what}")))
-}
-
-fn parse(record: &[u8]) -> Result<DelayedJob, Wrong> {
-    let mut rest = Bytes(record);
-    let flags = rest.u8()?;
-    let has = |flag| flags & flag != 0;
-    let form = match flags & 3 {
-        0 => JobForm::Json,
-        1 => JobForm::Text,
-        2 => JobForm::Bytes,
-        _ => return Err("its form is unknown"),
-    };
-    let attempt = u32::try_from(rest.varint()?).map_err(|_| "it has too many attempts")?;
-    let mut inputs = Vec::new();
-    for _ in 0..rest.varint()? {
-        inputs.push((rest.text()?.to_owned(), rest.varint()?));
-    }
-    let first_attempt =
-        has(FLAG_FIRST_ATTEMPT).then(|| rest.u64()).transpose()?.map(|time| Timestamp(time.cast_signed()));
-    let last_error = has(FLAG_LAST_ERROR).then(|| rest.text()).transpose()?.map(str::to_owned);
-    let from_error = if has(FLAG_FROM_ERROR) {
-        let queue = Address::parse(rest.text()?).ok_or("the error queue in it has no name")?;
-        Some((queue, rest.varint()?))
-    } else {
-        None
-    };
-    let carried = has(FLAG_CARRIED).then(|| rest.text()).transpose()?.map(str::to_owned);
-    let to = has(FLAG_TO).then(|| rest.text()).transpose()?.map(str::to_owned);
-    let standing = if has(FLAG_STANDING) { standing(&mut rest)? } else { Standing::Delayed };
-    let payload = rest.0.to_vec();
-    Ok(DelayedJob {
-        inputs,
-        attempt,
-        first_attempt,
-        last_error,
-        from_error,
-        to,
-        standing,
-        form,
-        payload,
-        carried,
-    })
-}
-
-fn standing(rest: &mut Bytes<'_>) -> Result<Standing, Wrong> {
-    match rest.u8()? {
-        STARTED => Ok(Standing::Started),
-        PENDING => {
-            let since = Timestamp(rest.u64()?.cast_signed());
-            Ok(Standing::Pending { handle: rest.text()?.to_owned(), since })
-        }
-        TOLD => {
-            let since = Timestamp(rest.u64()?.cast_signed());
-            let handle = rest.text()?.to_owned();
-            Ok(Standing::Told { handle, since, completion: Completion::take(rest)? })
-        }
-        _ => Err("what it waits for is unknown"),
-    }
 }

@@ -13,7 +13,7 @@ use crate::engine::{Handle, Row};
 use crate::store::{DelayedJob, DelayedKey, Outcome, QueueState, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, SystemClock, Timestamp, delivery_hash};
 
-/// So many jobs of a queue are looked through for what came of one, and so many delayed jobs.
+/// So many delayed jobs are counted that wait before one.
 const LOOKED_THROUGH_MAX: usize = 20_000;
 /// So many outputs are told, and their payloads up to so many bytes.
 const OUTPUTS_MAX: usize = 100;
@@ -246,11 +246,7 @@ impl Look<'_> {
     }
 
     fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
-        let name = self.input.hash_name();
-        let is_it =
-            |job: &DelayedJob| job.inputs.iter().any(|(input, index)| *input == name && *index == self.index);
-        let mut rows = self.store.all_delayed(&self.step.address).take(LOOKED_THROUGH_MAX);
-        rows.find(|row| row.as_ref().map_or(true, |(_, job)| is_it(job))).transpose()
+        self.store.delayed_of(&self.step.address, (&self.input.hash_name(), self.index))
     }
 
     /// What stands of it on the error queue.

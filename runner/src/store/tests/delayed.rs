@@ -188,3 +188,28 @@ fn a_walk_meets_each_once_however_many_there_are() {
     assert!(store.untimed(&step).map(|row| row.unwrap().0).eq(all[2_501..].iter().cloned()));
     assert!(store.delayed_behind(&step, all[3_700].clone()).next().is_none());
 }
+
+#[test]
+fn one_is_found_by_what_it_was_made_of() {
+    let (store, mut writer) = open_on(&FaultyDisk::new());
+    let of = |step: &str, due, inputs: &[(&str, u64)]| {
+        let inputs = inputs.iter().map(|&(input, index)| (input.to_owned(), index)).collect();
+        let job = DelayedJob { inputs, last_error: Some("busy".into()), ..DelayedJob::default() };
+        Delayed { step: address(step), due: Timestamp(due), job }
+    };
+    let mut jobs: Vec<Delayed> = (1..=3000).map(|index| of("a/step", 9, &[("a/in", index)])).collect();
+    jobs.extend([of("a/join", 9, &[("left", 7), ("right", 8)]), of("a/step", 1, &[("a/in", 3000)])]);
+    writer.commit(&delays(jobs)).unwrap();
+    let find = |step: &str, input: &str, index| {
+        let found = store.delayed_of(&address(step), (input, index)).unwrap();
+        found.map(|(key, job)| (key.due.0, job.inputs))
+    };
+    let one = |due, index| Some((due, vec![("a/in".to_owned(), index)]));
+    assert_eq!(find("a/step", "a/in", 2999), one(9, 2999));
+    // Of two the one that is due first.
+    assert_eq!(find("a/step", "a/in", 3000), one(1, 3000));
+    assert_eq!(find("a/join", "right", 8), Some((9, vec![("left".into(), 7), ("right".into(), 8)])));
+    for (step, input, index) in [("a/step", "a/in", 3001), ("a/join", "right", 7), ("a/other", "a/in", 1)] {
+        assert_eq!(find(step, input, index), None);
+    }
+}
