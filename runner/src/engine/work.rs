@@ -12,7 +12,7 @@ use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
 use super::link::{Common, Owner, Scripts};
-use super::retrying::{self, Fate, Retrying, Why};
+use super::retrying::{self, Fate, Halts, Retrying, Why};
 use super::status::Word;
 use crate::config::{self, Configuration, Processor, Promise, Take, Target};
 use crate::decide::{Counters, JobEnd, Status};
@@ -82,6 +82,7 @@ pub(super) struct Ran {
 pub(super) struct Stumble {
     pub(super) index: u64,
     pub(super) failure: Failure,
+    pub(super) halts: Halts,
     /// Where the job stood in a file.
     pub(super) file: Option<(Arc<std::path::Path>, u64)>,
 }
@@ -195,7 +196,7 @@ impl Worker {
         let made_before = match self.made_before(work, carries) {
             Ok(made_before) => made_before,
             Err(failure) => {
-                ran.halt = Some(Stumble { index: 0, failure, file: None });
+                ran.halt = Some(Stumble { index: 0, failure, halts: Halts::Run, file: None });
                 return ran;
             }
         };
@@ -278,7 +279,8 @@ impl Worker {
                         let written =
                             made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer));
                         if written.is_err() {
-                            ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
+                            let (index, file) = (item.index(), item.file());
+                            ran.halt = Some(Stumble { index, failure, halts: Halts::Run, file });
                             break;
                         }
                         made.error_side.push(&item, carries);
@@ -291,9 +293,9 @@ impl Worker {
                         };
                         tracing::warn!(%step, index, "the job failed and is dropped, {says}: {failure}");
                     }
-                    Fate::Halts => {
+                    Fate::Halts(halts) => {
                         watch.halt(&item, &failure);
-                        ran.halt = Some(Stumble { index: item.index(), failure, file: item.file() });
+                        ran.halt = Some(Stumble { index: item.index(), failure, halts, file: item.file() });
                         break;
                     }
                 }
