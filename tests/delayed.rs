@@ -59,12 +59,12 @@ fn jobs_that_are_hastened_run_at_once_and_once() {
         let list = project.tidegate(&["delayed", "list", "--step", "p/work"]).done().stdout;
         assert!(list.contains("p/jobs/1") && list.contains("not yet"), "{list}");
         let now = project.tidegate(&["delayed", "now", "p/jobs/1", "--yes"]).done().stdout;
-        assert_eq!(now, "1 job due with the next `tidegate run`\n");
+        assert_eq!(now, "1 job of p/work due with the next `tidegate run`\n");
         project.tidegate(&["run", ".", "--until-idle"]).done();
         assert_eq!(ids(&project.read("out.ndjson")), [3, 1]);
         let mut running = project.started();
         let now = project.tidegate(&["delayed", "now", "p/work", "--yes"]).done().stdout;
-        assert_eq!(now, "1 job due now\n");
+        assert_eq!(now, "1 job of p/work due now\n");
         running.wait_until("the output", || ids(&project.read("out.ndjson")).len() == 3);
         running.stop().done();
         assert_eq!(ids(&project.read("out.ndjson")), [3, 1, 2]);
@@ -79,7 +79,7 @@ fn jobs_that_are_cancelled_stand_on_the_error_queue_and_can_be_retried() {
         let project = project(way);
         let mut running = project.started();
         let cancelled = project.tidegate(&["delayed", "cancel", "p/jobs/1", "--yes"]).done().stdout;
-        assert_eq!(cancelled, "1 job cancelled: on the error queue\n");
+        assert_eq!(cancelled, "1 job of p/work cancelled: on the error queue p/failed\n");
         assert_eq!(delayed(&project), ["p/jobs/2"]);
         let errors = project.queue("p/failed");
         assert_eq!(errors.len(), 1);
@@ -90,7 +90,7 @@ fn jobs_that_are_cancelled_stand_on_the_error_queue_and_can_be_retried() {
         running.wait_until("the output", || ids(&project.read("out.ndjson")) == [3, 1]);
         running.stop().done();
         let dropped = project.tidegate(&["delayed", "cancel", "p/work", "--drop", "--yes"]).done().stdout;
-        assert_eq!(dropped, "1 job dropped\n");
+        assert_eq!(dropped, "1 job of p/work dropped\n");
         project.tidegate(&["run", ".", "--until-idle"]).done();
         assert_eq!(ids(&project.read("out.ndjson")), [3, 1]);
         assert!(delayed(&project).is_empty());
@@ -106,9 +106,11 @@ fn nothing_is_moved_unless_it_is_said_what_and_somebody_agrees() {
         (&["delayed", "cancel", "p/work"], 64, "2 jobs of p/work will go to the error queue."),
         (&["delayed", "cancel", "p/work", "--drop"], 64, "2 jobs of p/work will be gone for good."),
         (&["delayed", "now", "work", "--yes"], 64, "names no delayed jobs"),
-        (&["delayed", "now", "p/wrk", "--yes"], 1, "the configuration has no step `p/wrk`"),
+        (&["delayed", "now", "p/wrk", "--yes"], 1, "has no step `p/wrk`; did you mean `p/work`?"),
         (&["delayed", "now", "p/jobs/3", "--yes"], 1, "`tidegate job show p/jobs/3` tells"),
-        (&["delayed", "list", "--step", "p/wrk"], 1, "the configuration has no step `p/wrk`"),
+        (&["delayed", "now", "p/job/3", "--yes"], 1, "no step reads `p/job`; did you mean `p/jobs`?"),
+        (&["delayed", "list", "--step", "p/wrk"], 1, "has no step `p/wrk`; did you mean `p/work`?"),
+        (&["step", "pause", "p/wrk"], 1, "has no step `p/wrk`; did you mean `p/work`?"),
     ] {
         project.tidegate(arguments).failed(code).says(answer);
     }
@@ -135,7 +137,7 @@ fn an_output_that_is_due_later_comes_at_once_or_is_dropped() {
             .file("in.ndjson", jobs(1..=2));
         project.tidegate(&["run", ".", "--until-idle"]).done();
         let kept = project.tidegate(&["delayed", "cancel", "p/jobs/2", "--yes"]).failed(1);
-        kept.says("an output that was made already, which only `--drop` takes out");
+        kept.says("1 output of p/work left alone: made already and only due later; `--drop` takes them out");
         let mut running = project.started();
         project.tidegate(&["delayed", "cancel", "p/jobs/2", "--yes", "--drop"]).done();
         project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();

@@ -68,9 +68,9 @@ fn a_waiting_job_is_taken_out_and_one_that_runs_is_left_alone() {
     let third = project.tidegate(&["job", "show", "p/jobs/3"]).done().stdout;
     assert!(third.contains("as many run as `max_processing` lets"), "{third}");
     let busy = project.tidegate(&["job", "cancel", "p/jobs/1", "--yes"]).failed(1);
-    busy.says("1 job left alone: each is running");
+    busy.says("error: an attempt of step `p/work` at it is running\nnothing was changed\n");
     let cancelled = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).done().stdout;
-    assert_eq!(cancelled, "1 job cancelled: on the error queue\n");
+    assert_eq!(cancelled, "1 job of p/work cancelled: on the error queue p/failed\n");
     project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).failed(1).says("nothing waits for `p/jobs/2`");
     // A reader must be there each time, and is, since one runs until it was told to go on.
     for done in 1..=3 {
@@ -183,4 +183,42 @@ fn a_job_that_was_begun_when_the_runner_died_is_not_delayed() {
     let told = status();
     assert_eq!((&told["waiting"], &told["delayed"]), (&2.into(), &0.into()), "{told}");
     running.stop().done();
+}
+
+#[test]
+fn a_job_is_taken_out_of_all_steps_that_read_it_or_of_none() {
+    let pick = "queuer = { strategy = \"serial\" }\n";
+    let others =
+        "[step.more]\nfrom = \"jobs\"\nto = \"done\"\n[step.stream]\nfrom = \"jobs\"\nto = \"done\"\n";
+    let toml = [PIPELINE, pick, others].concat().replace("[step.stream]", &[pick, "[step.stream]"].concat());
+    let project = Project::new().file("p.toml", &toml).file("in.ndjson", jobs(1..=2));
+    for step in ["p/work", "p/more", "p/stream"] {
+        project.tidegate_given(&["queue", "push", "p/jobs"], jobs(1..=1)).done();
+        project.tidegate(&["step", "pause", step]).done();
+    }
+    let statuses = |job: &str| -> Vec<String> {
+        let shown = project.json(&["job", "show", job]);
+        let steps = shown["steps"].as_array().expect("a list").iter();
+        steps.map(|step| format!("{} {}", step["step"], step["status"]).replace('"', "")).collect()
+    };
+    for drop in [&["--yes"][..], &["--yes", "--drop"]] {
+        let refused = project.tidegate(&[&["job", "cancel", "p/jobs/2"], drop].concat()).failed(1);
+        let refused = refused.says("error: step `p/stream` takes its jobs as they come");
+        refused.says("nothing was changed; `--step p/more` or `--step p/work` takes it out there alone\n");
+        assert_eq!(statuses("p/jobs/2"), ["p/more waiting", "p/stream waiting", "p/work waiting"]);
+    }
+    let one = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--step", "p/work"]).done();
+    assert_eq!(one.stdout, "1 job of p/work cancelled: on the error queue p/failed\n");
+    project.write("p.toml", toml + pick);
+    let others = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--drop"]).done();
+    assert_eq!(others.stdout, "1 job of p/more dropped\n1 job of p/stream dropped\n");
+    assert_eq!(statuses("p/jobs/2"), ["p/more done", "p/stream done", "p/work failed"]);
+    project.assert_sound();
+    for (step, answer) in [
+        ("p/wrk", "step `p/wrk` is not there, to read `p/jobs`; did you mean `p/work`?"),
+        ("p/give", "step `p/give` does not read `p/jobs`; it is read by p/more, p/stream, p/work"),
+        ("p/work", "nothing waits for `p/jobs/2`: whatever reads it is through with it"),
+    ] {
+        project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--step", step]).failed(1).says(answer);
+    }
 }

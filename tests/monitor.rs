@@ -99,7 +99,7 @@ fn a_job_of_a_source_whose_outside_died_is_taken_out_and_its_lane_goes_on() {
     running.wait_until("the first is asked for", || project.read_if_there("asked").contains("b-1-1"));
     project.tidegate(&["job", "cancel", "p/in/2", "--yes"]).failed(1);
     let cancelled = project.tidegate(&["job", "cancel", "p/in/1", "--yes"]).done().stdout;
-    assert_eq!(cancelled, "1 job cancelled: on the error queue\n");
+    assert_eq!(cancelled, "1 job of p/submit cancelled: on the error queue p/failed\n");
     running.wait_until("the second is asked for", || project.read_if_there("asked").contains("b-2-1"));
     // That it comes back to life changes nothing.
     project.write("outside", r#"{"b-1-1": "committed", "b-2-1": "committed"}"#);

@@ -342,15 +342,13 @@ fn a_job_whose_outside_died_is_taken_out_and_what_that_says_afterwards_is_refuse
         let tokens: Vec<String> = (1..=5).map(|index| token(&mut running, &mut client, index)).collect();
         // Nobody takes back many at once by accident.
         let left = project.tidegate(&["delayed", "cancel", "p/submit", "--yes"]).failed(1);
-        left.says(
-            "5 jobs left alone: each is running, or with an outside system, from where only `--pending`",
-        );
+        left.says("5 jobs of p/submit left alone: an outside system has them, from where only `--pending`");
         let cancel = |job: &str, drop: &[&str]| {
             let arguments = [&["job", "cancel", job, "--yes"], drop].concat();
             project.tidegate(&arguments).done().stdout
         };
-        assert_eq!(cancel("p/in/1", &[]), "1 job cancelled: on the error queue\n");
-        assert_eq!(cancel("p/in/2", &["--drop"]), "1 job dropped\n");
+        assert_eq!(cancel("p/in/1", &[]), "1 job of p/submit cancelled: on the error queue p/failed\n");
+        assert_eq!(cancel("p/in/2", &["--drop"]), "1 job of p/submit dropped\n");
         let late = say(&mut client, 1, &tokens[0], "");
         assert_eq!((late.status, late.header("retry-after")), (409, None), "{late:?}");
         assert_eq!(late.error(), "job p/in/1 is failed at step `p/submit`, and nothing changes that");
@@ -361,9 +359,9 @@ fn a_job_whose_outside_died_is_taken_out_and_what_that_says_afterwards_is_refuse
         running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(3..=3));
         running.stop().done();
         // The same on a stopped store.
-        assert_eq!(cancel("p/in/4", &[]), "1 job cancelled: on the error queue\n");
+        assert_eq!(cancel("p/in/4", &[]), "1 job of p/submit cancelled: on the error queue p/failed\n");
         let many = project.tidegate(&["delayed", "cancel", "p/submit", "--pending", "--yes"]).done().stdout;
-        assert_eq!(many, "1 job cancelled: on the error queue\n");
+        assert_eq!(many, "1 job of p/submit cancelled: on the error queue p/failed\n");
         let (running, mut client, _) = started(&project);
         for (index, token) in (1..).zip(&tokens).filter(|(index, _)| *index != 3) {
             assert_eq!(say(&mut client, index, token, "").status, 409, "{index}");
@@ -403,7 +401,7 @@ fn a_paused_step_takes_what_is_said_and_delivers_it_when_it_goes_on() {
     assert_eq!((&outcome["status"], &outcome["told"]), (&json!("pending"), &json!("committed")), "{outcome}");
     // It is not asked for again, nor taken out, nor forgotten.
     let left = project.tidegate(&["job", "cancel", "p/in/1", "--yes"]).failed(1);
-    left.says("1 job left alone: each is running, or an outside system is through with it");
+    left.says("at step `p/submit`, an outside system is through with it, which is delivered");
     let told = || {
         let status = project.status("p/submit", "p/in");
         assert_eq!((&status["pending"], &status["delayed"]), (&json!(1), &json!(0)), "{status}");

@@ -59,6 +59,28 @@ fn a_throw_without_an_error_queue_stops_the_step_and_progress_stays_before_the_j
 }
 
 #[test]
+fn a_policy_that_stops_its_step_is_named_as_the_one_that_does() {
+    for (most, tried) in [(1, "its only attempt failed"), (2, "all 2 attempts failed")] {
+        let retry = format!("{{ max_attempts = {most}, initial = \"1ms\", then = \"halt\" }}");
+        let step =
+            format!("[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\nretry = {retry}\n");
+        let project = Project::pipeline(&(step + "errors = \"failed\"\n"))
+            .file("in.ndjson", jobs(1..=3))
+            .file("work.rhai", "fn process(job) { if job.id == 2 { throw \"no such pool\" } job }");
+        let outcome = project.run().failed(1);
+        let why = format!("no such pool ({tried}) (./work.rhai:1:36)");
+        let outcome = outcome.says(&why).says("p/work stopped at job 2");
+        let outcome = outcome.says("; the step stops at it, as `then = \"halt\"` of its retry policy says (");
+        assert!(!outcome.stderr.contains("no error queue"), "{}", outcome.stderr);
+        project.write("work.rhai", "fn process(job) { job }");
+        project.run().done();
+        let mut out = ids(&project.read("out.ndjson"));
+        out.sort_unstable();
+        assert_eq!(out, [1, 2, 3]);
+    }
+}
+
+#[test]
 fn a_step_that_stops_does_not_stop_the_others() {
     let project = Project::pipeline(
         "[step.bad]\nfrom = \"in\"\nrun = \"bad.rhai\"\nto = \"nowhere\"\n\

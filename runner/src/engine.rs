@@ -107,6 +107,7 @@ mod run;
 pub use amend::amend;
 pub use amendment::Amendment;
 pub use answering::{Answering, Asked};
+pub use cancel::may_cancel;
 pub use completion::{Claim, check, claim, completion_of};
 pub use error::{Chain, EngineError};
 pub use generation::Generation;

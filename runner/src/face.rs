@@ -14,6 +14,7 @@ mod http;
 mod job;
 mod log;
 mod look;
+mod moved;
 mod plugin;
 mod plugin_new;
 mod progress;

@@ -16,6 +16,9 @@ use crate::words::template::{Part, Template};
 /// What Tidegate itself puts into the environment begins so.
 const OURS: &str = "TIDEGATE_";
 
+/// Where the system looks for commands when it is not told where.
+const PATH_DEFAULT: &str = "/bin:/usr/bin";
+
 /// A command for each job.
 #[derive(Clone, Debug)]
 pub struct ExecCommand {
@@ -104,6 +107,7 @@ fn executable(reading: &mut Reading<'_>, text: &Text) -> Option<PathBuf> {
         return None;
     }
     if !written.contains('/') {
+        reading.doubts.extend(nowhere(reading, text, &written));
         return Some(written.into());
     }
     let path = reading.folder().join(&written);
@@ -120,6 +124,21 @@ fn executable(reading: &mut Reading<'_>, text: &Text) -> Option<PathBuf> {
     };
     reading.report(Diagnostic::error_at(&text.place, message).help(help));
     None
+}
+
+/// That nothing in `PATH` has this name. It may come there later, or be there where the runner runs.
+fn nowhere(reading: &Reading<'_>, text: &Text, name: &str) -> Option<Diagnostic> {
+    let path = reading.variable("PATH").unwrap_or_else(|| PATH_DEFAULT.to_owned());
+    if std::env::split_paths(&path).any(|folder| folder.join(name).is_file()) || text.secret {
+        return None;
+    }
+    let help = if reading.folder().join(name).is_file() {
+        format!("for the one beside this file, write `./{name}`")
+    } else {
+        "install it, or write a path, which is relative to this file: `./charge.sh`".to_owned()
+    };
+    let message = format!("there is no command {} in `PATH`", text.quoted());
+    Some(Diagnostic::warning_at(&text.place, message).help(help))
 }
 
 fn environment(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(String, Template)> {

@@ -1,5 +1,6 @@
 //! `[gate.NAME]`, and `monitor = { … }` of a step.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::diagnostic::Diagnostic;
@@ -36,6 +37,13 @@ pub(super) fn gate(
 /// `None` where something was wrong.
 pub(super) fn monitor(reading: &mut Reading<'_>, files: &mut Files, field: Field<'_>) -> Option<Monitor> {
     let before = reading.diagnostics.len();
+    if let Some(script) = field.value().get_ref().as_str() {
+        let message = "`monitor` should be a table, but is a text";
+        let script = if is_script(script) { script } else { "status.rhai" };
+        let help = format!("write `monitor = {{ run = \"{script}\", every = \"2s\" }}`");
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+        return None;
+    }
     let section = Section::open(reading, Kind::Monitor, field.name, field.value())?;
     let help = "name what asks for the status of pending jobs: `run = \"status.rhai\"`";
     let inquiry = inquiry(reading, files, &section, help);
@@ -64,6 +72,16 @@ fn inquiry(
         timeout,
         config: config.unwrap_or_else(|| serde_json::Value::Object(serde_json::Map::new())),
     })
+}
+
+/// What somebody means who writes a gate where its name belongs.
+pub(super) fn meant(name: &str) -> Option<String> {
+    let declare = "declare it by a name of its own, `[gate.NAME]` with `run = \"…\"` and `every = \"5s\"`, and write `gate = \"NAME\"`";
+    (is_script(name) || name.contains(':')).then(|| declare.to_owned())
+}
+
+fn is_script(text: &str) -> bool {
+    Path::new(text).extension().is_some_and(|ending| ending == "rhai")
 }
 
 fn batch(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {

@@ -148,7 +148,8 @@ impl<'a> Loading<'a> {
         let interpreted = interpret(&mut reading, &mut self.files, &parsed.tree);
         self.names_missing |= reading.names_missing || !syntax.is_empty();
         if !parsed.garbled {
-            self.diagnostics.extend(beyond(reading.diagnostics, &syntax, &text));
+            let told = reading.diagnostics.into_iter().chain(reading.doubts).collect();
+            self.diagnostics.extend(beyond(told, &syntax, &text));
         }
         self.diagnostics.extend(syntax);
         Some(interpreted)
@@ -170,6 +171,7 @@ impl<'a> Loading<'a> {
         self.diagnostics.extend(paths::check(&pipelines));
         self.diagnostics.extend(pushed::check(&pipelines, &settings));
         self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
+        self.diagnostics.extend(shared::halting(&wiring, &settings.shelves));
         if !self.names_missing {
             self.diagnostics.extend(shared::unused(&pipelines, &settings.shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));

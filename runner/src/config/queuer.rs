@@ -9,7 +9,7 @@ use super::grammar::Kind;
 use super::model::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
 use super::reading::{Reading, Value};
 use super::section::Section;
-use crate::words::suggest::listed;
+use crate::words::suggest::{listed, nearest};
 use crate::words::{Rate, parse_duration, parse_rate};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,22 @@ pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) ->
     }
     let max_search_ahead = search_ahead.filter(|&most| most > 0);
     Some(Queuer { strategy: strategy?, lane, max_processing, max_search_ahead, rate, age, id })
+}
+
+/// What somebody means who writes a strategy where the name of a queuer belongs.
+pub(super) fn meant(name: &str) -> Option<String> {
+    let word = STRATEGIES.iter().find(|(word, _)| *word == name).or_else(|| {
+        let near = nearest(name, STRATEGIES.iter().map(|(word, _)| *word))?;
+        STRATEGIES.iter().find(|(word, _)| *word == near)
+    });
+    let (name, word) = word?;
+    let needed = match word {
+        Word::OneRoundSerial => ", lane = \"FIELD\"",
+        Word::OneRoundParallel => ", lane = \"FIELD\", reads = \"FIELD\", writes = \"FIELD\"",
+        Word::Priority => ", priority = \"FIELD\"",
+        Word::Fifo | Word::Serial | Word::Rounds => "",
+    };
+    Some(format!("`{name}` is a strategy: `queuer = {{ strategy = \"{name}\"{needed} }}`"))
 }
 
 /// A key that changes nothing is a misunderstanding, and better cleared up.

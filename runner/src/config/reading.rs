@@ -21,6 +21,8 @@ pub(super) struct Reading<'a> {
     text: &'a str,
     env: &'a Lookup,
     pub(super) diagnostics: Vec<Diagnostic>,
+    /// What is no mistake, but may be one.
+    pub(super) doubts: Vec<Diagnostic>,
     /// Some names of the graph could not be read, so nothing can be said about what is missing.
     pub(super) names_missing: bool,
 }
@@ -45,7 +47,7 @@ pub(super) struct Text {
 
 impl<'a> Reading<'a> {
     pub(super) fn new(file: Arc<Path>, text: &'a str, env: &'a Lookup) -> Self {
-        Self { file, text, env, diagnostics: Vec::new(), names_missing: false }
+        Self { file, text, env, diagnostics: Vec::new(), doubts: Vec::new(), names_missing: false }
     }
 
     pub(super) fn place(&self, span: Range<usize>) -> Place {
@@ -59,6 +61,11 @@ impl<'a> Reading<'a> {
     /// The folder that paths in this file are relative to.
     pub(super) fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new(""))
+    }
+
+    /// A variable of the environment.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        (self.env)(name)
     }
 
     /// From 1.

@@ -76,6 +76,13 @@ pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) ->
     (reading.diagnostics.len() == before).then_some(policy)
 }
 
+/// What somebody means who writes a backoff where the name of a policy belongs.
+pub(super) fn meant(name: &str) -> Option<String> {
+    let (word, growth) = BACKOFFS.iter().find(|(word, _)| *word == name)?;
+    let delays = if *growth == Growth::List { ", delays = [\"1s\", \"10s\"]" } else { "" };
+    Some(format!("`{word}` is a backoff: `retry = {{ backoff = \"{word}\"{delays} }}`"))
+}
+
 /// A key that changes nothing is a misunderstanding, and better cleared up.
 fn refuse_what_is_not_meant(reading: &mut Reading<'_>, section: &Section<'_>, growth: Growth) {
     let word = BACKOFFS.iter().find(|(_, other)| *other == growth).map_or("", |(word, _)| word);

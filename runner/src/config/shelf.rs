@@ -114,14 +114,22 @@ impl<T> Chosen<T> {
         }
     }
 
-    /// That nothing has this name. `kind` is as in `[KIND.NAME]`.
-    pub(super) fn lost(&self, kind: &str, own: &Shelf<T>, shared: &Shelf<T>) -> Option<Diagnostic> {
+    /// That nothing has this name. `kind` is as in `[KIND.NAME]`, and `meant` knows what else somebody who
+    /// writes the name may mean.
+    pub(super) fn lost(
+        &self,
+        kind: &str,
+        meant: fn(&str) -> Option<String>,
+        own: &Shelf<T>,
+        shared: &Shelf<T>,
+    ) -> Option<Diagnostic> {
         let Way::Named(name) = &self.way else { return None };
         if self.entry(own, shared).is_some() {
             return None;
         }
         let all = own.entries.iter().chain(&shared.entries).map(|entry| entry.name.value.as_str());
-        let near = if name.secret { None } else { did_you_mean(&name.value, all) };
+        let near = || did_you_mean(&name.value, all).or_else(|| meant(&name.value));
+        let near = if name.secret { None } else { near() };
         let shown = if name.secret { "NAME" } else { &name.value };
         let help = near.unwrap_or_else(|| {
             format!("declare it in this file, or for all pipelines in tidegate.toml: `[{kind}.{shown}]`")

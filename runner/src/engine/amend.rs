@@ -18,6 +18,7 @@ use crate::store::{
     Append, Block, Changes, Delayed, DelayedJob, DelayedKey, Details, JobForm, Standing, Store, Trim,
     TrimWhen,
 };
+use crate::words::suggest::did_you_mean;
 use crate::words::{Address, Timestamp};
 
 /// # Errors
@@ -266,7 +267,12 @@ fn pause(
 
 fn position(configuration: &Configuration, step: &Address) -> Result<usize, String> {
     let position = configuration.steps.iter().position(|declared| declared.address == *step);
-    position.ok_or_else(|| format!("the configuration has no step `{step}`"))
+    position.ok_or_else(|| {
+        let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
+        let hint = did_you_mean(&step.to_string(), names.iter().map(String::as_str));
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        format!("the configuration has no step `{step}`{hint}")
+    })
 }
 
 /// Takes note of which errors were dealt with. Where no step reads them, they need not be kept.

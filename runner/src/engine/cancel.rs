@@ -41,7 +41,7 @@ pub(super) fn cancel(
     mut changes: Changes,
 ) -> Result<Amendment, String> {
     let step = &configuration.steps[wanted.step];
-    may_cancel(step, wanted)?;
+    may_cancel(step, !wanted.jobs.is_empty(), wanted.drop)?;
     let mut moves = Moving { step: wanted.step, rows: Vec::new(), jobs: Vec::new(), left: Vec::new() };
     let (mut moved, mut works) = (Moved::default(), Vec::new());
     let rows = of_rows(store, step, wanted, &mut moves, &mut moved).map_err(|error| said(&error))?;
@@ -93,16 +93,21 @@ pub(super) fn cancel(
     Ok(amendment)
 }
 
-pub(super) fn may_cancel(step: &Step, wanted: &Wanted<'_>) -> Result<(), String> {
+/// Whether jobs of `step` can be taken out at all: onto its error queue unless they are dropped, and where
+/// it has not come to them (`waiting`), from the midst of its input.
+///
+/// # Errors
+/// Why not, as a sentence.
+pub fn may_cancel(step: &Step, waiting: bool, drop: bool) -> Result<(), String> {
     let address = &step.address;
-    if step.errors.is_none() && !wanted.drop {
+    if step.errors.is_none() && !drop {
         return Err(format!(
             "step `{address}` has no error queue for what is cancelled; name one with `errors = \"…\"`, or drop it with `--drop`"
         ));
     }
     let reads_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
     let may_cancel = step.picks().is_some() && reads_queue;
-    if !may_cancel && !wanted.jobs.is_empty() {
+    if !may_cancel && waiting {
         return Err(format!(
             "step `{address}` takes its jobs as they come, in order: one that it has not come to cannot be cancelled"
         ));

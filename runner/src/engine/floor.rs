@@ -15,6 +15,7 @@ use super::readers::StoreAsk;
 use super::report::Halt;
 use super::request::Asked;
 use super::request::Request;
+use super::retrying::Halts;
 use super::shelf::Shelf;
 use super::stats::Stats;
 use super::status::Asking;
@@ -319,13 +320,21 @@ impl Floor {
 
 /// Why a job halts its step, in one sentence fragment with everything that helps to find it.
 fn describe(stumble: &Stumble) -> String {
-    let Stumble { index, failure, file } = stumble;
+    let Stumble { index, failure, halts, file } = stumble;
     let place = |(path, line): &(Arc<Path>, u64)| format!(" ({}:{line})", path.display());
     let file = file.as_ref().map_or_else(String::new, place);
-    format!(
-        "job {index}{file}: {failure}; the step has no error queue to put it on, so progress stays before it \
-         (name one with `errors = \"…\"`, or mend the job or the script, and run again)"
-    )
+    let (why, way_out) = match halts {
+        Halts::NoErrors => (
+            "the step has no error queue to put it on, so progress stays before it",
+            "name one with `errors = \"…\"`, or mend the job or the script, and run again",
+        ),
+        Halts::Policy => (
+            "the step stops at it, as `then = \"halt\"` of its retry policy says",
+            "mend the job or the script, and run again; with `then = \"error-queue\"` it would be set aside",
+        ),
+        Halts::Run => ("progress stays before it", "run again when that is mended"),
+    };
+    format!("job {index}{file}: {failure}; {why} ({way_out})")
 }
 
 fn shelves(configuration: &Configuration) -> Vec<Option<Shelf>> {

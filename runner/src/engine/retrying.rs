@@ -45,7 +45,18 @@ pub(super) enum Fate {
     /// It is consumed.
     Dropped(Why),
     /// It stands in the way of the step.
-    Halts,
+    Halts(Halts),
+}
+
+/// Why a job that failed stands in the way of its step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Halts {
+    /// There is no error queue to put it on.
+    NoErrors,
+    /// The policy says so.
+    Policy,
+    /// What failed is the run, and not the job.
+    Run,
 }
 
 /// Why a failed job is consumed.
@@ -92,13 +103,14 @@ impl Retrying {
             Decision::Again { at } => Fate::Again(in_time(at.max(after(now, self.delay_window)))),
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
-                if item.attempt > 1 {
+                // Where a step stops, people want to know why, though it were tried only once.
+                if item.attempt > 1 || policy.then == Then::Halt {
                     failure.message = format!("{} ({exhausted})", failure.message);
                 }
                 match policy.then {
                     Then::ErrorQueue => given_up,
                     Then::Drop => Fate::Dropped(Why::Exhausted),
-                    Then::Halt => Fate::Halts,
+                    Then::Halt => Fate::Halts(Halts::Policy),
                 }
             }
         }
@@ -109,7 +121,7 @@ impl Retrying {
         match (self.has_errors, self.only_once) {
             (true, _) => Fate::Error,
             (false, true) => Fate::Dropped(Why::AtMostOnce),
-            (false, false) => Fate::Halts,
+            (false, false) => Fate::Halts(Halts::NoErrors),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::delivery::Made;
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
 use super::link::{Common, Owner, Scripts};
-use super::retrying::{self, Retrying};
+use super::retrying::{self, Halts, Retrying};
 use super::status::Word;
 use crate::config::{self, Configuration, Processor, Promise, Take};
 use crate::decide::{Counters, JobEnd, Status};
@@ -141,7 +141,7 @@ impl Worker {
         let made_before = match self.made_before(work, carries) {
             Ok(made_before) => made_before,
             Err(failure) => {
-                let halt = Some(Stumble { index: 0, failure, file: None });
+                let halt = Some(Stumble { index: 0, failure, halts: Halts::Run, file: None });
                 return Ran { halt, ..Ran::default() };
             }
         };
@@ -188,10 +188,10 @@ impl Worker {
             match after {
                 After::Through(outcome) => made.through(&item, outcome, self.keeps_records),
                 After::Stays => {}
-                After::Halts(failure) => {
+                After::Halts(failure, halts) => {
                     watch.halt(&item, &failure);
-                    made.ran.halt =
-                        Some(Stumble { index: item.index(), failure: *failure, file: item.file() });
+                    let (index, file) = (item.index(), item.file());
+                    made.ran.halt = Some(Stumble { index, failure: *failure, halts, file });
                     break;
                 }
             }

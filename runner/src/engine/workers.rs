@@ -14,6 +14,7 @@ use super::floor::Task;
 use super::held::Work;
 use super::link::Common;
 use super::message::Message;
+use super::retrying::Halts;
 use super::status::{self, Asking, Seen};
 use super::work::{Ran, Stumble, Worker};
 use crate::config::{Configuration, GateRef};
@@ -267,5 +268,5 @@ fn failed(work: &Work, message: String) -> Ran {
     let failure = Failure::new(FailureKind::Failed, message);
     let first = work.portions.first();
     let index = first.map_or(0, |portion| portion.batch.first + portion.skip as u64);
-    Ran { halt: Some(Stumble { index, failure, file: None }), ..Ran::default() }
+    Ran { halt: Some(Stumble { index, failure, halts: Halts::Run, file: None }), ..Ran::default() }
 }

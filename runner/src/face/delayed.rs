@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cli::{Cancel, DelayedChoice, DelayedList, Format};
 use super::exit::{self, Exit};
-use super::find::{Place, Teller, ask, other_question, print_json, print_text};
+use super::find::{Place, ask, other_question, print_json, print_text};
 use super::look::{Answer, DelayedStatus, JOBS_MAX, Query, WaitsFor};
+use super::moved::{How, Outcomes};
 use super::table::{grouped, jobs, on_one_line, table};
 use super::terminal::{confirm, cut};
 use crate::decide::Status;
-use crate::engine::{Granted, Moved, Request, Row};
+use crate::engine::{Request, Row};
 use crate::words::Address;
+use crate::words::suggest::did_you_mean;
 
 /// How many jobs one change deals with.
 const AT_ONCE: usize = 1000;
@@ -69,21 +71,14 @@ pub(super) fn cancel(command: &Cancel) -> Exit {
         .unwrap_or_else(|exit| exit)
 }
 
-/// What is done with them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
-    Now,
-    Cancel { drop: bool, pending: bool },
-}
-
 /// By step.
 type Chosen = BTreeMap<Address, BTreeSet<Row>>;
 
 fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
     let place = Place::of(&command.config, command.data.clone())?;
-    let (mut chosen, mut before) = (Chosen::new(), Moved::default());
+    let (mut chosen, mut outcomes) = (Chosen::new(), Outcomes::new(&place, how));
     for text in &command.jobs {
-        choose(&place, text, how, &mut chosen, &mut before)?;
+        choose(&place, text, how, &mut chosen, &mut outcomes)?;
     }
     let count: u64 = chosen.values().map(|rows| rows.len() as u64).sum();
     if count > 0 {
@@ -96,40 +91,30 @@ fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
         };
         confirm(&question, command.yes)?;
     }
-    let (mut moved, mut teller) = (before, Teller::Store);
     for (step, rows) in chosen {
         let rows: Vec<Row> = rows.into_iter().collect();
         for some in rows.chunks(AT_ONCE) {
             let (step, rows) = (step.clone(), some.to_vec());
             let request = match how {
-                How::Now => Request::Hasten { step, rows },
+                How::Now => Request::Hasten { step: step.clone(), rows },
                 How::Cancel { drop, pending } => {
-                    Request::Cancel { step, rows, jobs: Vec::new(), drop, pending }
+                    Request::Cancel { step: step.clone(), rows, jobs: Vec::new(), drop, pending }
                 }
             };
-            let (some, by) = change(&place, request)?;
-            teller = by;
-            moved = Moved {
-                jobs: moved.jobs + some.jobs,
-                busy: moved.busy + some.busy,
-                gone: moved.gone + some.gone,
-            };
+            outcomes.change(&step, request)?;
         }
     }
-    Ok(tell(command.format, how, moved, teller))
-}
-
-/// Has jobs moved.
-pub(super) fn change(place: &Place, request: Request) -> Result<(Moved, Teller), Exit> {
-    match place.change(request)? {
-        (Ok(Granted::Hastened(moved) | Granted::Cancelled(moved)), teller) => Ok((moved, teller)),
-        (Ok(_), _) => Err(other_question()),
-        (Err(why), _) => Err(exit::fail(why)),
-    }
+    Ok(outcomes.tell(command.format))
 }
 
 /// Adds the jobs that `text` means, as far as this can be done with them.
-fn choose(place: &Place, text: &str, how: How, chosen: &mut Chosen, before: &mut Moved) -> Result<(), Exit> {
+fn choose(
+    place: &Place,
+    text: &str,
+    how: How,
+    chosen: &mut Chosen,
+    outcomes: &mut Outcomes<'_>,
+) -> Result<(), Exit> {
     let (step, job) = match text.matches('/').count() {
         1 => (Some(text.to_owned()), None),
         2 => (None, Some(text.to_owned())),
@@ -140,6 +125,10 @@ fn choose(place: &Place, text: &str, how: How, chosen: &mut Chosen, before: &mut
         }
     };
     let (by_name, mut after, mut found) = (job.is_some(), None, 0);
+    if let Some(step) = step.as_deref().and_then(Address::parse) {
+        // So that it is told of where there is none.
+        outcomes.of(&step);
+    }
     loop {
         let query = Query::Delayed { step: step.clone(), job: job.clone(), after, limit: JOBS_MAX };
         let page = match place.ask(query)? {
@@ -152,21 +141,24 @@ fn choose(place: &Place, text: &str, how: How, chosen: &mut Chosen, before: &mut
         for one in &page.jobs {
             after = Some(one.row);
             let Some(address) = Address::parse(&one.step) else { continue };
-            let fits = match how {
-                How::Now => one.due.is_some(),
-                How::Cancel { drop, pending } => match one.waits_for {
-                    WaitsFor::Outside => pending,
-                    WaitsFor::Output => drop,
-                    WaitsFor::Time | WaitsFor::Turn | WaitsFor::Attempt => true,
-                },
-            };
-            if fits {
-                chosen.entry(address).or_default().insert(one.row);
-            } else if one.waits_for == WaitsFor::Outside || how != How::Now {
-                before.busy += 1;
-            } else {
-                before.gone += 1;
+            let outcome = outcomes.of(&address);
+            match (how, one.waits_for) {
+                (How::Now, _) if one.due.is_some() => {}
+                (How::Now | How::Cancel { pending: false, .. }, WaitsFor::Outside) => {
+                    outcome.outside += 1;
+                    continue;
+                }
+                (How::Now, _) => {
+                    outcome.due += 1;
+                    continue;
+                }
+                (How::Cancel { drop: false, .. }, WaitsFor::Output) => {
+                    outcome.outputs += 1;
+                    continue;
+                }
+                (How::Cancel { .. }, _) => {}
             }
+            chosen.entry(address).or_default().insert(one.row);
         }
         // Of one job there are never so many, and rows of several steps have no common order.
         if !full || by_name {
@@ -174,52 +166,22 @@ fn choose(place: &Place, text: &str, how: How, chosen: &mut Chosen, before: &mut
         }
     }
     if found == 0 && by_name {
-        return Err(exit::fail(format_args!(
-            "no delayed job was made of `{text}`; `tidegate job show {text}` tells what has become of it"
-        )));
+        return Err(nothing_of(place, text));
     }
     Ok(())
 }
 
-pub(super) fn tell_cancelled(format: Format, drop: bool, moved: Moved, teller: Teller) -> Exit {
-    tell(format, How::Cancel { drop, pending: true }, moved, teller)
-}
-
-fn tell(format: Format, how: How, moved: Moved, teller: Teller) -> Exit {
-    let exit = if moved.busy > 0 { Exit::Failed } else { Exit::Done };
-    if format == Format::Json {
-        return print_json(&moved, exit);
+/// Nothing that waits was made of the job; perhaps its queue was mistyped.
+fn nothing_of(place: &Place, job: &str) -> Exit {
+    let queue = job.rsplit_once('/').map_or(job, |(queue, _)| queue);
+    let inputs = place.configuration.steps.iter().flat_map(|step| &step.inputs);
+    let names: Vec<String> = inputs.map(|input| input.address.to_string()).collect();
+    if !names.iter().any(|name| name == queue) {
+        let hint = did_you_mean(queue, names.iter().map(String::as_str));
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        return exit::fail(format_args!("no step reads `{queue}`{hint}"));
     }
-    let count = jobs(moved.jobs);
-    if moved.jobs > 0 {
-        print_text(&match (how, teller) {
-            (How::Now, Teller::Runner) => format!("{count} due now"),
-            (How::Now, Teller::Store) => format!("{count} due with the next `tidegate run`"),
-            (How::Cancel { drop: false, .. }, _) => format!("{count} cancelled: on the error queue"),
-            (How::Cancel { drop: true, .. }, _) => format!("{count} dropped"),
-        });
-    } else if moved.busy + moved.gone == 0 {
-        print_text("no such jobs");
-    }
-    if moved.gone > 0 {
-        let why = if how == How::Now { "due already, or through" } else { "through already" };
-        print_text(&format!("{} {why}", jobs(moved.gone)));
-    }
-    if moved.busy > 0 {
-        let outside = match how {
-            How::Now => "with an outside system",
-            How::Cancel { pending: false, .. } => {
-                "with an outside system, from where only `--pending` takes it out"
-            }
-            How::Cancel { pending: true, .. } => "an outside system is through with it",
-        };
-        let late = match how {
-            How::Cancel { drop: false, .. } => {
-                ", or it is an output that was made already, which only `--drop` takes out"
-            }
-            How::Cancel { drop: true, .. } | How::Now => "",
-        };
-        exit::fail(format_args!("{} left alone: each is running, or {outside}{late}", jobs(moved.busy)));
-    }
-    exit
+    exit::fail(format_args!(
+        "no delayed job was made of `{job}`; `tidegate job show {job}` tells what has become of it"
+    ))
 }

@@ -1,16 +1,14 @@
 //! `tidegate job`: what has become of one job, and taking it out.
 
-use std::collections::BTreeMap;
+mod cancel;
 
-use super::cli::{Format, JobCancel, JobShow};
-use super::delayed::{change, tell_cancelled};
+pub(super) use cancel::cancel;
+
+use super::cli::{Format, JobShow};
 use super::exit::{self, Exit};
 use super::find::{Place, Teller, other_question, print_json, print_text};
-use super::look::{Answer, JOBS_MAX, JobStatus, Query, Status, StepOutcome, WaitsFor};
+use super::look::{Answer, JobStatus, Query, Status, StepOutcome};
 use super::table::jobs;
-use super::terminal::confirm;
-use crate::config::Step;
-use crate::engine::{Moved, Request, Row};
 use crate::words::Address;
 
 pub(super) fn show(command: &JobShow) -> Exit {
@@ -92,79 +90,5 @@ fn headline(step: &StepOutcome) -> String {
             None => format!("failed{attempts}"),
         },
         Status::Done => "done".to_owned(),
-    }
-}
-
-pub(super) fn cancel(command: &JobCancel) -> Exit {
-    take_out(command).unwrap_or_else(|exit| exit)
-}
-
-fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
-    let (queue, index) = parse(&command.job)?;
-    let place = Place::of(&command.look.config, command.look.data.clone())?;
-    let query = Query::Job { queue: queue.to_string(), index, why: false };
-    let mut steps: Vec<(String, bool)> = match place.ask(query)? {
-        Answer::Job(status) => {
-            let left = |step: &StepOutcome| !matches!(step.status, Status::Done | Status::Failed);
-            let steps = status.steps.into_iter().filter(left);
-            steps.map(|step| (step.step, step.status == Status::Pending)).collect()
-        }
-        // Of a source that is never copied is only known what stands in the store by itself.
-        Answer::Missing(what) => match standing(&place, &command.job)? {
-            steps if steps.is_empty() => return Err(exit::fail(what)),
-            steps => steps,
-        },
-        _ => return Err(other_question()),
-    };
-    steps.retain(|(step, _)| command.step.as_ref().is_none_or(|one| one == step));
-    if steps.is_empty() {
-        return Err(exit::fail(format_args!("nothing waits for `{}`", command.job)));
-    }
-    let names: Vec<&str> = steps.iter().map(|(step, _)| &**step).collect();
-    let end = if command.drop { "will be gone for good" } else { "will go to the error queue" };
-    let is_outside = steps.iter().any(|&(_, is_outside)| is_outside);
-    let but =
-        if is_outside { " An outside system has it, and may finish it there all the same." } else { "" };
-    confirm(&format!("The job {} of {} {end}.{but}", command.job, names.join(", ")), command.yes)?;
-    let (mut moved, mut teller) = (Moved::default(), Teller::Store);
-    for (step, _) in &steps {
-        let declared = place.configuration.steps.iter().find(|one| one.address.to_string() == *step);
-        let Some(declared) = declared else { continue };
-        let rows = rows(&place, declared, &command.job)?;
-        let jobs = if rows.is_empty() { vec![index] } else { Vec::new() };
-        let (step, drop, pending) = (declared.address.clone(), command.drop, true);
-        let (some, by) = change(&place, Request::Cancel { step, rows, jobs, drop, pending })?;
-        teller = by;
-        moved = Moved {
-            jobs: moved.jobs + some.jobs,
-            busy: moved.busy + some.busy,
-            gone: moved.gone + some.gone,
-        };
-    }
-    Ok(tell_cancelled(command.look.format, command.drop, moved, teller))
-}
-
-/// The steps for which a job stands in the store by itself, each with whether an outside system has it.
-fn standing(place: &Place, job: &str) -> Result<Vec<(String, bool)>, Exit> {
-    let job = Some(job.to_owned());
-    let Answer::Delayed(page) =
-        place.ask(Query::Delayed { step: None, job, after: None, limit: JOBS_MAX })?
-    else {
-        return Ok(Vec::new());
-    };
-    let mut steps = BTreeMap::new();
-    for job in page.jobs {
-        *steps.entry(job.step).or_default() |= job.waits_for == WaitsFor::Outside;
-    }
-    Ok(steps.into_iter().collect())
-}
-
-/// Where the job stands by itself for a step.
-fn rows(place: &Place, step: &Step, job: &str) -> Result<Vec<Row>, Exit> {
-    let (step, job) = (Some(step.address.to_string()), Some(job.to_owned()));
-    match place.ask(Query::Delayed { step, job, after: None, limit: JOBS_MAX })? {
-        Answer::Delayed(page) => Ok(page.jobs.iter().map(|job| job.row).collect()),
-        Answer::Missing(what) => Err(exit::fail(what)),
-        _ => Err(other_question()),
     }
 }

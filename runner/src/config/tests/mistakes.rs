@@ -187,6 +187,7 @@ mod outward {
         a_command_is_there: "a.toml" = exec!("command = [\"./charge.sh\", \"{id\"], cwd = \"gone\"");
         a_command_can_be_executed: "a.toml" = exec!("command = [\"./charge.sh\"]"), "charge.sh" = "#!/bin/sh\n";
         a_command_is_no_folder: "a.toml" = exec!("command = [\"./bin\"]"), "bin/x" = "";
+        a_command_that_is_not_in_the_path_is_a_doubt: "a.toml" = concat!(exec!("command = [\"charge.sh\", \"{id}\"]"), "[step.b]\nfrom = \"events\"\nrun = \"builtin:exec\"\nexec = { command = [\"no-such-command\"] }\n[step.c]\nfrom = \"events\"\nrun = \"builtin:exec\"\nexec = { command = [\"sh\"] }\n"), "charge.sh" = "#!/bin/sh\n";
         no_job_chooses_what_is_run: "a.toml" = exec!("command = [\"{id}\"]");
         a_command_has_words: "a.toml" = concat!(exec!("command = []"), "[step.b]\nfrom = \"events\"\nrun = \"builtin:exec\"\nexec = { command = [\"\"] }\n");
         a_variable_has_a_name_of_its_own: "a.toml" = exec!("command = [\"true\"], env = { TIDEGATE_HASH = \"1\", \"a=b\" = \"2\", C = 3 }");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Floor;
 use crate::decide::{Command, Event, JobKey, State};
-use crate::engine::cancel::{self, Wanted};
+use crate::engine::cancel;
 use crate::engine::held::Fetched;
 use crate::engine::message::Moves;
 use crate::engine::readers::returned;
@@ -42,8 +42,8 @@ impl Floor {
             }
             Request::Cancel { step, rows, jobs, drop, pending } => {
                 let Some(step) = self.position(step) else { return Some(asked) };
-                let wanted = Wanted { step, rows, jobs, drop: *drop, pending: *pending };
-                if let Err(why) = cancel::may_cancel(&self.configuration.steps[step], &wanted) {
+                let declared = &self.configuration.steps[step];
+                if let Err(why) = cancel::may_cancel(declared, !jobs.is_empty(), *drop) {
                     asked.answer(Err(why));
                     return None;
                 }

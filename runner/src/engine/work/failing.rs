@@ -7,7 +7,7 @@ use crate::config::Take;
 use crate::decide::JobEnd;
 use crate::engine::error_record::{self, Case};
 use crate::engine::gather::Item;
-use crate::engine::retrying::{self, Fate, Retrying, Why};
+use crate::engine::retrying::{self, Fate, Halts, Retrying, Why};
 use crate::store::Outcome;
 use crate::words::{Address, Timestamp};
 
@@ -26,7 +26,7 @@ pub(super) enum After {
     /// It stands in the store by itself.
     Stays,
     /// It stands in the way of the step.
-    Halts(Box<Failure>),
+    Halts(Box<Failure>, Halts),
 }
 
 impl Failing<'_> {
@@ -64,7 +64,7 @@ impl Failing<'_> {
                 let case = Case { now, step, take, generation, item };
                 // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
                 if made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer)).is_err() {
-                    return After::Halts(Box::new(failure));
+                    return After::Halts(Box::new(failure), Halts::Run);
                 }
                 made.error_side.push(item, made.carries);
             }
@@ -76,7 +76,7 @@ impl Failing<'_> {
                 };
                 tracing::warn!(%step, index, "the job failed and is dropped, {says}: {failure}");
             }
-            Fate::Halts => return After::Halts(Box::new(failure)),
+            Fate::Halts(halts) => return After::Halts(Box::new(failure), halts),
         }
         made.ran.counters.failed += 1;
         After::Through(Outcome::Error)

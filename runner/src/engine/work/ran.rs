@@ -9,7 +9,7 @@ use crate::config::{self, Target};
 use crate::decide::{Counters, JobEnd};
 use crate::engine::delivery::Made;
 use crate::engine::gather::Item;
-use crate::engine::retrying;
+use crate::engine::retrying::{self, Halts};
 use crate::store::{Delayed, Outcome, Span};
 use crate::words::{Address, DeliveryHash, Origins, Timestamp};
 
@@ -42,6 +42,7 @@ pub(in crate::engine) struct Ran {
 pub(in crate::engine) struct Stumble {
     pub(in crate::engine) index: u64,
     pub(in crate::engine) failure: Failure,
+    pub(in crate::engine) halts: Halts,
     /// Where the job stood in a file.
     pub(in crate::engine) file: Option<(Arc<Path>, u64)>,
 }

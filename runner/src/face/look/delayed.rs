@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, rfc3339};
+use super::{Answer, rfc3339, steps};
 use crate::config::{Configuration, Step};
 use crate::decide;
 use crate::engine::Row;
@@ -73,12 +73,12 @@ pub(super) fn delayed(
     limit: usize,
 ) -> Result<Answer, ReadError> {
     let is_asked = |one: &&Step| step.is_none_or(|step| one.address.to_string() == step);
-    let steps: Vec<&Step> = configuration.steps.iter().filter(is_asked).collect();
-    if let (Some(step), true) = (step, steps.is_empty()) {
-        return Ok(Answer::Missing(format!("the configuration has no step `{step}`")));
+    let asked: Vec<&Step> = configuration.steps.iter().filter(is_asked).collect();
+    if let (Some(step), true) = (step, asked.is_empty()) {
+        return Ok(steps::missing(configuration, step));
     }
     let (mut found, mut total) = (Vec::new(), 0);
-    for step in steps {
+    for step in asked {
         total += store.delayed_count(&step.address)?;
         of_step(store, step, job, after, limit, &mut found)?;
     }
