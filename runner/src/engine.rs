@@ -94,6 +94,8 @@ mod committer;
 
 mod recover;
 
+mod begin;
+
 mod start;
 
 mod floor;

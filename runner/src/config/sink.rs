@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use super::begin_at;
 use super::diagnostic::Diagnostic;
 use super::field::Field;
 use super::grammar::Kind;
 use super::http;
-use super::model::{FileSink, OnMismatch, SinkFormat, SinkKind};
+use super::model::{FileSink, OnMismatch, SinkFormat, SinkKind, Take};
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::{Reference, name, reference, references};
 use super::section::Section;
@@ -48,9 +49,11 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     let path = path(reading, kind_of_table, &section);
     let kind = what_it_does(reading, kind_of_table, &section, path.as_ref());
     let from = section.field("from").map(|field| references(reading, field)).unwrap_or_default();
+    let take = if from.len() > 1 { Take::Alts } else { Take::From };
+    let begin_at = begin_at::read(reading, kind_of_table, &section, take);
     let delivery = step::delivery(reading, kind_of_table, &section);
     let errors = section.field("errors").and_then(|field| reference(reading, field));
-    for key in ["delivery", "errors"] {
+    for key in ["begin_at", "delivery", "errors"] {
         if let (Some(field), None) = (section.field(key), section.field("from")) {
             let message =
                 format!("a sink without `from` takes no jobs by itself, so `{key}` says nothing here");
@@ -61,6 +64,7 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     let name = name?;
     let mut steps = steps(reading, &name, line, &from);
     for step in &mut steps {
+        step.begin_at = begin_at;
         step.delivery = delivery;
         step.errors.clone_from(&errors);
         if let Some(SinkKind::Http(request)) = &kind {

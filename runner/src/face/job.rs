@@ -57,7 +57,7 @@ fn describe(status: &JobStatus, teller: Teller) -> String {
         lines.extend(step.why.iter().map(|why| format!("    {why}")));
         lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
     }
-    let waits = |step: &StepOutcome| !matches!(step.status, Status::Done | Status::Failed);
+    let waits = |step: &StepOutcome| !matches!(step.status, Status::Before | Status::Done | Status::Failed);
     if teller == Teller::Store && status.steps.iter().any(waits) {
         lines.push("  nothing runs now: this is how the next `tidegate run` finds it".to_owned());
     }
@@ -85,6 +85,7 @@ fn headline(step: &StepOutcome) -> String {
             Some(error) => format!("failed{attempts}: {error}"),
             None => format!("failed{attempts}"),
         },
+        Status::Before => "came before the step began, and is none of its jobs".to_owned(),
         Status::Done => "done".to_owned(),
     }
 }
@@ -99,7 +100,8 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
     let query = Query::Job { queue: queue.to_string(), index, why: false };
     let mut steps: Vec<(String, bool)> = match place.ask(query)? {
         Answer::Job(status) => {
-            let left = |step: &StepOutcome| !matches!(step.status, Status::Done | Status::Failed);
+            let left =
+                |step: &StepOutcome| !matches!(step.status, Status::Before | Status::Done | Status::Failed);
             let steps = status.steps.into_iter().filter(left);
             steps.map(|step| (step.step, step.status == Status::Pending)).collect()
         }

@@ -136,6 +136,7 @@ fn not_pending(desk: &Desk, asked: &Asked, step: &str) -> Refusal {
         Some(Status::Delayed) => later("delayed"),
         Some(Status::Pending) => later("on its way"),
         Some(Status::Failed) => through(&job, "failed", step),
+        Some(Status::Before) => through(&job, "none of the jobs", step),
         Some(Status::Done) => through(&job, "done", step),
         None => {
             let error = format!("{job} is not pending at step `{step}`; if it may become so, say it again");
