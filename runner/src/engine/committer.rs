@@ -4,6 +4,8 @@
 //! It guarantees that a delivery is committed whole or not at all, that those of one step are
 //! committed in order, and that a full disk only delays them.
 
+mod completing;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use tidegate_plugin::Payloads;
+
+pub(super) use completing::Completions;
 
 use super::amend::amend;
 use super::amendment::{Moving, Place};
@@ -89,6 +93,8 @@ struct Group {
     ticked: Vec<Ticked>,
     /// Jobs that are too old go after that.
     lets_go: bool,
+    /// What was said of pending jobs, in a commit after that: it has nothing to do with what is on its way.
+    told: Completions,
     /// Comes after them, on its own.
     asked: Option<Asked>,
 }
@@ -96,7 +102,7 @@ struct Group {
 impl Group {
     /// Somebody waits for what has come from outside.
     fn is_waited_for(&self) -> bool {
-        !self.pushes.is_empty() || !self.ticked.is_empty()
+        !self.pushes.is_empty() || !self.ticked.is_empty() || !self.told.is_empty()
     }
 }
 
@@ -109,11 +115,13 @@ impl Committer {
         self.open()?;
         let mut last_commit = Instant::now();
         while let Some(first) = self.next(orders) {
-            let Group { entries, pushes, ticked, lets_go, asked } = self.collect(first, orders, last_commit);
+            let Group { entries, pushes, ticked, lets_go, told, asked } =
+                self.collect(first, orders, last_commit);
             self.commit(entries, pushes, ticked)?;
             if lets_go {
                 self.let_go()?;
             }
+            self.complete(&told)?;
             if let Some(asked) = asked {
                 self.amend(&asked)?;
             }
@@ -147,15 +155,18 @@ impl Committer {
     }
 
     /// Takes what is there, and waits a little for more where more is certain to come and nobody
-    /// outside waits. What somebody asks for closes the group.
+    /// outside waits. What somebody asks for closes the group, but for what is said of pending jobs.
     fn collect(&self, first: Order, orders: &Receiver<Order>, last_commit: Instant) -> Group {
         let close = last_commit + GROUP_AGE;
         let (mut group, mut bytes, mut next) = (Group::default(), 0, first);
         loop {
             match next {
                 Order::Amend(asked) => {
-                    group.asked = Some(asked);
-                    return group;
+                    bytes += asked.byte_len();
+                    if let Some(asked) = group.told.add(asked) {
+                        group.asked = Some(asked);
+                        return group;
+                    }
                 }
                 Order::Arrived => {
                     let pushes = self.inbox.take(GROUP_BYTES.saturating_sub(bytes));
@@ -196,7 +207,7 @@ impl Committer {
             Err(why) => {
                 // Nothing was changed: what was held back for it goes on as it is.
                 let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
-                let durable = Durable { moved, told, ..Durable::default() };
+                let durable = Durable { moved, told: told.into_iter().collect(), ..Durable::default() };
                 let _ = self.messages.send(Message::Committed(durable));
                 asked.answer(Err(why));
                 return Ok(());
@@ -225,7 +236,7 @@ impl Committer {
         let mut durable = Durable { paused: amendment.paused, ..Durable::default() };
         let mut returned = returned.peekable();
         let taken = returned.next_if(|_| amendment.told).map(|(_, row, job)| (row, job));
-        durable.told = self.telling(&asked.request, taken);
+        durable.told.extend(self.telling(&asked.request, taken));
         match amendment.moves {
             // Where they stand is told beside where they stood.
             Some(moves) => {
@@ -248,12 +259,12 @@ impl Committer {
     }
 
     /// What became of what the request says of a pending job, if it is one that does.
-    fn telling(&self, request: &Request, taken: Option<(DelayedKey, DelayedJob)>) -> Option<Box<Telling>> {
+    fn telling(&self, request: &Request, taken: Option<(DelayedKey, DelayedJob)>) -> Option<Telling> {
         // Without a row nothing was said that anybody waits for; something else that was may be on its way.
         let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
         let steps = &self.ledger.configuration.steps;
         let step = steps.iter().position(|declared| declared.address == *step)?;
-        Some(Box::new(Telling { step, index: *index, taken }))
+        Some(Telling { step, index: *index, taken })
     }
 
     /// The jobs of a request that came to nothing, where they stand.
