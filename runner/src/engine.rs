@@ -86,6 +86,8 @@ mod amendment;
 
 mod cancel;
 
+mod whereabouts;
+
 mod completion;
 
 mod amend;
@@ -116,6 +118,7 @@ pub use request::{Completed, Granted, Moved, Request, Row};
 pub use run::{Handle, Run};
 pub use sight::{LOOKED_AT_MAX, Sight};
 pub use stats::{Closed, ClosedBy, Stats, StepStats};
+pub use whereabouts::Whereabouts;
 
 #[cfg(test)]
 mod simulation;
