@@ -77,6 +77,25 @@ fn blocks_that_come_while_nobody_is_there_are_made_up_for() {
 }
 
 #[test]
+fn it_begins_with_the_block_it_is_told_the_first_time_and_later_from_its_progress() {
+    let project = demonstration();
+    let all = project.read("data/blocks.ndjson");
+    let (first, rest) = all.split_at(all.match_indices('\n').nth(40).expect("there are more").0 + 1);
+    project.write("data/blocks.ndjson", first);
+    project.change("blocks.toml", "begin_at = 1\n", "begin_at = 31\n");
+    project.run().done().says("the step begins with this job");
+    project.change("blocks.toml", "begin_at = 31\n", "begin_at = \"newest\"\n");
+    project.append("data/blocks.ndjson", rest);
+    project.run().done();
+    let results = lines(&project.read("out/results.ndjson"));
+    let mut heights: Vec<u64> = results.iter().filter_map(|result| result["height"].as_u64()).collect();
+    heights.sort_unstable();
+    let wanted = expected(&project).into_keys().map(|(height, _)| height).filter(|height| *height > 30);
+    assert_eq!(heights, wanted.collect::<Vec<_>>());
+    project.assert_sound();
+}
+
+#[test]
 fn a_chunk_that_cannot_be_executed_stops_the_step_there_and_it_goes_on_when_that_is_mended() {
     let project = demonstration();
     let good = project.read("execute.rhai");

@@ -45,6 +45,8 @@ mod promises;
 
 mod error_records;
 
+mod begin;
+
 mod retention;
 
 mod schedule;

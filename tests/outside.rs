@@ -150,6 +150,43 @@ fn the_same_is_taken_once_and_something_else_not_at_all() {
 }
 
 #[test]
+fn what_many_say_at_the_same_moment_is_taken_once() {
+    const JOBS: u64 = 40;
+    for settings in STEPS {
+        let project = project(settings);
+        let (mut running, mut client, place) = started(&project);
+        push(&mut client, 1..=JOBS);
+        let tokens: Vec<_> =
+            (1..=JOBS).map(|index| (index, token(&mut running, &mut client, index))).collect();
+        let (tokens, taken) = (Arc::new(tokens), Arc::new(AtomicUsize::new(0)));
+        let callers = (0..8).map(|caller| {
+            let (tokens, taken, mut client) = (Arc::clone(&tokens), Arc::clone(&taken), Client::new(&place));
+            thread::spawn(move || {
+                for at in 0..tokens.len() {
+                    // Some go the other way.
+                    let at = if caller % 2 == 0 { at } else { tokens.len() - 1 - at };
+                    let (index, token) = &tokens[at];
+                    let mut answer = say(&mut client, *index, token, "");
+                    while answer.header("retry-after").is_some() {
+                        answer = say(&mut client, *index, token, "");
+                    }
+                    assert_eq!(answer.status, 200, "{answer:?}");
+                    taken.fetch_add(usize::from(answer.body["known"].is_null()), Ordering::Relaxed);
+                }
+            })
+        });
+        callers.collect::<Vec<_>>().into_iter().for_each(|caller| caller.join().expect("nothing failed"));
+        assert_eq!(taken.load(Ordering::Relaxed) as u64, JOBS);
+        running.wait_until("all are through", || project.read_if_there("out.ndjson").lines().count() >= 40);
+        running.stop().done();
+        let mut out = ids(&project.read("out.ndjson"));
+        out.sort_unstable();
+        assert_eq!(out, (1..=JOBS).collect::<Vec<_>>());
+        project.assert_sound();
+    }
+}
+
+#[test]
 fn only_a_token_opens_and_what_is_said_has_to_mean_something() {
     let project = project("config = { fork = true }")
         .file("submit.rhai", "fn process(job, ctx) { if job.id == 2 { reject(\"no\") } pending(ctx.token) }");

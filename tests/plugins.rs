@@ -4,6 +4,7 @@ mod commands;
 mod isolated;
 mod libraries;
 mod steps;
+mod tokens;
 
 use std::fs;
 use std::path::{Path, PathBuf};

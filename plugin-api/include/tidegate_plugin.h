@@ -57,6 +57,11 @@
 #define TIDEGATE_PANICKED 7
 
 /*
+ Bytes of a token: hex digits.
+ */
+#define TIDEGATE_TOKEN_LEN 32
+
+/*
  `flags` of a step: attempts can be seen from outside (it sends, writes or pays).
  */
 #define TIDEGATE_HAS_EFFECTS 1
@@ -143,6 +148,13 @@ typedef struct TidegateHost {
    `destroy`, since the runner cannot know when the caller has left it.
    */
   void (*release)(const void *context);
+  /*
+   Writes the token of the job with this delivery hash to `token`, which has room for
+   `TIDEGATE_TOKEN_LEN` bytes, without a final zero. An outside system shows it when it says what
+   became of the job. Anything but `TIDEGATE_OK` says that there is none, and writes nothing. A runner
+   whose `size` ends before this field does not have it.
+   */
+  int32_t (*token)(const void *context, uint64_t hash_high, uint64_t hash_low, uint8_t *token);
 } TidegateHost;
 
 /*

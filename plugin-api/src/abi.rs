@@ -48,6 +48,9 @@ pub const TIDEGATE_PENDING: i32 = 6;
 /// The code panicked and was caught. The instance is destroyed, and a new one is created.
 pub const TIDEGATE_PANICKED: i32 = 7;
 
+/// Bytes of a token: hex digits.
+pub const TIDEGATE_TOKEN_LEN: usize = 32;
+
 /// `flags` of a step: attempts can be seen from outside (it sends, writes or pays).
 pub const TIDEGATE_HAS_EFFECTS: u64 = 1;
 
@@ -163,6 +166,13 @@ pub struct TidegateHost {
     /// Gives back what `retain` took. The library stays loaded all the same where this comes after
     /// `destroy`, since the runner cannot know when the caller has left it.
     pub release: Option<unsafe extern "C" fn(context: *const c_void)>,
+    /// Writes the token of the job with this delivery hash to `token`, which has room for
+    /// `TIDEGATE_TOKEN_LEN` bytes, without a final zero. An outside system shows it when it says what
+    /// became of the job. Anything but `TIDEGATE_OK` says that there is none, and writes nothing. A runner
+    /// whose `size` ends before this field does not have it.
+    pub token: Option<
+        unsafe extern "C" fn(context: *const c_void, hash_high: u64, hash_low: u64, token: *mut u8) -> i32,
+    >,
 }
 
 /// One job, as one attempt sees it.
@@ -231,9 +241,10 @@ const _: () = {
     assert!(offset_of!(TidegateSetup, config) == 48);
     assert!(offset_of!(TidegateSetup, bindings) == 64);
     assert!(offset_of!(TidegateSetup, timeout_ms) == 80);
-    assert!(size_of::<TidegateHost>() == 48);
+    assert!(size_of::<TidegateHost>() == 56);
     assert!(offset_of!(TidegateHost, log) == 16);
     assert!(offset_of!(TidegateHost, release) == 40);
+    assert!(offset_of!(TidegateHost, token) == 48);
     assert!(size_of::<TidegateJob>() == 64);
     assert!(offset_of!(TidegateJob, payload) == 8);
     assert!(offset_of!(TidegateJob, index) == 24);

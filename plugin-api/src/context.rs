@@ -1,11 +1,14 @@
-//! What the runner does for a step beside its jobs: logging, and saying when to stop.
+//! What the runner does for a step beside its jobs: logging, making tokens, and saying when to stop.
+//!
+//! The host is that of a runner which may be older than this: its fields are read one by one, never as a
+//! whole, and those that were added later only where its size says that they are there.
 
 use std::fmt;
+use std::mem::offset_of;
 use std::time::Duration;
 
-use crate::Level;
-use crate::abi::{TidegateBytes, TidegateHost, TidegateSetup};
-use crate::borrowed;
+use crate::abi::{TIDEGATE_OK, TIDEGATE_TOKEN_LEN, TidegateBytes, TidegateHost, TidegateSetup};
+use crate::{Job, Level, borrowed};
 
 /// An instance's line to the runner. Clones may be handed to other threads; one that outlives its step
 /// keeps the plugin's library loaded until the runner ends, which the runner warns of.
@@ -75,11 +78,11 @@ impl Context {
     /// Writes to the runner's log, under the plugin's name.
     pub fn log(&self, level: Level, message: impl fmt::Display) {
         let message = message.to_string();
-        // SAFETY: the host is retained.
-        let host = unsafe { &*self.host };
-        if let Some(log) = host.log {
+        // SAFETY: the host is retained, and has had these fields from the first version on.
+        let (context, log) = unsafe { ((*self.host).context, (*self.host).log) };
+        if let Some(log) = log {
             // SAFETY: as the ABI asks; the text lives until the call returns.
-            unsafe { log(host.context, level.to_abi(), TidegateBytes::of(message.as_bytes())) };
+            unsafe { log(context, level.to_abi(), TidegateBytes::of(message.as_bytes())) };
         }
     }
 
@@ -104,18 +107,41 @@ impl Context {
     /// end it.
     #[must_use]
     pub fn stopping(&self) -> bool {
-        // SAFETY: the host is retained.
-        let host = unsafe { &*self.host };
+        // SAFETY: as in `log`.
+        let (context, stopping) = unsafe { ((*self.host).context, (*self.host).stopping) };
         // SAFETY: as the ABI asks.
-        host.stopping.is_some_and(|stopping| unsafe { stopping(host.context) } != 0)
+        stopping.is_some_and(|stopping| unsafe { stopping(context) } != 0)
+    }
+
+    /// The token of `job`: an outside system that the job is handed to ([`Failure::pending`]) shows it when
+    /// it says what became of the job, with `POST /jobs/…/complete`. It is the same on every attempt, and
+    /// is made when it is asked for. `None` where the runner is older than this, and has none.
+    ///
+    /// [`Failure::pending`]: crate::Failure::pending
+    #[must_use]
+    pub fn token(&self, job: &Job<'_>) -> Option<String> {
+        // SAFETY: as in `log`.
+        let (context, size) = unsafe { ((*self.host).context, (*self.host).size) };
+        if size <= offset_of!(TidegateHost, token) {
+            return None;
+        }
+        // SAFETY: the size says that it is there.
+        let make = unsafe { (*self.host).token }?;
+        let mut token = [0; TIDEGATE_TOKEN_LEN];
+        #[expect(clippy::cast_possible_truncation, reason = "the upper and the lower half")]
+        let (high, low) = ((job.hash >> 64) as u64, job.hash as u64);
+        // SAFETY: as the ABI asks: there is room for a token.
+        let status = unsafe { make(context, high, low, token.as_mut_ptr()) };
+        if status == TIDEGATE_OK { String::from_utf8(token.to_vec()).ok() } else { None }
     }
 
     fn retain(&self) {
-        // SAFETY: the host is alive: it is retained already, or belongs to the call that sets up.
-        let host = unsafe { &*self.host };
-        if let Some(retain) = host.retain {
+        // SAFETY: the host is alive: it is retained already, or belongs to the call that sets up. It has
+        // had these fields from the first version on.
+        let (context, retain) = unsafe { ((*self.host).context, (*self.host).retain) };
+        if let Some(retain) = retain {
             // SAFETY: as the ABI asks.
-            unsafe { retain(host.context) };
+            unsafe { retain(context) };
         }
     }
 }
@@ -130,11 +156,11 @@ impl Clone for Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: the host is retained until the call below.
-        let host = unsafe { *self.host };
-        if let Some(release) = host.release {
+        // SAFETY: as in `log`; it is retained until the call below.
+        let (context, release) = unsafe { ((*self.host).context, (*self.host).release) };
+        if let Some(release) = release {
             // SAFETY: each context retained it once.
-            unsafe { release(host.context) };
+            unsafe { release(context) };
         }
     }
 }
@@ -144,3 +170,6 @@ impl fmt::Debug for Context {
         f.debug_struct("Context").field("facts", &self.facts).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,8 +13,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::abi::{
-    self, TIDEGATE_ABI_VERSION, TIDEGATE_FAILED, TIDEGATE_OK, TidegateAnswer, TidegateBytes, TidegateHost,
-    TidegateJob, TidegatePlugin, TidegateSetup, TidegateStep,
+    self, TIDEGATE_ABI_VERSION, TIDEGATE_FAILED, TIDEGATE_OK, TIDEGATE_TOKEN_LEN, TidegateAnswer,
+    TidegateBytes, TidegateHost, TidegateJob, TidegatePlugin, TidegateSetup, TidegateStep,
 };
 use crate::{Failure, FailureKind, Job, Level, Outputs, Place, borrowed};
 
@@ -72,6 +72,9 @@ pub trait Host: Send + Sync {
 
     /// Whether what runs should end.
     fn stopping(&self) -> bool;
+
+    /// The token of the job with this delivery hash, where there are tokens.
+    fn token(&self, hash: u128) -> Option<[u8; TIDEGATE_TOKEN_LEN]>;
 }
 
 /// What an instance is made from.
@@ -353,6 +356,7 @@ impl Line {
                 stopping: Some(stopping),
                 retain: Some(retain),
                 release: Some(release),
+                token: Some(token),
             },
             serves,
             ended: AtomicBool::new(false),
@@ -392,6 +396,18 @@ unsafe extern "C" fn retain(context: *const c_void) {
 unsafe extern "C" fn release(context: *const c_void) {
     // SAFETY: it gives back one `retain`.
     unsafe { Arc::decrement_strong_count(context.cast::<Line>()) };
+}
+
+unsafe extern "C" fn token(context: *const c_void, hash_high: u64, hash_low: u64, to: *mut u8) -> i32 {
+    // SAFETY: the plugin holds the line.
+    let line = unsafe { &*context.cast::<Line>() };
+    let hash = u128::from(hash_high) << 64 | u128::from(hash_low);
+    // A panic here would have to cross the plugin.
+    let made = catch_unwind(AssertUnwindSafe(|| line.serves.token(hash)));
+    let Ok(Some(token)) = made else { return TIDEGATE_FAILED };
+    // SAFETY: the plugin gives room for so many bytes, which need no alignment.
+    unsafe { to.cast::<[u8; TIDEGATE_TOKEN_LEN]>().write(token) };
+    TIDEGATE_OK
 }
 
 /// Calls into a plugin, with an answer of its own.

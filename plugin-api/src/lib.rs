@@ -98,6 +98,8 @@
 //!   created. `panic = "abort"` is refused at compile time.
 //! - **Effects.** A step that sends, writes or pays says so with [`PluginStep::EFFECTS`], and hands
 //!   [`Job::hash`] to the other side, where it makes repeated attempts recognizable.
+//! - **Handing on.** An attempt that ends with [`Failure::pending`] leaves the job to an outside system. A
+//!   monitor asks what became of it, or the other side says so by itself: it is given [`Context::token`] then.
 //!
 //! # Features
 //!

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::abi::TIDEGATE_TOKEN_LEN;
 use crate::export::{self, Exported};
 use crate::host::{Ended, Host, Instance, Keep, Plugin, Spec};
 use crate::{Failure, FailureKind, Job, Level, Outputs, PluginStep};
@@ -25,6 +26,13 @@ pub struct Harness<S> {
 struct Seen {
     log: Mutex<Vec<(Level, String)>>,
     stop: AtomicBool,
+}
+
+/// What [`Context::token`](crate::Context::token) says of a job with this delivery hash in a [`Harness`]; of
+/// the first job that is run it is 1, of the second one 2.
+#[must_use]
+pub fn token(hash: u128) -> String {
+    format!("{:032x}", !hash)
 }
 
 /// What the instance sees of the test.
@@ -148,5 +156,9 @@ impl Host for Watcher {
 
     fn stopping(&self) -> bool {
         self.0.stop.load(Ordering::Acquire)
+    }
+
+    fn token(&self, hash: u128) -> Option<[u8; TIDEGATE_TOKEN_LEN]> {
+        token(hash).as_bytes().try_into().ok()
     }
 }

@@ -38,6 +38,8 @@ mod reference;
 
 mod bindings;
 
+mod begin_at;
+
 mod shelf;
 
 mod retry;
@@ -105,9 +107,9 @@ pub use interpolate::Lookup;
 pub use load::{Draft, LoadOptions, load};
 pub use locate::locate;
 pub use model::{
-    Configuration, DataFormat, FieldPath, FileSink, FileSource, Gate, GateRef, Input, InputRef, Inquiry,
-    Lane, LaneMissing, Limits, LogFormat, LogSettings, Meta, Monitor, OnMismatch, OutputRef, Pin, Pipeline,
-    PluginStep, Processor, Promise, Queue, QueueRef, Queuer, Retain, Script, Settings, Sink, SinkFormat,
-    SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Take, Target,
+    BeginAt, Configuration, DataFormat, FieldPath, FileSink, FileSource, Gate, GateRef, Input, InputRef,
+    Inquiry, Lane, LaneMissing, Limits, LogFormat, LogSettings, Meta, Monitor, OnMismatch, OutputRef, Pin,
+    Pipeline, PluginStep, Processor, Promise, Queue, QueueRef, Queuer, Retain, Script, Settings, Sink,
+    SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Take, Target,
 };
 pub use push::{HttpSource, PushSource, ScheduleSource, Token};

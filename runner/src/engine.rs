@@ -88,6 +88,8 @@ mod amendment;
 
 mod cancel;
 
+mod whereabouts;
+
 mod completion;
 
 mod amend;
@@ -95,6 +97,8 @@ mod amend;
 mod committer;
 
 mod recover;
+
+mod begin;
 
 mod start;
 
@@ -118,6 +122,7 @@ pub use request::{Completed, Granted, Moved, Request, Row};
 pub use run::{Handle, Run};
 pub use sight::{LOOKED_AT_MAX, Sight};
 pub use stats::{Closed, ClosedBy, Stats, StepStats};
+pub use whereabouts::Whereabouts;
 
 #[cfg(test)]
 mod simulation;

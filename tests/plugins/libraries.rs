@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tidegate::hands::plugin::{Image, Loaded, PluginRunner, PluginSpec, open};
+use tidegate::words::TokenKey;
 use tidegate_plugin::{Job, Outputs, Step as _};
 
 use super::{c_count, compile, folder, project};
@@ -21,6 +22,7 @@ fn spec(config: &serde_json::Value) -> PluginSpec<'_> {
         bindings: &[""],
         timeout: Some(Duration::from_secs(10)),
         memory: 1 << 20,
+        token_key: &TokenKey::NONE,
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::export::{self, Exported};
-use crate::testing::Harness;
+use crate::testing::{self, Harness};
 use crate::{Context, Outlet, PluginStep};
 
 /// Does what its config says.
@@ -62,6 +62,7 @@ impl PluginStep for Puppet {
             "pending" => Err(Failure::pending("handle-7")),
             "panic" => panic!("process"),
             "panic with a value" => std::panic::panic_any(7),
+            "token" => Err(Failure::pending(self.context.token(job).unwrap_or_default())),
             "astray" => outlet.push_to("nowhere", b"1"),
             "unnamed" => outlet.push(b"1"),
             "log" => {
@@ -179,6 +180,20 @@ fn logs_and_the_wish_to_stop_cross() {
 }
 
 #[test]
+fn tokens_cross() {
+    let mut harness = puppet("token").unwrap();
+    for hash in [1, 2] {
+        let failure = harness.run("{}").unwrap_err();
+        assert_eq!((failure.kind, failure.message), (FailureKind::Pending, testing::token(hash)));
+    }
+    let spec = Spec { config: r#"{"act": "token"}"#, ..SPEC };
+    let mut instance = plugin().offers()[0].create(&spec, Box::new(Quiet)).unwrap();
+    let job = Job { index: 1, payload: b"{}", attempt: 1, now_ms: 0, hash: 1 };
+    let failure = instance.process(&job, &mut Outputs::new([""])).unwrap_err();
+    assert_eq!(failure.message, "", "there is no token here");
+}
+
+#[test]
 fn a_context_that_outlives_its_step_is_detected_keeps_the_library_and_is_told_to_stop() {
     let keep: Keep = Arc::new(());
     let plugin = plugin_kept(&keep);
@@ -285,6 +300,10 @@ impl Host for Quiet {
 
     fn stopping(&self) -> bool {
         false
+    }
+
+    fn token(&self, _: u128) -> Option<[u8; TIDEGATE_TOKEN_LEN]> {
+        None
     }
 }
 

@@ -47,6 +47,8 @@ enum Act {
     Reject,
     GateClosed,
     Pending,
+    /// Hands the job to an outside system that knows it by its token.
+    Token,
     Panic,
     Abort,
     /// Never comes back, and does not look whether it should.
@@ -105,6 +107,9 @@ impl PluginStep for Flaky {
             Act::GateClosed => return Err(Failure::gate_closed("closed, as asked")),
             Act::Pending if mib > 0 => return Err(Failure::pending("x".repeat(mib << 20))),
             Act::Pending => return Err(Failure::pending("handle-7")),
+            Act::Token => {
+                return Err(Failure::pending(self.context.token(job).unwrap_or_else(|| "none".into())));
+            }
             Act::Panic => panic!("panicked, as asked"),
             Act::Abort => std::process::abort(),
             Act::Hang => loop {
@@ -149,7 +154,7 @@ tidegate_plugin::export_plugin!(Flaky);
 #[cfg(test)]
 mod tests {
     use tidegate_plugin::host::Ended;
-    use tidegate_plugin::testing::Harness;
+    use tidegate_plugin::testing::{Harness, token};
 
     use super::Flaky;
 
@@ -165,6 +170,13 @@ mod tests {
         }
         flaky.stop();
         assert_eq!(flaky.run(r#"{"do":"obey"}"#).unwrap_err().message, "stopped, as told");
+    }
+
+    #[test]
+    fn an_outside_system_knows_the_job_by_its_token() {
+        let mut flaky = Harness::<Flaky>::new("{}").unwrap();
+        let failure = flaky.run(r#"{"do":"token"}"#).unwrap_err();
+        assert_eq!((failure.kind.as_str(), failure.message), ("pending", token(1)));
     }
 
     #[test]

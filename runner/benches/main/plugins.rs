@@ -55,6 +55,7 @@ pub(crate) fn calls() -> Result<Calls, Box<dyn Error>> {
         bindings: &[""],
         timeout: Some(Duration::from_secs(10)),
         memory: 64 << 20,
+        token_key: &TokenKey::NONE,
     };
     let runner = |step| {
         let offer = loaded.plugin().offer(step).ok_or("the plugin lacks a step")?;

@@ -137,6 +137,7 @@ impl Lists {
             address: wired.address(),
             take: declared.take,
             inputs,
+            begin_at: declared.begin_at,
             processors: declared.processors.clone(),
             filter: declared.filter.clone(),
             outputs,

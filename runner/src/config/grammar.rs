@@ -102,6 +102,7 @@ impl Kind {
                 "from",
                 "join",
                 "alts",
+                "begin_at",
                 "to",
                 "run",
                 "http",
@@ -127,13 +128,13 @@ impl Kind {
                 &["url", "method", "headers", "body", "timeout", "max_response", "accept", "response"]
             }
             Self::Exec => &["command", "env", "cwd", "timeout"],
-            Self::FileSink => &["type", "from", "delivery", "path", "format", "on_mismatch"],
-            Self::StdoutSink => &["type", "from", "delivery", "format"],
+            Self::FileSink => &["type", "from", "begin_at", "delivery", "path", "format", "on_mismatch"],
+            Self::StdoutSink => &["type", "from", "begin_at", "delivery", "format"],
             Self::HttpSink => &[
-                "type", "from", "delivery", "errors", "retry", "queuer", "gate", "url", "method", "headers",
-                "body", "timeout", "accept",
+                "type", "from", "begin_at", "delivery", "errors", "retry", "queuer", "gate", "url", "method",
+                "headers", "body", "timeout", "accept",
             ],
-            Self::NullSink => &["type", "from", "delivery"],
+            Self::NullSink => &["type", "from", "begin_at", "delivery"],
         }
     }
 

@@ -22,7 +22,7 @@ use crate::words::{Address, Name};
 pub use inquiry::{Gate, GateRef, Inquiry, Monitor};
 pub use processor::{Limits, Pin, PluginStep, Processor, Script, StepFilter};
 pub use queuer::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
-pub use step::{Input, InputRef, OutputRef, Promise, Step, Take, Target};
+pub use step::{BeginAt, Input, InputRef, OutputRef, Promise, Step, Take, Target};
 
 /// A configuration without mistakes.
 #[derive(Clone, Debug)]

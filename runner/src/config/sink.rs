@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
+use super::begin_at;
 use super::diagnostic::Diagnostic;
 use super::field::Field;
 use super::grammar::Kind;
 use super::http;
-use super::model::{FileSink, OnMismatch, SinkFormat, SinkKind};
+use super::model::{FileSink, OnMismatch, SinkFormat, SinkKind, Take};
 use super::queuer;
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::{Reference, name, reference, references};
@@ -51,12 +52,14 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     let path = path(reading, kind_of_table, &section);
     let kind = what_it_does(reading, kind_of_table, &section, path.as_ref());
     let from = section.field("from").map(|field| references(reading, field)).unwrap_or_default();
+    let take = if from.len() > 1 { Take::Alts } else { Take::From };
+    let begin_at = begin_at::read(reading, kind_of_table, &section, take);
     let delivery = step::delivery(reading, kind_of_table, &section);
     let errors = section.field("errors").and_then(|field| reference(reading, field));
     let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
     let queuer = section.field("queuer").map(|field| Chosen::read(reading, field, queuer::read));
     let gate = section.field("gate").map(|field| Chosen::named(reading, field, "the name of a gate"));
-    for key in ["delivery", "errors", "retry", "queuer", "gate"] {
+    for key in ["begin_at", "delivery", "errors", "retry", "queuer", "gate"] {
         if let (Some(field), None) = (section.field(key), section.field("from")) {
             let message =
                 format!("a sink without `from` takes no jobs by itself, so `{key}` says nothing here");
@@ -67,6 +70,7 @@ pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> 
     let name = name?;
     let mut steps = steps(reading, &name, line, &from);
     for step in &mut steps {
+        step.begin_at = begin_at;
         step.delivery = delivery;
         step.errors.clone_from(&errors);
         (step.retry, step.queuer, step.gate) = (retry.clone(), queuer.clone(), gate.clone());

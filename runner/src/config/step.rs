@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::begin_at;
 use super::bindings::{self, Bound};
 use super::diagnostic::Diagnostic;
 use super::field::Field;
@@ -9,7 +10,7 @@ use super::files::Files;
 use super::grammar::Kind;
 use super::inquiry;
 use super::json::object;
-use super::model::{Inquiry, Limits, Monitor, Processor, Promise, Queuer, StepFilter, Take};
+use super::model::{BeginAt, Inquiry, Limits, Monitor, Processor, Promise, Queuer, StepFilter, Take};
 use super::plugin;
 use super::queuer;
 use super::reading::{Placed, Reading, Text, Value};
@@ -36,6 +37,7 @@ pub(super) struct StepDeclaration {
     pub(super) line: u64,
     pub(super) take: Take,
     pub(super) inputs: Bound,
+    pub(super) begin_at: BeginAt,
     pub(super) to: Bound,
     pub(super) errors: Option<Reference>,
     pub(super) processors: Vec<Processor>,
@@ -61,6 +63,7 @@ impl StepDeclaration {
             line,
             take: Take::From,
             inputs: Vec::new(),
+            begin_at: BeginAt::default(),
             to: Vec::new(),
             errors: None,
             processors: Vec::new(),
@@ -89,6 +92,7 @@ pub(super) fn read(
     reading.names_missing |= name.is_none();
     let section = Section::open(reading, Kind::Step, &format!("[step.{}]", key.value), value)?;
     let (take, inputs) = bindings::inputs(reading, &section);
+    let begin_at = begin_at::read(reading, Kind::Step, &section, take);
     let to = section.field("to").map(|field| bindings::outputs(reading, field));
     let errors = section.field("errors").and_then(|field| reference(reading, field));
     let filter = filter(reading, &section);
@@ -115,6 +119,7 @@ pub(super) fn read(
     Some(StepDeclaration {
         take,
         inputs,
+        begin_at,
         to: to.unwrap_or_default(),
         errors,
         processors,

@@ -9,6 +9,9 @@ pub struct Progress {
     watermark: u64,
     /// Inclusive, ascending, disjoint, not touching each other nor the watermark.
     finished: Vec<(u64, u64)>,
+    /// Jobs up to this index came before the step began, and are none of its. Never above the watermark.
+    #[serde(default, skip_serializing_if = "is_none")]
+    before: u64,
     pub counters: Counters,
 }
 
@@ -73,8 +76,27 @@ impl Progress {
         self.finish(1, watermark);
     }
 
+    /// Begins behind `index`: jobs up to it are accounted for, since they are none of the step's.
+    pub fn begin_behind(&mut self, index: u64) {
+        self.skip_to(index);
+        self.before = self.before.max(index);
+    }
+
+    /// The last job that came before the step began; 0 where it began with the first.
+    #[must_use]
+    pub fn before(&self) -> u64 {
+        self.before
+    }
+
+    /// Whether the step began behind jobs, and the next one after those is still to come.
+    #[must_use]
+    pub fn is_at_its_beginning(&self) -> bool {
+        self.before > 0 && self.before == self.watermark
+    }
+
     /// Takes back what is accounted for above `to`, so that it is done again. The counters stay.
     pub fn rewind(&mut self, to: u64) {
+        self.before = self.before.min(to);
         self.watermark = self.watermark.min(to);
         self.finished.retain(|&(first, _)| first <= to);
         if let Some((_, last)) = self.finished.last_mut() {
@@ -191,6 +213,25 @@ mod tests {
         assert_eq!(after(11), (10, vec![]));
         assert_eq!(after(4), (4, vec![]));
         assert_eq!(after(0), (0, vec![]));
+    }
+
+    #[test]
+    fn what_came_before_the_beginning_is_accounted_for_until_it_is_wanted_after_all() {
+        let mut progress = Progress::default();
+        progress.begin_behind(10);
+        assert_eq!((progress.watermark(), progress.before(), progress.open(1, 12)), (10, 10, 2));
+        assert!(progress.is_at_its_beginning());
+        progress.finish(12, 12);
+        assert!(progress.is_at_its_beginning());
+        progress.finish(11, 11);
+        assert!(!progress.is_at_its_beginning());
+        progress.rewind(10);
+        assert!(progress.is_at_its_beginning());
+        progress.rewind(4);
+        assert_eq!((progress.watermark(), progress.before()), (4, 4));
+        let stored = serde_json::to_string(&progress).unwrap();
+        assert_eq!(serde_json::from_str::<Progress>(&stored).unwrap(), progress);
+        assert!(!serde_json::to_string(&Progress::default()).unwrap().contains("before"));
     }
 
     proptest! {

@@ -4,6 +4,8 @@
 //! It guarantees that a delivery is committed whole or not at all, that those of one step are
 //! committed in order, and that a full disk only delays them.
 
+mod completing;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::Payloads;
+
+pub(super) use completing::Completions;
 
 use super::arrivals::Arrivals;
 use super::delivery::{Entry, Order};
@@ -70,6 +74,8 @@ struct Group {
     ticked: Vec<Ticked>,
     /// Jobs that are too old go after that.
     lets_go: bool,
+    /// What was said of pending jobs, in a commit after that: it has nothing to do with what is on its way.
+    told: Completions,
     /// Comes after them, on its own.
     asked: Option<Asked>,
 }
@@ -77,7 +83,7 @@ struct Group {
 impl Group {
     /// Somebody waits for what has come from outside.
     fn is_waited_for(&self) -> bool {
-        !self.pushes.is_empty() || !self.ticked.is_empty()
+        !self.pushes.is_empty() || !self.ticked.is_empty() || !self.told.is_empty()
     }
 }
 
@@ -90,11 +96,13 @@ impl Committer {
         self.open()?;
         let mut last_commit = Instant::now();
         while let Some(first) = self.next(orders) {
-            let Group { entries, pushes, ticked, lets_go, asked } = self.collect(first, orders, last_commit);
+            let Group { entries, pushes, ticked, lets_go, told, asked } =
+                self.collect(first, orders, last_commit);
             self.commit(entries, pushes, ticked)?;
             if lets_go {
                 self.let_go()?;
             }
+            self.complete(&told)?;
             if let Some(asked) = asked {
                 self.amend(&asked)?;
             }
@@ -128,15 +136,18 @@ impl Committer {
     }
 
     /// Takes what is there, and waits a little for more where more is certain to come and nobody
-    /// outside waits. What somebody asks for closes the group.
+    /// outside waits. What somebody asks for closes the group, but for what is said of pending jobs.
     fn collect(&self, first: Order, orders: &Receiver<Order>, last_commit: Instant) -> Group {
         let close = last_commit + GROUP_AGE;
         let (mut group, mut bytes, mut next) = (Group::default(), 0, first);
         loop {
             match next {
                 Order::Amend(asked) => {
-                    group.asked = Some(asked);
-                    return group;
+                    bytes += asked.byte_len();
+                    if let Some(asked) = group.told.add(asked) {
+                        group.asked = Some(asked);
+                        return group;
+                    }
                 }
                 Order::Arrived => {
                     let pushes = self.inbox.take(GROUP_BYTES.saturating_sub(bytes));

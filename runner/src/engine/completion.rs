@@ -12,7 +12,8 @@ use super::amendment::{Amendment, said};
 use super::ledger::later;
 use super::request::{Completed, Granted, Row};
 use super::status::Word;
-use crate::config::{Configuration, InputRef, Step, Take};
+use super::whereabouts::Whereabouts;
+use crate::config::{Configuration, Step, Take};
 use crate::decide::Status;
 use crate::store::{
     Changes, Completion, Delayed, DelayedJob, DelayedKey, Delivered, NEVER, Outcome, ReadError, Standing,
@@ -48,6 +49,7 @@ pub(super) struct Told<'a> {
 pub fn claim(
     store: &Store,
     configuration: &Configuration,
+    whereabouts: &Whereabouts,
     (queue, index): (&Address, u64),
     token: &str,
 ) -> Result<Option<Claim>, ReadError> {
@@ -55,7 +57,8 @@ pub fn claim(
     let accepts = |hash: DeliveryHash| key.accepts(hash, token.as_bytes());
     for step in &configuration.steps {
         let claim = |row| Some(Claim { step: step.address.clone(), index, row });
-        for input in step.inputs.iter().filter(|input| input.address == *queue) {
+        let inputs = step.inputs.iter().enumerate();
+        for (at, input) in inputs.filter(|(_, input)| input.address == *queue) {
             let name = input.hash_name();
             if step.take != Take::Join {
                 if !accepts(hash_of(step, &[(name, index)])) {
@@ -64,12 +67,13 @@ pub fn claim(
                 // Where jobs are picked, the run knows where each stands.
                 let row = match step.picks() {
                     Some(_) => None,
-                    None => find(store, step, (input, index), |_| true)?,
+                    None => whereabouts.find(store, step, (at, index), |_| true)?,
                 };
                 return Ok(claim(row));
             }
             // Only the job itself tells what else it was made of.
-            let row = find(store, step, (input, index), |job| accepts(hash_of(step, &job.inputs)))?;
+            let is_it = |job: &DelayedJob| accepts(hash_of(step, &job.inputs));
+            let row = whereabouts.find(store, step, (at, index), is_it)?;
             if row.is_some() || store.delivery(record(step, token))?.is_some() {
                 return Ok(claim(row));
             }
@@ -152,24 +156,6 @@ fn said_of(job: DelayedJob, completion: Completion) -> DelayedJob {
         other => other,
     };
     DelayedJob { standing, ..job }
-}
-
-/// Where the job stands that was made of the one at `index` of an input, if the outside has it.
-fn find(
-    store: &Store,
-    step: &Step,
-    (input, index): (&InputRef, u64),
-    is_it: impl Fn(&DelayedJob) -> bool,
-) -> Result<Option<Row>, ReadError> {
-    let name = input.hash_name();
-    let of_it = |job: &DelayedJob| job.inputs.iter().any(|(one, at)| *one == name && *at == index);
-    for row in store.untimed(&step.address) {
-        let (key, job) = row?;
-        if of_it(&job) && is_it(&job) {
-            return Ok(Some(Row::of(&key)));
-        }
-    }
-    Ok(None)
 }
 
 fn hash_of(step: &Step, inputs: &[(String, u64)]) -> DeliveryHash {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
+use super::begin;
 use super::committer::Committer;
 use super::delivery::Order;
 use super::error::EngineError;
@@ -263,8 +264,11 @@ impl Crew {
         };
         let Some(opened) = &self.sources[source] else { return Ok(()) };
         let mark = self.store.mark(&self.configuration.sources[source].address, next)?;
+        let step = &self.configuration.steps[port.step];
+        let progress = self.store.progress(&step.address, &step.inputs[port.input].address)?;
+        let reader = begin::reader(opened, &progress.unwrap_or_default(), next, mark);
         let (batch, messages) = (self.options.batch, self.messages.0.clone());
-        let reader = SourceThread::start((port, number), opened.reader(next, mark), batch, messages)?;
+        let reader = SourceThread::start((port, number), reader, batch, messages)?;
         self.readers.insert(port, reader);
         Ok(())
     }

@@ -138,6 +138,7 @@ impl<'c> Owner<'c> {
             bindings,
             timeout: self.timeout,
             memory: self.limits.memory,
+            token_key: self.token_key,
         };
         let link = if self.isolate {
             Isolated::new(loaded, offer, &spec).map(|isolated| Link::Isolated(Box::new(isolated)))

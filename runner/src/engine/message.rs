@@ -109,8 +109,8 @@ pub(super) struct Durable {
     pub(super) moved: Option<Moves>,
     /// A step that shall start nothing, or go on.
     pub(super) paused: Option<(usize, bool)>,
-    /// What became of what somebody has said of a pending job.
-    pub(super) told: Option<Box<Telling>>,
+    /// What became of what somebody has said of pending jobs.
+    pub(super) told: Vec<Telling>,
 }
 
 /// Somebody has said how a pending job stands.

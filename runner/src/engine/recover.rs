@@ -1,12 +1,15 @@
 //! What becomes of a batch that was begun and not delivered when the last run ended.
 
+use std::collections::BTreeMap;
+
+use super::error::EngineError;
 use crate::config::{Promise, Step, Take};
 use crate::decide::{Progress, Redo};
-use crate::store::Snapshot;
+use crate::store::{Changes, Snapshot, SnapshotKey, Store};
 
 /// What a snapshot comes to, seen from the step as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+enum Verdict {
     /// The attempt failed with the process: the same jobs are delivered again, under the same hashes.
     Again(Redo),
     /// Its delivery is durable: there is nothing left to do.
@@ -17,15 +20,54 @@ pub(super) enum Verdict {
     Lost(String),
 }
 
+/// The batches that the step had begun and are to be delivered again, and by input how many jobs never
+/// will be. What cannot be is said, and forgotten.
+pub(super) fn take_up(
+    step: &Step,
+    (progress, kept): (&[Progress], &[u64]),
+    store: &Store,
+    changes: &mut Changes,
+) -> Result<(Vec<Redo>, BTreeMap<usize, u64>), EngineError> {
+    let snapshots = store.snapshots(&step.address)?;
+    let (mut again, mut forgone, mut lost) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+    for (snapshot, verdict) in snapshots.iter().zip(verdicts(step, progress, kept, &snapshots)) {
+        match verdict {
+            Verdict::Again(redo) => {
+                again.push(redo);
+                continue;
+            }
+            Verdict::Delivered => {}
+            Verdict::Forgone { input } => *forgone.entry(input).or_default() += snapshot.jobs,
+            Verdict::Lost(why) => *lost.entry(why).or_insert(0) += snapshot.jobs,
+        }
+        changes.settled.push(SnapshotKey { step: step.address.clone(), number: snapshot.number });
+    }
+    for (why, jobs) in lost {
+        tracing::warn!(
+            step = %step.address,
+            jobs,
+            "the run before was interrupted in attempts of this step that may have been seen outside, and they \
+             cannot be completed as they were, since {why}; its progress is kept, and the jobs that it has not \
+             accounted for are delivered as the step is now"
+        );
+    }
+    for (input, jobs) in &forgone {
+        let input = &step.inputs[*input].address;
+        tracing::warn!(
+            step = %step.address,
+            %input,
+            jobs,
+            "the run before was interrupted while these jobs were attempted; as at-most-once says they are not \
+             attempted again, and nobody knows what became of them (`tidegate replay` runs them again)"
+        );
+    }
+    Ok((again, forgone))
+}
+
 /// The verdicts on the snapshots of a step, which come in the order in which they were recorded.
 /// `progress` is by input, and so is `kept`: the index of the first job that is still there. Looks only,
 /// so it can be interrupted and asked again.
-pub(super) fn verdicts(
-    step: &Step,
-    progress: &[Progress],
-    kept: &[u64],
-    snapshots: &[Snapshot],
-) -> Vec<Verdict> {
+fn verdicts(step: &Step, progress: &[Progress], kept: &[u64], snapshots: &[Snapshot]) -> Vec<Verdict> {
     let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
     let verdict = |snapshot| match step.delivery {
         Promise::AtMostOnce => forgone(step, progress, snapshot),

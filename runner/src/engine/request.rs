@@ -146,6 +146,12 @@ impl Asked {
         Self { request, reply, moved: Moved::default() }
     }
 
+    /// Bytes that it adds to a group, where those may be many.
+    pub(super) fn byte_len(&self) -> usize {
+        let Request::Complete { completion, .. } = &self.request else { return 0 };
+        completion.result.iter().chain(&completion.reason).map(String::len).sum()
+    }
+
     pub(super) fn answer(&self, answer: Result<Granted, String>) {
         // Who asked may have gone away.
         let _ = self.reply.send(answer);

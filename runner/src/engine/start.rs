@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 
+use super::begin;
 use super::cards::Cards;
 use super::error::{Chain, EngineError};
 use super::floor::Floor;
 use super::ledger::trims_by_age;
-use super::recover::{Verdict, verdicts};
+use super::recover::take_up;
 use crate::config::{
-    Configuration, GateRef, Input, Promise, PushSource, QueueRef, SinkRef, SourceKind, SourceRef, Step, Take,
-    Target,
+    BeginAt, Configuration, GateRef, Input, Promise, PushSource, QueueRef, SinkRef, SourceKind, SourceRef,
+    Step, Take, Target,
 };
-use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Redo, Ticker};
+use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Ticker};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
-use crate::store::{Changes, Delayed, DelayedJob, Generation, SnapshotKey, Standing, Store};
+use crate::store::{Changes, Delayed, DelayedJob, Generation, Standing, Store};
 use crate::words::{Mark, Segment, Timestamp, TokenKey};
 
 /// Jobs of one batch of a step that picks them.
@@ -78,6 +79,14 @@ pub(super) fn start(
         heads.push(state.as_ref().map_or(0, |state| state.head));
         firsts.insert(position, state.map_or(1, |state| state.first));
     }
+    let ends = begin::ends(configuration, store, &sources)?;
+    for (&position, end) in ends.iter().filter_map(|(position, end)| Some((position, end.as_ref().ok()?))) {
+        let address = &configuration.sources[position].address;
+        changes.marks.extend(end.mark.map(|mark| (address.clone(), mark)));
+        changes.segments.extend(end.segments.iter().map(|segment| (address.clone(), segment.clone())));
+        marks.extend(end.mark.map(|mark| (position, mark)));
+        last_segments.extend(end.segments.last().map(|last| (position, last.clone())));
+    }
     let (mut progress, mut flows, mut readers) = (Vec::new(), Vec::new(), Vec::new());
     let (mut snapshots, mut halts) = (Vec::new(), Vec::new());
     for (position, step) in configuration.steps.iter().enumerate() {
@@ -87,14 +96,31 @@ pub(super) fn start(
             let stored = store.progress(&step.address, &declared.address)?;
             known.push(stored.is_some());
             let mut done = stored.unwrap_or_default();
+            if step.begin_at != BeginAt::Oldest && begin::is_new(store, step, declared)? {
+                match begin::there(declared.input, (&firsts, &heads), &ends) {
+                    Ok(there) => {
+                        done = begin::begin(step, declared, there);
+                        let (step, input) = (step.address.clone(), declared.address.clone());
+                        changes.progress.push((step, input, done.clone()));
+                    }
+                    Err(why) => halts.push((position, why)),
+                }
+            }
             accounted.push(done.clone());
             let feed = match declared.input {
                 Input::Source(SourceRef(source)) => {
                     let next = done.watermark() + 1;
-                    let mark = store.mark(&configuration.sources[source].address, next)?;
+                    let last = marks.get(&source).copied().filter(|mark| mark.index <= next);
+                    let mark = match last {
+                        Some(last) => Some(last),
+                        None => store.mark(&configuration.sources[source].address, next)?,
+                    };
                     match &sources[source] {
                         Some(opened) => {
-                            readers.push((Port { step: position, input }, opened.reader(next, mark)));
+                            readers.push((
+                                Port { step: position, input },
+                                begin::reader(opened, &done, next, mark),
+                            ));
                         }
                         None => halts.extend(unopened.get(&source).map(|why| (position, why.clone()))),
                     }
@@ -114,7 +140,7 @@ pub(super) fn start(
             inputs.push(FlowInput { feed, next: done.watermark() + 1, finished: done.finished().to_vec() });
             done_by_input.push(done);
         }
-        warn_of_new_inputs(step, &known, &inputs);
+        begin::warn_of_new_inputs(step, &known, &inputs);
         let (redo, lost) = take_up(step, (&accounted, &kept), store, &mut changes)?;
         for (input, jobs) in lost {
             accounted[input].counters.lost += jobs;
@@ -156,6 +182,7 @@ pub(super) fn start(
     let news = changes.generation.is_some()
         || changes.token_key.is_some()
         || !changes.settled.is_empty()
+        || !changes.progress.is_empty()
         || !changes.trims.is_empty()
         || !changes.delayed.is_empty()
         || !changes.ticked.is_empty();
@@ -277,67 +304,6 @@ fn before(step: &Step, configuration: &Configuration) -> Before {
         Promise::AtMostOnce => Before::Progress,
         Promise::ExactlyOnce if step.has_effects(configuration) => Before::Snapshot,
         Promise::ExactlyOnce | Promise::AtLeastOnce => Before::Nothing,
-    }
-}
-
-/// The batches that the step had begun and are to be delivered again, and by input how many jobs never
-/// will be. What cannot be is said, and forgotten.
-fn take_up(
-    step: &Step,
-    (progress, kept): (&[Progress], &[u64]),
-    store: &Store,
-    changes: &mut Changes,
-) -> Result<(Vec<Redo>, BTreeMap<usize, u64>), EngineError> {
-    let snapshots = store.snapshots(&step.address)?;
-    let (mut again, mut forgone, mut lost) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-    for (snapshot, verdict) in snapshots.iter().zip(verdicts(step, progress, kept, &snapshots)) {
-        match verdict {
-            Verdict::Again(redo) => {
-                again.push(redo);
-                continue;
-            }
-            Verdict::Delivered => {}
-            Verdict::Forgone { input } => *forgone.entry(input).or_default() += snapshot.jobs,
-            Verdict::Lost(why) => *lost.entry(why).or_insert(0) += snapshot.jobs,
-        }
-        changes.settled.push(SnapshotKey { step: step.address.clone(), number: snapshot.number });
-    }
-    for (why, jobs) in lost {
-        tracing::warn!(
-            step = %step.address,
-            jobs,
-            "the run before was interrupted in attempts of this step that may have been seen outside, and they \
-             cannot be completed as they were, since {why}; its progress is kept, and the jobs that it has not \
-             accounted for are delivered as the step is now"
-        );
-    }
-    for (input, jobs) in &forgone {
-        let input = &step.inputs[*input].address;
-        tracing::warn!(
-            step = %step.address,
-            %input,
-            jobs,
-            "the run before was interrupted while these jobs were attempted; as at-most-once says they are not \
-             attempted again, and nobody knows what became of them (`tidegate replay` runs them again)"
-        );
-    }
-    Ok((again, forgone))
-}
-
-/// A join that takes something more than it did pairs what may not belong together.
-fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInput]) {
-    if step.take != Take::Join || !known.contains(&true) {
-        return;
-    }
-    for ((declared, input), _) in step.inputs.iter().zip(inputs).zip(known).filter(|(_, known)| !**known) {
-        tracing::warn!(
-            step = %step.address,
-            input = %declared.address,
-            from = input.next,
-            "the join takes this input for the first time, beside inputs that it has taken jobs of before: it \
-             begins with the oldest job there, and pairs it with those that come next on the others \
-             (`tidegate replay` puts them back)"
-        );
     }
 }
 

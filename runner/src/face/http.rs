@@ -38,6 +38,7 @@ use tokio::sync::{Semaphore, watch};
 use self::answer::{Refusal, Response};
 use self::route::{Asked, Route};
 use super::control::Desk;
+use crate::engine::Whereabouts;
 use crate::words::Address;
 
 /// So many connections at one time; others wait to be accepted.
@@ -63,6 +64,7 @@ struct Shop {
     desk: Desk,
     /// Bytes of bodies that there is room for.
     room: Arc<Semaphore>,
+    whereabouts: Arc<Whereabouts>,
 }
 
 impl Server {
@@ -74,7 +76,8 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = watch::channel(());
         let (ended, over) = std::sync::mpsc::sync_channel(1);
-        let shop = Shop { desk, room: Arc::new(Semaphore::new(BODIES_BYTES)) };
+        let (room, whereabouts) = (Arc::new(Semaphore::new(BODIES_BYTES)), Arc::default());
+        let shop = Shop { desk, room, whereabouts };
         thread::Builder::new().name("http".into()).spawn(move || {
             runtime.block_on(async {
                 match tokio::net::TcpListener::from_std(listener) {

@@ -55,7 +55,7 @@ fn describe(status: &JobStatus, teller: Teller) -> String {
         lines.extend(step.why.iter().map(|why| format!("    {why}")));
         lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
     }
-    let waits = |step: &StepOutcome| !matches!(step.status, Status::Done | Status::Failed);
+    let waits = |step: &StepOutcome| !matches!(step.status, Status::Before | Status::Done | Status::Failed);
     if teller == Teller::Store && status.steps.iter().any(waits) {
         lines.push("  nothing runs now: this is how the next `tidegate run` finds it".to_owned());
     }
@@ -89,6 +89,7 @@ fn headline(step: &StepOutcome) -> String {
             Some(error) => format!("failed{attempts}: {error}"),
             None => format!("failed{attempts}"),
         },
+        Status::Before => "came before the step began, and is none of its jobs".to_owned(),
         Status::Done => "done".to_owned(),
     }
 }

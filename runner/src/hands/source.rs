@@ -48,6 +48,16 @@ pub struct Source {
     shared: Arc<Shared>,
 }
 
+/// Where a source ends, and what the store must know for every index up to there to keep its meaning.
+#[derive(Debug)]
+pub struct SourceEnd {
+    /// The index of the last job; 0 where there is none.
+    pub last: u64,
+    /// The place of the job after it.
+    pub mark: Option<Mark>,
+    pub segments: Vec<Segment>,
+}
+
 #[derive(Debug)]
 struct Shared {
     address: Address,
@@ -85,6 +95,33 @@ impl Source {
     pub fn reader(&self, next: u64, mark: Option<Mark>) -> Reader {
         self.shared.segments().join(next);
         Reader::new(Arc::clone(&self.shared), next, mark)
+    }
+
+    /// A reader for a step that begins with the job at `next`, whatever is before it and whether it has
+    /// come yet or not.
+    #[must_use]
+    pub fn beginner(&self, next: u64, mark: Option<Mark>) -> Reader {
+        self.shared.segments().join(mark.map_or(1, |mark| mark.index));
+        Reader::early(Arc::clone(&self.shared), next, mark)
+    }
+
+    /// A reader begins at `next`, but is made later: no index below it may get another meaning.
+    pub fn join(&self, next: u64) {
+        self.shared.segments().join(next);
+    }
+
+    /// Where the source ends for now. Reads all that is behind `mark`, the last one known, and keeps none
+    /// of it.
+    ///
+    /// # Errors
+    /// What a reader would meet.
+    pub fn end(&self, mark: Option<Mark>) -> Result<SourceEnd, SourceError> {
+        let mut reader = Reader::early(Arc::clone(&self.shared), u64::MAX, mark);
+        while let Read::Batch(_) = reader.read(BatchLimit { jobs: 1, bytes: 1 })? {}
+        let segments = self.shared.segments();
+        let last = segments.floor() - 1;
+        let mark = reader.stands_at().filter(|mark| mark.index == last + 1);
+        Ok(SourceEnd { last, mark, segments: segments.news() })
     }
 
     /// The job at `index` alone, for a person to look at; `None` where no known segment holds it.

@@ -236,6 +236,7 @@ fn put<K: Key + 'static>(
 fn put_progress(txn: &WriteTransaction, key: (u32, u32), progress: &Progress) -> Result<(), Stop> {
     let mut again = Progress::default();
     again.counters = progress.counters;
+    again.begin_behind(progress.before().min(progress.watermark()));
     again.skip_to(progress.watermark());
     for &(first, last) in progress.finished() {
         again.finish(first, last);

@@ -18,6 +18,7 @@ pub struct Step {
     pub take: Take,
     /// In order of binding; one, with an empty binding, for `from`.
     pub inputs: Vec<InputRef>,
+    pub begin_at: BeginAt,
     /// Run one after the other, in memory. None: jobs are handed on as they are.
     pub processors: Vec<Processor>,
     pub filter: StepFilter,
@@ -58,6 +59,18 @@ pub enum Take {
     Join,
     /// `alts`: one job of whichever has one first.
     Alts,
+}
+
+/// `begin_at`: with which job a step begins that has never taken any of an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BeginAt {
+    /// The oldest that is kept.
+    #[default]
+    Oldest,
+    /// The first that comes after its first start.
+    Newest,
+    /// The one at this index, from 1, which may be still to come.
+    Index(u64),
 }
 
 /// `delivery`: what a step promises about each job.

@@ -134,6 +134,8 @@ mod inputs {
         a_joined_job_has_no_type_of_its_own: "a.toml" = concat!(
             step!("to = \"x\""), "[step.match]\njoin = { order = \"x\", y = \"events\" }\ntypes = [\"refund\"]\ntopics = [\"eu\"]\n",
             "[step.hyphen]\njoin = { an-order = \"x\", y = \"events\" }\ntypes = [\"refund\"]\n");
+        a_step_begins_with_a_job_that_can_be: "a.toml" = step!("begin_at = 0"), "b.toml" = step!("begin_at = -3"), "c.toml" = step!("begin_at = \"newst\""), "d.toml" = step!("begin_at = 1.5"), "e.toml" = step!("begin_at = \"7\"");
+        an_index_to_begin_with_is_of_one_input: "a.toml" = "[step.match]\njoin = { a = \"as\", b = \"bs\" }\nbegin_at = 7\n[step.first]\nalts = { a = \"as\", b = \"bs\" }\nbegin_at = 7\n[sink.out]\ntype = \"null\"\nfrom = [\"as\", \"bs\"]\nbegin_at = 7\n[sink.rest]\ntype = \"null\"\nbegin_at = \"newest\"\n";
         a_delivery_is_one_of_three: "a.toml" = concat!("[pipeline]\ndelivery = \"once\"\n\n", step!("delivery = \"at-most-onec\""));
         a_sink_without_from_delivers_as_the_step_does: "a.toml" = concat!(step!("to = \"out\""), "[sink.out]\ntype = \"null\"\ndelivery = \"at-most-once\"\n");
         a_plugin_is_named_by_words: "a.toml" = step!("run = [\"plugin:\", \"plugin:a/b/c\", \"plugin:a.so\"]");

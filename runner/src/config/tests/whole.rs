@@ -64,6 +64,7 @@ topics = ["shop"]
 timeout = "5s"
 limits = { operations = 1000000, memory = "16MiB", depth = 16 }
 delivery = "exactly-once"
+begin_at = 1000
 crash_limit = 5
 errors = "unpriced"
 config = { currency = "EUR", at = 2024-05-06T07:08:09Z, rates = [1, 2.5, { x = true }], token = "${file:token}" }
@@ -84,6 +85,7 @@ from = ["priced", "other/done"]
 type = "stdout"
 format = "ndjson"
 delivery = "at-most-once"
+begin_at = "newest"
 "#,
     ),
     (

@@ -19,7 +19,7 @@ impl Committer {
             Err(why) => {
                 // Nothing was changed: what was held back for it goes on as it is.
                 let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
-                let durable = Durable { moved, told, ..Durable::default() };
+                let durable = Durable { moved, told: told.into_iter().collect(), ..Durable::default() };
                 let _ = self.messages.send(Message::Committed(durable));
                 asked.answer(Err(why));
                 return Ok(());
@@ -57,7 +57,7 @@ impl Committer {
         let mut durable = Durable { paused: amendment.paused, ..Durable::default() };
         let mut returned = returned.peekable();
         let taken = returned.next_if(|_| amendment.told).map(|(_, row, job)| (row, job));
-        durable.told = self.telling(request, taken);
+        durable.told.extend(self.telling(request, taken));
         match amendment.moves {
             // Where they stand is told beside where they stood.
             Some(moves) => {
@@ -78,12 +78,16 @@ impl Committer {
     }
 
     /// What became of what the request says of a pending job, if it is one that does.
-    fn telling(&self, request: &Request, taken: Option<(DelayedKey, DelayedJob)>) -> Option<Box<Telling>> {
+    pub(super) fn telling(
+        &self,
+        request: &Request,
+        taken: Option<(DelayedKey, DelayedJob)>,
+    ) -> Option<Telling> {
         // Without a row nothing was said that anybody waits for; something else that was may be on its way.
         let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
         let steps = &self.ledger.configuration.steps;
         let step = steps.iter().position(|declared| declared.address == *step)?;
-        Some(Box::new(Telling { step, index: *index, taken }))
+        Some(Telling { step, index: *index, taken })
     }
 
     /// The jobs of a request that came to nothing, where they stand.

@@ -55,9 +55,9 @@ impl Floor {
         if let Some((step, paused)) = paused {
             self.dispatcher.handle(Event::Pause { step, paused }, now, commands);
         }
-        if let Some(telling) = told {
+        for telling in told {
             let step = telling.step;
-            if let Some(due) = self.told(*telling, now) {
+            if let Some(due) = self.told(telling, now) {
                 self.dispatcher.handle(Event::Returned { step, due }, now, commands);
             }
         }

@@ -13,6 +13,7 @@ use crossbeam_channel::Receiver;
 use super::world::World;
 use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{Before, End, Port};
+use crate::engine::begin;
 use crate::engine::committer::Committer;
 use crate::engine::delivery::{Entry, Order};
 use crate::engine::error::{Chain, EngineError};
@@ -297,7 +298,12 @@ impl Stage<'_> {
         };
         let address = &self.configuration.sources[source].address;
         let Ok(mark) = self.store.mark(address, next) else { return };
-        let reader = self.sources[source].as_ref().unwrap().reader(next, mark);
+        let step = &self.configuration.steps[port.step];
+        let Ok(progress) = self.store.progress(&step.address, &step.inputs[port.input].address) else {
+            return;
+        };
+        let source = self.sources[source].as_ref().unwrap();
+        let reader = begin::reader(source, &progress.unwrap_or_default(), next, mark);
         self.readers.insert(port, (number, reader));
     }
 

@@ -1,6 +1,8 @@
 //! `POST /jobs/PIPELINE/QUEUE/INDEX/complete`: an outside system says what became of a job that was handed
 //! to it.
 
+use std::sync::Arc;
+
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{Method, Request, StatusCode};
@@ -26,9 +28,9 @@ pub(super) async fn complete(
 ) -> Result<Response, Refusal> {
     only(&request, &[Method::POST])?;
     let token = token(request.headers(), request.uri().query()).ok_or_else(stranger)?;
-    let (desk, of) = (shop.desk.clone(), asked.clone());
+    let (desk, whereabouts, of) = (shop.desk.clone(), Arc::clone(&shop.whereabouts), asked.clone());
     let claim = aside(move || {
-        let found = claim(&desk.store, &desk.configuration, (&of.queue, of.index), &token);
+        let found = claim(&desk.store, &desk.configuration, &whereabouts, (&of.queue, of.index), &token);
         match found {
             Ok(Some(claim)) => Ok((claim, token)),
             Ok(None) => Err(stranger()),
@@ -136,6 +138,7 @@ fn not_pending(desk: &Desk, asked: &Asked, step: &str) -> Refusal {
         Some(Status::Delayed) => later("delayed"),
         Some(Status::Pending) => later("on its way"),
         Some(Status::Failed) => through(&job, "failed", step),
+        Some(Status::Before) => through(&job, "none of the jobs", step),
         Some(Status::Done) => through(&job, "done", step),
         None => {
             let error = format!("{job} is not pending at step `{step}`; if it may become so, say it again");

@@ -104,7 +104,7 @@ fn how(step: &StepOutcome) -> Stands {
         Status::Running => Stands::Begun,
         Status::Pending if step.told.is_some_and(|told| !told.waits()) => Stands::Said,
         Status::Pending => Stands::Outside,
-        Status::Failed | Status::Done => Stands::Through,
+        Status::Failed | Status::Done | Status::Before => Stands::Through,
     }
 }
 

@@ -81,6 +81,8 @@ pub(in crate::face) enum Status {
     Pending,
     /// It stands on an error queue.
     Failed,
+    /// It was there before the step began, and is none of its jobs.
+    Before,
     /// It is accounted for. What came of it is told where it is still kept.
     Done,
 }
@@ -152,6 +154,9 @@ impl Look<'_> {
             let status = if begun { Status::Running } else { Status::Waiting };
             let before = Some(self.before(&progress, state)?);
             return Ok(StepOutcome { before, why: self.why(None)?, ..self.of(status) });
+        }
+        if self.index <= progress.before() {
+            return Ok(self.of(Status::Before));
         }
         if let Some((key, job)) = self.delayed()? {
             let waits = job.waits_for_turn(key.due, self.now);

@@ -12,6 +12,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Payloads, Place};
 
+use crate::words::TokenKey;
+
 /// What a process is told first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
@@ -24,6 +26,13 @@ pub(super) struct Setup {
     pub(super) bindings: Vec<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) memory: u64,
+    /// Tokens are made over there, of jobs that ask for one.
+    #[serde(skip, default = "no_key")]
+    pub(super) token_key: TokenKey,
+}
+
+fn no_key() -> TokenKey {
+    TokenKey::NONE
 }
 
 /// A batch is done, or the step is set up.
@@ -33,7 +42,7 @@ pub(super) const REFUSED: u8 = 2;
 
 pub(super) fn send_setup(to: &mut impl Write, setup: &Setup, image: &[u8]) -> io::Result<()> {
     let text = serde_json::to_vec(setup).map_err(io::Error::other)?;
-    for part in [&text, image] {
+    for part in [&text, setup.token_key.reveal(), image] {
         to.write_all(&(part.len() as u64).to_le_bytes())?;
         to.write_all(part)?;
     }
@@ -42,7 +51,9 @@ pub(super) fn send_setup(to: &mut impl Write, setup: &Setup, image: &[u8]) -> io
 
 pub(super) fn receive_setup(from: &mut impl Read) -> io::Result<(Setup, Vec<u8>)> {
     let text = receive_part(from)?;
-    Ok((serde_json::from_slice(&text).map_err(io::Error::other)?, receive_part(from)?))
+    let mut setup: Setup = serde_json::from_slice(&text).map_err(io::Error::other)?;
+    setup.token_key = TokenKey::new(&receive_part(from)?).unwrap_or(TokenKey::NONE);
+    Ok((setup, receive_part(from)?))
 }
 
 fn receive_part(from: &mut impl Read) -> io::Result<Vec<u8>> {

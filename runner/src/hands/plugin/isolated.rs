@@ -61,6 +61,7 @@ impl Isolated {
             bindings: spec.bindings.iter().map(|&binding| binding.to_owned()).collect(),
             timeout: spec.timeout,
             memory: spec.memory,
+            token_key: spec.token_key.clone(),
         };
         let mut isolated = Self {
             setup,

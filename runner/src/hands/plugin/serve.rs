@@ -100,6 +100,7 @@ fn create(setup: &Setup, image: Vec<u8>, shared: &Arc<Mutex<Shared>>) -> Result<
         bindings: &bindings,
         timeout: setup.timeout,
         memory: setup.memory,
+        token_key: &setup.token_key,
     };
     PluginRunner::with_journal(offer, &spec, Box::new(Relay(Arc::clone(shared))))
 }

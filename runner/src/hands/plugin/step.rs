@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_plugin::abi::TIDEGATE_TOKEN_LEN;
 use tidegate_plugin::host::{Ended, Host, Instance, Offer, Spec};
 use tidegate_plugin::{Cause, Checkpoint, Failure, FailureKind, Job, Level, Outputs, Payloads, Step};
 
 use super::clock::Ticks;
 use crate::hands::handle;
 use crate::hands::script::json;
-use crate::words::{format_duration, format_size};
+use crate::words::{DeliveryHash, TokenKey, format_duration, format_size};
 
 /// What a plugin's step is made from; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,8 @@ pub struct PluginSpec<'a> {
     pub timeout: Option<Duration>,
     /// Bytes that the outputs of a job may come to.
     pub memory: u64,
+    /// What the tokens of jobs are made with.
+    pub token_key: &'a TokenKey,
 }
 
 /// Runs a plugin's step on jobs. Lives on one thread.
@@ -56,6 +59,7 @@ struct Watch {
     /// When the attempt is over; `u64::MAX` for never.
     deadline: AtomicU64,
     journal: Box<dyn Journal>,
+    token_key: TokenKey,
 }
 
 /// Where the lines go that a plugin logs.
@@ -93,6 +97,7 @@ impl PluginRunner {
             ticks: Ticks::fit_for(spec.timeout),
             deadline: AtomicU64::new(u64::MAX),
             journal,
+            token_key: spec.token_key.clone(),
         });
         let mut runner = Self {
             offer: offer.clone(),
@@ -272,6 +277,10 @@ impl Host for Line {
 
     fn stopping(&self) -> bool {
         self.0.ticks.now() > self.0.deadline.load(Ordering::Relaxed)
+    }
+
+    fn token(&self, hash: u128) -> Option<[u8; TIDEGATE_TOKEN_LEN]> {
+        self.0.token_key.token(DeliveryHash(hash)).as_bytes().try_into().ok()
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Reader {
     bell: Arc<Bell>,
     /// Only looks: shares nothing of what it finds.
     looking: bool,
+    /// The first job that is wanted may be still to come: where a file ends before it, nothing is lost.
+    early: bool,
     /// `None` before the first file was found.
     place: Option<Place>,
     cursor: Cursor,
@@ -92,9 +94,21 @@ enum Stop {
 impl Reader {
     pub(super) fn new(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
         let nowhere = Mark { index: next, segment: 0, offset: 0, line: 1 };
+        Self::at(shared, nowhere, next, mark)
+    }
+
+    /// As [`Self::new`], where jobs before `next` were not delivered but are passed over, and may not all
+    /// have come yet.
+    pub(super) fn early(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
+        let nowhere = Mark { index: 1, segment: 0, offset: 0, line: 1 };
+        Self { early: true, ..Self::at(shared, nowhere, next, mark) }
+    }
+
+    fn at(shared: Arc<Shared>, nowhere: Mark, next: u64, mark: Option<Mark>) -> Self {
         let mut reader = Self {
             bell: shared.watch.bell(),
             looking: false,
+            early: false,
             place: None,
             cursor: Cursor::new(&shared.spec, Path::new(""), nowhere, next),
             stream: None,
@@ -146,6 +160,11 @@ impl Reader {
 
     pub fn waker(&self) -> Waker {
         self.bell.waker()
+    }
+
+    /// The place of the next job, or of the one that comes there; `None` before the first file was found.
+    pub(super) fn stands_at(&self) -> Option<Mark> {
+        self.place.as_ref().map(|_| self.cursor.at())
     }
 
     fn turn(&mut self, limit: BatchLimit) -> Result<Option<Read>, SourceError> {
@@ -234,7 +253,7 @@ impl Reader {
                 }
             }
         }
-        if end.is_none() && self.cursor.is_skipping() {
+        if end.is_none() && self.cursor.is_skipping() && !self.early {
             // Less is here than was delivered of it.
             place.lost = true;
             return Ok(Stop::Dry { close: false });
@@ -267,7 +286,7 @@ impl Reader {
             return None;
         }
         if !self.looking {
-            if !self.cursor.is_skipping() {
+            if self.early || !self.cursor.is_skipping() {
                 segments.reach(at);
             }
             if close {
@@ -303,7 +322,8 @@ impl Reader {
         let Some(end) = end else {
             // Its true end is not known, but lies past what is there now.
             let at = self.cursor.at();
-            let end = Mark { index: self.cursor.next(), offset: at.offset + 1, ..at };
+            let index = if self.early { at.index } else { self.cursor.next() };
+            let end = Mark { index, offset: at.offset + 1, ..at };
             tell_loss(&self.shared, place, Mark { index: end.index, ..at }, None);
             self.shared.segments().close(place.ordinal, end);
             return None;

@@ -76,6 +76,17 @@ impl Segments {
         (entry.revision > revision).then_some((&entry.segment, entry.revision))
     }
 
+    /// Those that are new, or were changed since they were loaded.
+    pub(super) fn news(&self) -> Vec<Segment> {
+        let news = self.entries.iter().filter(|entry| entry.revision > 0);
+        news.map(|entry| entry.segment.clone()).collect()
+    }
+
+    /// The index that comes after all that have a meaning.
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+
     /// The segment that holds `index`, or will.
     pub(super) fn holding(&self, index: u64) -> Option<&Segment> {
         let after = self.entries.partition_point(|entry| entry.segment.first <= index);

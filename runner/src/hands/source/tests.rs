@@ -1,5 +1,7 @@
 //! A store in memory, and readers that deliver into it.
 
+mod beginnings;
+
 mod follow;
 
 mod formats;

@@ -118,7 +118,7 @@ impl Play {
         let mut job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
         let Standing::Pending { handle, since } = job.standing else { panic!("{:?}", job.standing) };
         job.standing = Standing::Told { handle, since, completion };
-        let told = Some(Box::new(Telling { step: 1, index: 1, taken: Some((row, job)) }));
+        let told = vec![Telling { step: 1, index: 1, taken: Some((row, job)) }];
         let durable = Durable { told, ..Durable::default() };
         self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
     }

@@ -1,6 +1,7 @@
 //! The committer's part on the stage: what is committed together, and what is seen of it.
 
 use super::{Crash, Stage};
+use crate::engine::committer::Completions;
 use crate::engine::delivery::{Entry, Order};
 use crate::engine::error::EngineError;
 use crate::engine::message::Message;
@@ -9,14 +10,23 @@ impl Stage<'_> {
     pub(super) fn commit(&mut self) -> Result<(), Crash> {
         let most = 1 + self.world.dice.below(4);
         let (mut group, mut pushes, mut ticked) = (Vec::new(), Vec::new(), Vec::new());
-        while group.len() < most {
-            let is_first = group.is_empty() && pushes.is_empty() && ticked.is_empty();
+        let (mut told, mut orders) = (Completions::default(), 0);
+        while orders < most {
+            orders += 1;
+            let is_first = group.is_empty() && pushes.is_empty() && ticked.is_empty() && told.is_empty();
             match self.orders.pop_front() {
                 Some(Order::Enter(entry)) => group.push(entry),
-                Some(Order::Amend(asked)) if is_first => {
-                    let amended = self.committer.amend(&asked);
-                    return self.committed(amended);
-                }
+                Some(Order::Amend(asked)) => match told.add(asked) {
+                    None => {}
+                    Some(asked) if is_first => {
+                        let amended = self.committer.amend(&asked);
+                        return self.committed(amended);
+                    }
+                    Some(asked) => {
+                        self.orders.push_front(Order::Amend(asked));
+                        break;
+                    }
+                },
                 Some(Order::LetGo) if is_first => {
                     let let_go = self.committer.let_go();
                     return self.committed(let_go);
@@ -37,7 +47,9 @@ impl Stage<'_> {
             }
         }
         let committed = self.committer.commit(group, pushes, ticked);
-        self.committed(committed)
+        self.committed(committed)?;
+        let completed = self.committer.complete(&told);
+        self.committed(completed)
     }
 
     /// Looks at what a commit has made durable.

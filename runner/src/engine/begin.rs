@@ -1,0 +1,117 @@
+//! With which job a step begins that has never taken any of an input: `begin_at`.
+//!
+//! That is found out at the first start and recorded with the first commit, so that neither a crash nor
+//! another `begin_at` changes it. From then on progress says it, as if all before were accounted for.
+
+use std::collections::BTreeMap;
+
+use super::error::Chain;
+use crate::config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef, Step, Take};
+use crate::decide::{FlowInput, Progress};
+use crate::hands::source::{Reader, Source, SourceEnd};
+use crate::store::{ReadError, Store};
+use crate::words::Mark;
+
+/// Where the sources end at whose end some step begins, or why that cannot be found out.
+pub(super) type Ends = BTreeMap<usize, Result<SourceEnd, String>>;
+
+/// Whether `step` has never taken anything of `input`.
+pub(super) fn is_new(store: &Store, step: &Step, input: &InputRef) -> Result<bool, ReadError> {
+    // What was begun and never delivered is told by snapshots alone.
+    Ok(store.progress(&step.address, &input.address)?.is_none() && store.snapshots(&step.address)?.is_empty())
+}
+
+/// Reads those sources to their end of which a step wants only what comes from now on.
+pub(super) fn ends(
+    configuration: &Configuration,
+    store: &Store,
+    sources: &[Option<Source>],
+) -> Result<Ends, ReadError> {
+    let mut ends = BTreeMap::new();
+    for (position, source) in sources.iter().enumerate() {
+        let (Some(source), address) = (source, &configuration.sources[position].address) else { continue };
+        let (mut wanted, mut known) = (false, Vec::new());
+        for (step, input) in configuration.readers(Input::Source(SourceRef(position))) {
+            let step = &configuration.steps[step];
+            let input = &step.inputs[input];
+            wanted |= step.begin_at == BeginAt::Newest && is_new(store, step, input)?;
+            known.extend(store.progress(&step.address, &input.address)?);
+        }
+        if !wanted {
+            continue;
+        }
+        known.iter().filter(|known| !known.is_at_its_beginning()).for_each(|known| {
+            source.join(known.watermark() + 1);
+        });
+        let end = source.end(store.mark(address, u64::MAX)?);
+        ends.insert(position, end.map_err(|error| Chain(&error).to_string()));
+    }
+    Ok(ends)
+}
+
+/// The first and the last job of an input that is there; of a source they count from 1.
+///
+/// # Errors
+/// Why its end cannot be found out.
+pub(super) fn there(
+    input: Input,
+    (firsts, heads): (&BTreeMap<usize, u64>, &[u64]),
+    ends: &Ends,
+) -> Result<(u64, u64), String> {
+    match input {
+        Input::Queue(QueueRef(queue)) => Ok((firsts.get(&queue).copied().unwrap_or(1), heads[queue])),
+        Input::Source(SourceRef(source)) => match ends.get(&source) {
+            Some(Ok(end)) => Ok((1, end.last)),
+            Some(Err(why)) => Err(why.clone()),
+            None => Ok((1, 0)),
+        },
+    }
+}
+
+/// The progress with which `step` begins on an input that is new to it, of which jobs from `first` to
+/// `last` are there.
+pub(super) fn begin(step: &Step, input: &InputRef, (first, last): (u64, u64)) -> Progress {
+    let mut progress = Progress::default();
+    let behind = match step.begin_at {
+        BeginAt::Oldest => return progress,
+        BeginAt::Newest => last,
+        BeginAt::Index(index) => index - 1,
+    };
+    progress.begin_behind(behind);
+    let (index, input, step) = (behind + 1, &input.address, &step.address);
+    if index < first {
+        tracing::warn!(
+            %step, %input, index, oldest = first,
+            "the step begins with the oldest job that is kept: the one that `begin_at` names is let go of already"
+        );
+    } else {
+        tracing::info!(
+            %step, %input, index,
+            "the step begins with this job; what came before it is none of its"
+        );
+    }
+    progress
+}
+
+/// A reader of a source that gives the jobs from `next` on to a step with this progress.
+pub(super) fn reader(source: &Source, progress: &Progress, next: u64, mark: Option<Mark>) -> Reader {
+    if progress.is_at_its_beginning() { source.beginner(next, mark) } else { source.reader(next, mark) }
+}
+
+/// A join that takes something more than it did pairs what may not belong together.
+pub(super) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInput]) {
+    if step.take != Take::Join || !known.contains(&true) {
+        return;
+    }
+    let with = if step.begin_at == BeginAt::Newest { "the next job to come" } else { "the oldest job there" };
+    for ((declared, input), _) in step.inputs.iter().zip(inputs).zip(known).filter(|(_, known)| !**known) {
+        tracing::warn!(
+            step = %step.address,
+            input = %declared.address,
+            from = input.next,
+            "the join takes this input for the first time, beside inputs that it has taken jobs of before: it \
+             begins with {with}, and pairs it with those that come next on the others \
+             (`tidegate replay` puts them back)"
+        );
+    }
+}
