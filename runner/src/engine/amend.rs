@@ -118,47 +118,48 @@ fn retry(
     for &index in errors {
         let record = error_at(store, queue, &handled, index)?;
         let wrong = |why: String| format!("{queue}/{index} is no error that can be run again: {why}");
-        let failed: Failed<'_> = serde_json::from_slice(&record)
-            .map_err(|error| wrong(format!("it is not as it should be, {error}")))?;
-        let name = format!("{}/{}", failed.pipeline, failed.step);
-        let step = configuration.steps.iter().position(|step| step.address.to_string() == name);
-        let Some(step) = step else {
-            return Err(wrong(format!("its step `{name}` is not in the configuration")));
-        };
-        let declared = &configuration.steps[step];
-        let (form, payload) = match (failed.job, failed.job_text, failed.job_bytes) {
-            (Some(job), ..) => (JobForm::Json, job.get().as_bytes().to_vec()),
-            (None, Some(text), _) => (JobForm::Text, text.into_bytes()),
-            (None, None, Some(bytes)) => (JobForm::Bytes, bytes),
-            (None, None, None) => return Err(wrong("its job is missing".to_owned())),
-        };
-        let inputs = match failed.inputs {
-            Some(inputs) => inputs.into_iter().map(|(binding, given)| (binding, given.index)).collect(),
-            None => vec![(failed.input, failed.index)],
-        };
-        let known = |name: &String| declared.inputs.iter().any(|input| input.hash_name() == *name);
-        if let Some((lost, _)) = inputs.iter().find(|(name, _)| !known(name)) {
-            return Err(wrong(format!("its step `{name}` does not read `{lost}` any more")));
-        }
-        changes.delayed.push(Delayed {
-            step: declared.address.clone(),
-            // Now, whatever the clock says later.
-            due: Timestamp(0),
-            job: DelayedJob {
-                inputs,
-                attempt: failed.attempt,
-                last_error: Some(failed.message),
-                from_error: Some((queue.clone(), index)),
-                form,
-                payload,
-                carried: failed.meta.map(|meta| meta.get().to_owned()),
-                ..DelayedJob::default()
-            },
-        });
+        let from_error = Some((queue.clone(), index));
+        let (step, job) = failed_job(configuration, &record).map_err(wrong)?;
+        // Now, whatever the clock says later.
+        let delayed = Delayed { step, due: Timestamp(0), job: DelayedJob { from_error, ..job } };
+        changes.delayed.push(delayed);
         handled.finish(index, index);
     }
     dealt_with(configuration, queue, handled, &mut changes);
     Ok(Amendment::new(changes, Granted::Retried { jobs: errors.len() as u64 }))
+}
+
+/// The job of an error record, and the step that shall run it again.
+fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, DelayedJob), String> {
+    let failed: Failed<'_> =
+        serde_json::from_slice(record).map_err(|error| format!("it is not as it should be, {error}"))?;
+    let name = format!("{}/{}", failed.pipeline, failed.step);
+    let step = configuration.steps.iter().find(|step| step.address.to_string() == name);
+    let step = step.ok_or_else(|| format!("its step `{name}` is not in the configuration"))?;
+    let (form, payload) = match (failed.job, failed.job_text, failed.job_bytes) {
+        (Some(job), ..) => (JobForm::Json, job.get().as_bytes().to_vec()),
+        (None, Some(text), _) => (JobForm::Text, text.into_bytes()),
+        (None, None, Some(bytes)) => (JobForm::Bytes, bytes),
+        (None, None, None) => return Err("its job is missing".to_owned()),
+    };
+    let inputs: Vec<(String, u64)> = match failed.inputs {
+        Some(inputs) => inputs.into_iter().map(|(binding, given)| (binding, given.index)).collect(),
+        None => vec![(failed.input, failed.index)],
+    };
+    let known = |name: &String| step.inputs.iter().any(|input| input.hash_name() == *name);
+    if let Some((lost, _)) = inputs.iter().find(|(name, _)| !known(name)) {
+        return Err(format!("its step `{name}` does not read `{lost}` any more"));
+    }
+    let job = DelayedJob {
+        inputs,
+        attempt: failed.attempt,
+        last_error: Some(failed.message),
+        form,
+        payload,
+        carried: failed.meta.map(|meta| meta.get().to_owned()),
+        ..DelayedJob::default()
+    };
+    Ok((step.address.clone(), job))
 }
 
 fn take_off(

@@ -109,18 +109,13 @@ impl Links {
         let emits = if named { &bindings[..] } else { &[] };
         let middle = || Outputs::new(std::iter::once("").chain(emits.iter().copied()));
         let middles = (1..links.len()).map(|_| middle()).collect();
-        // What can be seen outside is done in an attempt, and not in getting ready for one.
-        let isolated = links
-            .iter()
-            .position(|link| matches!(link, Link::Isolated(_) | Link::Http(_) | Link::Exec(_)))
-            .filter(|&at| matches!(links[at], Link::Isolated(_)));
         let services = requests(configuration, step)
             .map(|(position, request)| (position, owner.http(request)))
             .collect();
         Ok(Self {
+            isolated: isolated(&links),
             links,
             middles,
-            isolated,
             allowance: Allowance::new(step.timeout),
             prepared: VecDeque::new(),
             services,
@@ -298,6 +293,13 @@ impl Links {
         self.middles[at] = middle;
         ran
     }
+}
+
+/// The first isolated link, where nothing before it can be seen outside: that is done in an attempt, and not in
+/// getting ready for one.
+fn isolated(links: &[Link]) -> Option<usize> {
+    let outside = |link: &Link| matches!(link, Link::Isolated(_) | Link::Http(_) | Link::Exec(_));
+    links.iter().position(outside).filter(|&at| matches!(links[at], Link::Isolated(_)))
 }
 
 /// The outputs of `step` that are HTTP services, by position.

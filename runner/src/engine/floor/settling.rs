@@ -1,9 +1,9 @@
 //! The floor's part in what has become durable: who is told of it.
 
 use super::{Action, Floor};
-use crate::decide::{Command, Event};
+use crate::decide::{BatchId, Command, Event};
 use crate::engine::held::Work;
-use crate::engine::message::Durable;
+use crate::engine::message::{Durable, Stays};
 use crate::words::Timestamp;
 
 impl Floor {
@@ -38,16 +38,7 @@ impl Floor {
             self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
         }
         for (step, batch, stays) in delivered {
-            let held = self.held.remove(&batch);
-            if let (Some(held), Some(_)) = (&held, &self.shelves[step]) {
-                self.settle_picked(step, held, stays, now);
-            } else if let Some(due) = stays.iter().map(|stays| stays.row.due).min() {
-                self.dispatcher.handle(Event::Returned { step, due }, now, commands);
-            }
-            if let Some(held) = held {
-                self.forget_returned(step, &held.work);
-            }
-            self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
+            self.delivered((step, batch), stays, now, commands);
         }
         if let Some(moves) = moved {
             self.moved(moves, now, commands);
@@ -67,6 +58,25 @@ impl Floor {
         if !ticked.is_empty() {
             self.dispatcher.handle(Event::Tick, now, commands);
         }
+    }
+
+    fn delivered(
+        &mut self,
+        (step, batch): (usize, BatchId),
+        stays: Vec<Stays>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        let held = self.held.remove(&batch);
+        if let (Some(held), Some(_)) = (&held, &self.shelves[step]) {
+            self.settle_picked(step, held, stays, now);
+        } else if let Some(due) = stays.iter().map(|stays| stays.row.due).min() {
+            self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+        }
+        if let Some(held) = held {
+            self.forget_returned(step, &held.work);
+        }
+        self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
     }
 
     fn forget_returned(&mut self, step: usize, work: &Work) {

@@ -51,11 +51,21 @@ pub fn serve() -> io::Result<()> {
     };
     Shared::with(&shared, Shared::close)?;
     socket.write_all(&[frames::DONE])?;
+    work(&mut runner, &setup, &shared, &mut socket)
+}
+
+/// Works off batches of jobs as long as some come.
+fn work(
+    runner: &mut PluginRunner,
+    setup: &Setup,
+    shared: &Arc<Mutex<Shared>>,
+    socket: &mut UnixStream,
+) -> io::Result<()> {
     let mut outputs = Outputs::new(setup.bindings.iter().map(String::as_str));
     let mut jobs = Jobs::default();
     let ticks = Ticks::fit_for(setup.timeout);
-    while let Some(stops) = jobs.receive(&mut socket)? {
-        Shared::with(&shared, Shared::begin)?;
+    while let Some(stops) = jobs.receive(socket)? {
+        Shared::with(shared, Shared::begin)?;
         let mut earlier = Duration::ZERO;
         for position in 0..jobs.len() {
             let Some(job) = jobs.get(position) else { continue };
@@ -69,7 +79,7 @@ pub fn serve() -> io::Result<()> {
             let processed = runner.process_within(&job, &mut outputs, left);
             let took = Duration::from_nanos(ticks.now().saturating_sub(begun));
             earlier += took;
-            Shared::with(&shared, |shared| {
+            Shared::with(shared, |shared| {
                 match &processed {
                     Ok(()) => frames::write_made(&outputs, took, &mut shared.frames),
                     Err(failure) => frames::write_failed(failure, &mut shared.frames),
@@ -80,7 +90,7 @@ pub fn serve() -> io::Result<()> {
                 break;
             }
         }
-        Shared::with(&shared, Shared::close)?;
+        Shared::with(shared, Shared::close)?;
         socket.write_all(&[frames::DONE])?;
     }
     Ok(())
