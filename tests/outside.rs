@@ -254,6 +254,35 @@ fn what_is_said_too_soon_can_be_said_again() {
     running.stop().done();
 }
 
+#[test]
+fn what_is_said_of_a_job_that_was_forgotten_can_be_said_when_it_is_there_again() {
+    for settings in STEPS {
+        let project = project(settings).file(
+            "submit.rhai",
+            "fn process(job, ctx) { if ctx.attempt == 2 { retry_in(\"1h\", \"busy\") } pending(ctx.token) }",
+        );
+        let (mut running, mut client, _) = started(&project);
+        push(&mut client, 1..=1);
+        let token = token(&mut running, &mut client, 1);
+        assert_eq!(say(&mut client, 1, &token, "\"unknown\"").status, 200);
+        running.wait_until("it waits", || outcome(&mut client, 1)["status"] == "delayed");
+        let early = say(&mut client, 1, &token, "");
+        assert_eq!((early.status, early.header("retry-after")), (409, Some("1")), "{early:?}");
+        assert_eq!(
+            early.error(),
+            "job p/in/1 is delayed at step `p/submit`, and not pending yet; say it again"
+        );
+        project.tidegate(&["delayed", "now", "p/in/1", "--yes"]).done();
+        assert_eq!(self::token(&mut running, &mut client, 1), token);
+        assert_eq!(say(&mut client, 1, &token, "").status, 200);
+        running.wait_until("it is delivered", || project.read_if_there("out.ndjson") == jobs(1..=1));
+        // Now that holds.
+        let late = say(&mut client, 1, &token, "\"unknown\"");
+        assert_eq!((late.status, late.header("retry-after")), (409, None), "{late:?}");
+        running.stop().done();
+    }
+}
+
 fn make_executable(project: &Project, script: &str) {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::Permissions::from_mode(0o755);

@@ -1,6 +1,7 @@
 //! Output files that are not as they were left, and standard output.
 
 use std::fs;
+use std::process::Command;
 
 use crate::project::{Project, jobs};
 
@@ -94,6 +95,46 @@ fn a_sink_goes_on_in_a_file_that_was_moved_together_with_its_path() {
     project.append("in.ndjson", jobs(11..=12));
     project.run().done();
     assert_eq!(project.read("out/new.ndjson"), jobs(1..=12));
+}
+
+/// The configuration, its state, what it reads and what it has made.
+fn copied(project: &Project) -> Project {
+    let copy = Project::new();
+    let status = Command::new("cp").arg("-a").arg(project.path().join(".")).arg(copy.path()).status();
+    assert!(status.expect("`cp` can be started").success());
+    copy
+}
+
+#[test]
+fn a_folder_that_is_copied_with_its_state_says_how_it_goes_on() {
+    let project = project("");
+    project.run().done();
+    let copy = copied(&project);
+    let refused = copy.run().failed(1);
+    refused
+        .says("it is a copy of what Tidegate wrote at another path; a folder that was copied does not go on");
+    assert_eq!(copy.read(OUT), jobs(1..=10));
+    // As it is told.
+    for made in [".tidegate", "out"] {
+        fs::remove_dir_all(copy.path().join(made)).expect("it is there");
+    }
+    copy.run().done().says("done: 10 jobs");
+    // One that was moved, and one that came back to where it was, are no copies.
+    let moved = Project::new();
+    let (from, to) = (project.path().join("folder"), moved.path().join("folder"));
+    for file in ["p.toml", "in.ndjson", ".tidegate", "out"] {
+        fs::create_dir_all(&from).expect("folders can be made");
+        fs::rename(project.path().join(file), from.join(file)).expect("it is there");
+    }
+    fs::rename(&from, &to).expect("both are on one disk");
+    project.tidegate(&["run", &to.display().to_string()]).done().says("nothing to do");
+    moved.append("folder/in.ndjson", jobs(11..=11));
+    project.tidegate(&["run", &to.display().to_string()]).done().says("done: 1 job");
+    let backup = copied(&moved);
+    fs::remove_dir_all(&to).expect("it is there");
+    fs::rename(backup.path().join("folder"), &to).expect("both are on one disk");
+    project.tidegate(&["run", &to.display().to_string()]).done().says("nothing to do");
+    assert_eq!(moved.read("folder/out/out.ndjson"), jobs(1..=11));
 }
 
 #[test]

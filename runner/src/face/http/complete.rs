@@ -105,6 +105,12 @@ fn take(
         Some(Err(why)) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
         Some(Ok(Granted::Completed(Completed::Taken))) => Ok(stands(false)),
         Some(Ok(Granted::Completed(Completed::Known))) => Ok(stands(true)),
+        // That does not hold for ever: it is there again in a while, or is through by another word.
+        Some(Ok(Granted::Completed(Completed::Otherwise { status: before })))
+            if before.waits() || before == decide::Status::Unknown =>
+        {
+            Err(not_pending(desk, asked, &name))
+        }
         Some(Ok(Granted::Completed(Completed::Otherwise { status: before }))) => {
             let before = before.as_str();
             refused(format!(

@@ -10,7 +10,7 @@ use crate::words::Address;
 pub enum SinkError {
     #[error(
         "sink `{address}` does not go on in `{path}`: {mismatch}; {}, or take it as it is with \
-         `on_mismatch = \"append\"`", mismatch.way_out()
+         `on_mismatch = \"append\"`", mismatch.way_out(path)
     )]
     Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
     #[error("sink `{address}` cannot write to `{path}`: another sink or another process writes to it")]
@@ -45,6 +45,8 @@ pub enum Mismatch {
         expected: u64,
         len: u64,
     },
+    /// It was copied to another place, most likely together with the store.
+    Copied,
     /// Its end at the committed position is not what was written there.
     Changed,
     /// Somebody appended to it.
@@ -62,6 +64,7 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotOurs { len } => write!(f, "it holds {len} bytes that Tidegate did not write"),
+            Self::Copied => write!(f, "it is a copy of what Tidegate wrote at another path"),
             Self::Missing { expected } => write!(f, "it is missing, and should hold {expected} bytes"),
             Self::Shorter { expected, len } => {
                 write!(f, "somebody shortened it, from {expected} bytes to {len}")
@@ -78,13 +81,20 @@ impl fmt::Display for Mismatch {
 
 impl Mismatch {
     /// What to do about it, beside taking the file as it is.
-    fn way_out(self) -> &'static str {
+    fn way_out(self, path: &Path) -> String {
         match self {
-            Self::Missing { .. } | Self::Removed => "put it back",
-            Self::NotOurs { .. } => "move it away",
-            Self::Shorter { .. } | Self::Changed | Self::Longer { .. } | Self::Replaced => {
-                "restore it as it was"
+            Self::Missing { .. } | Self::Removed => "put it back".to_owned(),
+            Self::NotOurs { .. } => "move it away".to_owned(),
+            // The sources of the copy begin anew too, so that going on here would deliver twice.
+            Self::Copied => {
+                "a folder that was copied does not go on elsewhere, but one that was moved does; \
+                             for a copy that begins anew, remove its `.tidegate` and its outputs"
+                    .to_owned()
             }
+            Self::Longer { expected, .. } => {
+                format!("cut it back with `truncate --size={expected} {}`", path.display())
+            }
+            Self::Shorter { .. } | Self::Changed | Self::Replaced => "restore it as it was".to_owned(),
         }
     }
 }

@@ -67,6 +67,7 @@ impl FileSinkWriter {
         };
         let opened = writer.open_file(false)?;
         // A sink that was given another path begins anew there, unless its file went with it.
+        let elsewhere = committed;
         let committed = committed.filter(|committed| {
             let went_along = || opened.as_ref().is_some_and(|(target, _)| target.inode == committed.inode);
             committed.path_hash == writer.path_hash || went_along()
@@ -77,6 +78,11 @@ impl FileSinkWriter {
             }
             return Ok(writer);
         };
+        if let (Some(elsewhere), None, OnMismatch::Refuse) = (elsewhere, committed, spec.on_mismatch)
+            && writer.is_copy(&target, len, elsewhere)?
+        {
+            writer.tolerate(Mismatch::Copied)?;
+        }
         if target.regular {
             writer.recover(&target, len, committed)?;
         }
@@ -155,6 +161,16 @@ impl FileSinkWriter {
     pub(super) fn closing(&self) -> Option<SinkPosition> {
         let committed = self.committed.filter(|committed| committed.open && !self.is_ahead())?;
         Some(SinkPosition { open: false, ..committed })
+    }
+
+    /// Whether a file elsewhere holds what was committed, as one does that was copied together with the store.
+    fn is_copy(&self, target: &Target, len: u64, committed: &SinkPosition) -> Result<bool, SinkError> {
+        if !target.regular || committed.offset == 0 || len < committed.offset {
+            return Ok(false);
+        }
+        let tail = Tail::read(&target.file, committed.offset)
+            .map_err(|error| SinkError::look(&self.spec.path, error))?;
+        Ok(tail.len() == committed.tail_len && tail.hash() == committed.tail_hash)
     }
 
     /// Compares the file with what the store holds, and cuts off what a runner left when it died.

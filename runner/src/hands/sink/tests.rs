@@ -164,7 +164,7 @@ fn a_file_that_somebody_changed_is_refused() {
         assert!(!error.is_full());
         world.text(&error)
     };
-    insta::assert_snapshot!(change(|world| world.append("x\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody appended to it, from 4 bytes to 6; restore it as it was, or take it as it is with `on_mismatch = \"append\"`");
+    insta::assert_snapshot!(change(|world| world.append("x\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody appended to it, from 4 bytes to 6; cut it back with `truncate --size=4 /out/report.ndjson`, or take it as it is with `on_mismatch = \"append\"`");
     insta::assert_snapshot!(change(|world| world.put("1\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody shortened it, from 4 bytes to 2; restore it as it was, or take it as it is with `on_mismatch = \"append\"`");
     insta::assert_snapshot!(change(|world| world.put("1\n3\n")), @"sink `quakes/report` does not go on in `/out/report.ndjson`: somebody changed what Tidegate had written; restore it as it was, or take it as it is with `on_mismatch = \"append\"`");
     insta::assert_snapshot!(change(|world| fs::remove_file(world.path()).unwrap()), @"sink `quakes/report` does not go on in `/out/report.ndjson`: it is missing, and should hold 4 bytes; put it back, or take it as it is with `on_mismatch = \"append\"`");
