@@ -5,11 +5,13 @@ mod ages;
 mod delayed;
 mod job;
 mod jobs;
+mod partners;
 mod preview;
 mod replay;
 mod rows;
 mod standing;
 mod steps;
+mod subject;
 mod why;
 
 use std::collections::BTreeMap;
