@@ -222,3 +222,78 @@ fn a_job_is_taken_out_of_all_steps_that_read_it_or_of_none() {
         project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--step", step]).failed(1).says(answer);
     }
 }
+
+#[test]
+fn a_job_of_a_source_that_is_never_copied_says_what_it_is_and_where_it_stands() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+             [queue.done]\nretain = \"forever\"\n\
+             [step.pass]\nfrom = \"in\"\nto = \"done\"\n\
+             [step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nerrors = \"failed\"\n\
+             queuer = { strategy = \"serial\", max_search_ahead = 3 }\n",
+        )
+        .file(
+            "work.rhai",
+            "fn process(job) { if job.id == 1 { reject(\"no\") } retry_in(\"1h\", \"not yet\") }",
+        )
+        .file("in.ndjson", jobs(1..=7));
+    let mut running = project.started();
+    running.wait_until("the first two to be through", || {
+        let work = project.status("p/work", "p/in");
+        work["delayed"] == 1 && work["failed"] == 1 && project.status("p/pass", "p/in")["taken"] == 7
+    });
+    running.stop().done();
+    let show = |index: u64| project.tidegate(&["job", "show", &format!("p/in/{index}")]).done().stdout;
+    let failed = "p/in/1\n  {\"id\":1}\n  p/pass: done\n    made p/done/1\n  p/work: failed";
+    let ahead = "past search-ahead: the step looks at jobs up to 5 for now\n";
+    let ask = || {
+        assert!(show(1).starts_with(failed), "{}", show(1));
+        assert!(show(2).contains("\n  p/work: delayed until 20"), "{}", show(2));
+        assert!(show(4).contains("\n  p/work: waiting, 1 job before it\n"), "{}", show(4));
+        assert!(show(6).contains(ahead), "{}", show(6));
+        project.tidegate(&["job", "show", "p/in/8"]).failed(1).says("source `p/in` has no job 8");
+    };
+    ask();
+    let mut running = project.started();
+    running.wait_until("its lane to wait", || show(4).contains("\n    its lane waits for job 2 (due in "));
+    ask();
+    // What no step has come to can be seen, too.
+    project.tidegate(&["step", "pause", "p/work"]).done();
+    project.append("in.ndjson", "{\"id\":8}\n");
+    running.wait_until("it to be seen", || {
+        project.tidegate(&["job", "show", "p/in/8"]).stdout.starts_with("p/in/8\n  {\"id\":8}\n")
+    });
+    running.stop().done();
+    // What is gone from the file is told from what was never there.
+    project.write("in.ndjson", "");
+    assert!(show(1).starts_with("p/in/1, which its files do not hold any more\n"), "{}", show(1));
+}
+
+#[test]
+fn a_job_of_a_join_says_what_it_goes_with_and_what_it_waits_for() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[queue.orders]\nretain = \"forever\"\n[queue.matched]\nretain = \"forever\"\n\
+             [step.match]\njoin = { order = \"orders\", payment = \"payments\" }\nto = \"matched\"\nrun = \"match.rhai\"\n\
+             errors = \"failed\"\n",
+        )
+        .file("match.rhai", "fn process(job) { if job.order.id == 2 { reject(\"no\") } job }");
+    project.tidegate_given(&["queue", "push", "p/orders"], jobs(1..=3)).done();
+    project.tidegate_given(&["queue", "push", "p/payments"], jobs(1..=2)).done();
+    let show = |job: &str| project.tidegate(&["job", "show", job]).done().stdout;
+    assert!(show("p/orders/2").contains("\n    goes with p/payments/2\n"), "{}", show("p/orders/2"));
+    assert!(show("p/payments/1").contains("\n    goes with p/orders/1\n"), "{}", show("p/payments/1"));
+    let waits = "\n    it waits for a partner on `payment`: `p/payments` has no job 3 yet\n";
+    assert!(show("p/orders/3").contains(waits), "{}", show("p/orders/3"));
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let joined = "p/match: done\n    joined with p/payments/1\n    made p/matched/1\n";
+    assert!(show("p/orders/1").contains(joined), "{}", show("p/orders/1"));
+    let failed = project.json(&["job", "show", "p/orders/2"])["steps"][0].clone();
+    assert_eq!((&failed["status"], &failed["joined_with"]), (&"failed".into(), &json!(["p/payments/2"])));
+    assert!(show("p/orders/3").contains(waits), "{}", show("p/orders/3"));
+    let waiting = ["p/orders", "p/payments"].map(|input| project.status("p/match", input)["waiting"].clone());
+    assert_eq!(waiting, [1, 0]);
+}

@@ -71,11 +71,11 @@ impl Sight {
         };
         sight.add_rows(store, &step.address, &cards, now)?;
         for input in &step.inputs {
-            let Input::Queue(queue) = input.input else { continue };
-            let queue = &configuration.queues[queue.0].address;
-            let progress = store.progress(&step.address, queue)?.unwrap_or_default();
+            let progress = store.progress(&step.address, &input.address)?.unwrap_or_default();
             let ahead = queuer.max_search_ahead.filter(|&ahead| ahead > 0);
             sight.ahead = ahead.map(|ahead| progress.watermark().saturating_add(ahead));
+            let Input::Queue(queue) = input.input else { continue };
+            let queue = &configuration.queues[queue.0].address;
             sight.add_jobs(store, queue, &cards, &progress)?;
         }
         Ok(Some(sight))

@@ -8,8 +8,12 @@ use super::cli::{Format, JobShow};
 use super::exit::{self, Exit};
 use super::find::{Place, Teller, other_question, print_json, print_text};
 use super::look::{Answer, JobStatus, Query, Status, StepOutcome};
-use super::table::jobs;
+use super::table::{jobs, on_one_line};
+use super::terminal::{cut, width};
 use crate::words::Address;
+
+/// So much of a job is shown at least, however narrow the terminal is.
+const ROOM_MIN: usize = 20;
 
 pub(super) fn show(command: &JobShow) -> Exit {
     look(command).unwrap_or_else(|exit| exit)
@@ -27,7 +31,7 @@ fn look(command: &JobShow) -> Result<Exit, Exit> {
     if command.look.format == Format::Json {
         return Ok(print_json(&status, Exit::Done));
     }
-    print_text(&describe(&status, teller));
+    print_text(&describe(&status, teller, width()));
     Ok(Exit::Done)
 }
 
@@ -37,11 +41,15 @@ fn parse(job: &str) -> Result<(Address, u64), Exit> {
     parts.ok_or_else(|| exit::misuse(format_args!("`{job}` is no job; write PIPELINE/QUEUE/INDEX")))
 }
 
-fn describe(status: &JobStatus, teller: Teller) -> String {
-    let mut lines = vec![match &status.time {
-        Some(time) => format!("{}, committed {time}", status.job),
-        None => format!("{}, which is not kept any more", status.job),
-    }];
+fn describe(status: &JobStatus, teller: Teller, width: Option<usize>) -> String {
+    let told = status.time.as_ref().map(|time| format!("committed {time}"));
+    let told = told.or_else(|| status.unreadable.clone()).into_iter();
+    let mut lines = vec![[status.job.clone()].into_iter().chain(told).collect::<Vec<_>>().join(", ")];
+    lines.extend(status.payload.as_ref().map(|payload| {
+        let room = width.map(|width| width.saturating_sub(2).max(ROOM_MIN));
+        let payload = on_one_line(payload.get());
+        format!("  {}", room.map_or_else(|| payload.clone(), |room| cut(&payload, room)))
+    }));
     if status.steps.is_empty() {
         lines.push("  no step reads it".to_owned());
     }
@@ -52,6 +60,10 @@ fn describe(status: &JobStatus, teller: Teller) -> String {
                 .as_ref()
                 .map(|reason| format!("    its last attempt failed: {}", reason.replace('\n', " "))),
         );
+        if !step.joined_with.is_empty() {
+            let will = if step.status == Status::Waiting { "goes with" } else { "joined with" };
+            lines.push(format!("    {will} {}", step.joined_with.join(" and ")));
+        }
         lines.extend(step.why.iter().map(|why| format!("    {why}")));
         lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
     }

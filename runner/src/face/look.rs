@@ -6,11 +6,13 @@ mod delayed;
 mod job;
 mod jobs;
 mod made;
+mod partners;
 mod preview;
 mod replay;
 mod rows;
 mod standing;
 mod steps;
+mod subject;
 mod why;
 
 use std::collections::BTreeMap;

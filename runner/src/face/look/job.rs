@@ -4,13 +4,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::made::Maker;
+use super::made::{Made, Maker};
+use super::subject::Subject;
 use super::why::{self, Case};
-use super::{Answer, ages, jobs, rfc3339};
+use super::{Answer, partners, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Take, Target};
 use crate::decide::{self, Progress};
 use crate::engine::{Handle, Row};
-use crate::store::{DelayedJob, DelayedKey, Outcome, QueueState, ReadError, Standing, Store};
+use crate::store::{DelayedJob, DelayedKey, Outcome, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, SystemClock, Timestamp, delivery_hash};
 
 /// So many delayed jobs are counted that wait before one.
@@ -27,6 +28,12 @@ pub(in crate::face) struct JobStatus {
     /// When it was committed, where it is still kept; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) time: Option<String>,
+    /// Why what it is cannot be seen; ends a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) unreadable: Option<String>,
+    /// What it is, where that was asked for; what is no JSON, as a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) payload: Option<Box<RawValue>>,
     /// In the order of the configuration.
     pub(in crate::face) steps: Vec<StepOutcome>,
 }
@@ -60,6 +67,9 @@ pub(in crate::face) struct StepOutcome {
     /// Where its error stands: `pipeline/queue/index`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) error: Option<String>,
+    /// What it is, or will be, joined with, as far as that is known: `pipeline/queue/index` each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::face) joined_with: Vec<String>,
     /// What keeps it from running, where that was asked for and is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::face) why: Vec<String>,
@@ -104,25 +114,21 @@ pub(super) fn status(
     (queue, index): (&str, u64),
     run: Option<Option<&Handle>>,
 ) -> Result<Answer, ReadError> {
-    let Some((address, state)) = jobs::find(store, queue)? else {
-        let declared = configuration.queues.iter().any(|declared| declared.address.to_string() == queue);
-        let none_yet = || Answer::Missing(format!("queue `{queue}` has had no job yet"));
-        return if declared { Ok(none_yet()) } else { jobs::missing(store, queue) };
+    let subject = match Subject::find(store, configuration, (queue, index), run.is_some())? {
+        Ok(subject) => subject,
+        Err(missing) => return Ok(missing),
     };
-    if index == 0 || index > state.head {
-        let what = format!("queue `{queue}` has no job {index}; its last one is {}", state.head);
-        return Ok(Answer::Missing(what));
-    }
-    let (time, now) = (ages::committed_at(store, &address, index)?, SystemClock.now());
+    let Subject { address, first, time, payload, unreadable } = subject;
+    let now = SystemClock.now();
     let mut steps = Vec::new();
     for step in &configuration.steps {
         for input in step.inputs.iter().filter(|input| input.address == address) {
-            let look = Look { store, configuration, run, step, input, index, time, now };
-            steps.push(look.outcome(&state)?);
+            let look = Look { store, configuration, run, step, input, index, first, time, now };
+            steps.push(look.outcome()?);
         }
     }
     let time = time.map(rfc3339);
-    Ok(Answer::Job(JobStatus { job: format!("{queue}/{index}"), time, steps }))
+    Ok(Answer::Job(JobStatus { job: format!("{queue}/{index}"), time, unreadable, payload, steps }))
 }
 
 /// One step and one job of one of its inputs.
@@ -135,32 +141,45 @@ struct Look<'a> {
     step: &'a Step,
     input: &'a InputRef,
     index: u64,
+    /// The index of the oldest job that is kept.
+    first: u64,
     time: Option<Timestamp>,
     now: Timestamp,
 }
 
 impl Look<'_> {
-    fn outcome(&self, state: &QueueState) -> Result<StepOutcome, ReadError> {
+    fn outcome(&self) -> Result<StepOutcome, ReadError> {
         let (store, step) = (self.store, &self.step.address);
         let progress = store.progress(step, &self.input.address)?.unwrap_or_default();
         if !progress.has(self.index) {
-            let begun = store.snapshots(step)?.iter().any(|snapshot| {
+            let snapshots = store.snapshots(step)?;
+            let begun = snapshots.iter().find(|snapshot| {
                 let mut inputs = snapshot.inputs.iter();
                 inputs.any(|one| {
                     one.address == self.input.address
                         && (one.first..one.first + one.jobs).contains(&self.index)
                 })
             });
-            let status = if begun { Status::Running } else { Status::Waiting };
-            let before = Some(self.before(&progress, state)?);
-            return Ok(StepOutcome { before, why: self.why(None)?, ..self.of(status) });
+            let before = self.before(&progress)?;
+            let of_this = |status| StepOutcome { before: Some(before), ..self.of(status) };
+            let mut why = self.why(None)?;
+            if let Some(begun) = begun {
+                let joined_with = partners::begun(self.input, self.index, begun);
+                return Ok(StepOutcome { why, joined_with, ..of_this(Status::Running) });
+            }
+            let before_it = progress.open(self.first, self.index - 1);
+            let partners = partners::of_waiting(store, self.step, self.input, before_it)?;
+            if self.run.is_some() {
+                why.extend(partners.why);
+            }
+            return Ok(StepOutcome { why, joined_with: partners.with, ..of_this(Status::Waiting) });
         }
         if self.index <= progress.before() {
             return Ok(self.of(Status::Before));
         }
         if let Some((key, job)) = self.delayed()? {
             let waits = job.waits_for_turn(key.due, self.now);
-            let before = if waits { Some(self.before(&progress, state)?) } else { None };
+            let before = if waits { Some(self.before(&progress)?) } else { None };
             let status = match job.standing {
                 Standing::Delayed if waits => Status::Waiting,
                 Standing::Delayed => Status::Delayed,
@@ -180,6 +199,7 @@ impl Look<'_> {
                 handle,
                 since,
                 told,
+                joined_with: partners::others(self.step, self.input, &job.inputs),
                 reason: job.last_error,
                 why: self.why(Some(row))?,
                 ..self.of(status)
@@ -189,10 +209,11 @@ impl Look<'_> {
         if let Some(outcome) = self.error(&errors)? {
             return Ok(outcome);
         }
-        let outputs = self.outputs()?;
+        let (outputs, joined_with) = self.outputs()?;
         let nowhere = errors.is_empty() && outputs.is_empty();
         let failed = nowhere && self.on_record()? == Some(Outcome::Error);
-        Ok(StepOutcome { outputs, ..self.of(if failed { Status::Failed } else { Status::Done }) })
+        let status = if failed { Status::Failed } else { Status::Done };
+        Ok(StepOutcome { outputs, joined_with, ..self.of(status) })
     }
 
     /// How its delivery ended, where that is on record: longer than what it has made may be kept.
@@ -207,10 +228,10 @@ impl Look<'_> {
     }
 
     /// How many jobs wait before it, those among them that stand in the store by themselves.
-    fn before(&self, progress: &Progress, state: &QueueState) -> Result<u64, ReadError> {
+    fn before(&self, progress: &Progress) -> Result<u64, ReadError> {
         let (name, step) = (self.input.hash_name(), &self.step.address);
         let is_before = |(input, index): &(String, u64)| *input == name && *index < self.index;
-        let mut before = progress.open(state.first, self.index - 1);
+        let mut before = progress.open(self.first, self.index - 1);
         for row in self.store.delayed_by(step, self.now).take(LOOKED_THROUGH_MAX) {
             let (key, job) = row?;
             before += u64::from(job.waits_for_turn(key.due, self.now) && job.inputs.iter().any(is_before));
@@ -230,6 +251,7 @@ impl Look<'_> {
             told: None,
             reason: None,
             error: None,
+            joined_with: Vec::new(),
             why: Vec::new(),
             outputs: Vec::new(),
         }
@@ -255,19 +277,22 @@ impl Look<'_> {
     }
 
     /// What stands of it on the error queue.
-    fn errors(&self) -> Result<Vec<(u64, Vec<u8>)>, ReadError> {
+    fn errors(&self) -> Result<Vec<Made>, ReadError> {
         let queue = self.step.errors.map(|queue| &self.configuration.queues[queue.0].address);
         queue.map_or(Ok(Vec::new()), |queue| self.made_on(queue, usize::MAX))
     }
 
-    fn error(&self, errors: &[(u64, Vec<u8>)]) -> Result<Option<StepOutcome>, ReadError> {
+    fn error(&self, errors: &[Made]) -> Result<Option<StepOutcome>, ReadError> {
         #[derive(Deserialize)]
         struct Failed {
             attempt: u32,
             message: String,
         }
         // One that was retried may stand there more than once: the last one counts.
-        let (Some(queue), Some((index, record))) = (self.step.errors, errors.last()) else { return Ok(None) };
+        let (Some(queue), Some(Made { index, payload: record, origin })) = (self.step.errors, errors.last())
+        else {
+            return Ok(None);
+        };
         let queue = &self.configuration.queues[queue.0].address;
         if self.store.handled(queue)?.unwrap_or_default().has(*index) {
             return Ok(None);
@@ -275,25 +300,28 @@ impl Look<'_> {
         let record: Option<Failed> = serde_json::from_slice(record).ok();
         let (attempts, reason) = record.map(|record| (record.attempt, record.message)).unzip();
         let error = Some(format!("{queue}/{index}"));
-        Ok(Some(StepOutcome { attempts, reason, error, ..self.of(Status::Failed) }))
+        let joined_with = partners::others(self.step, self.input, &origin.inputs);
+        Ok(Some(StepOutcome { attempts, reason, error, joined_with, ..self.of(Status::Failed) }))
     }
 
-    fn outputs(&self) -> Result<Vec<Output>, ReadError> {
-        let (mut outputs, mut bytes) = (Vec::new(), 0);
+    /// What was made of it, and what went into that with it.
+    fn outputs(&self) -> Result<(Vec<Output>, Vec<String>), ReadError> {
+        let (mut outputs, mut with, mut bytes) = (Vec::new(), Vec::new(), 0);
         for output in &self.step.outputs {
             let Target::Queue(queue) = output.target else { continue };
             let queue = &self.configuration.queues[queue.0].address;
-            for (index, payload) in self.made_on(queue, OUTPUTS_MAX - outputs.len())? {
+            for Made { index, payload, origin } in self.made_on(queue, OUTPUTS_MAX - outputs.len())? {
+                with = partners::others(self.step, self.input, &origin.inputs);
                 bytes += payload.len();
                 let result = String::from_utf8(payload).ok().filter(|_| bytes <= OUTPUT_BYTES);
                 let result = result.and_then(|result| RawValue::from_string(result).ok());
                 outputs.push(Output { job: format!("{queue}/{index}"), result });
             }
         }
-        Ok(outputs)
+        Ok((outputs, with))
     }
 
-    fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<(u64, Vec<u8>)>, ReadError> {
+    fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<Made>, ReadError> {
         let input = self.input.hash_name();
         let (store, step, index, since) = (self.store, &self.step.address, self.index, self.time);
         Maker { store, step, input: &input, index, since }.made_on(queue, most)

@@ -14,6 +14,14 @@ const PAGE_BYTES: usize = 2 << 20;
 /// Among so many in a row, one should be of the step.
 const PROBE: usize = 256;
 
+/// What stands on a queue, and how it came there.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) index: u64,
+    pub(super) payload: Vec<u8>,
+    pub(super) origin: Origin,
+}
+
 /// A step, and a job of one of its inputs.
 #[derive(Debug)]
 pub(super) struct Maker<'a> {
@@ -27,8 +35,8 @@ pub(super) struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// Index and payload of what it has made of the job on `queue`, as far as that is found.
-    pub(super) fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<(u64, Vec<u8>)>, ReadError> {
+    /// What it has made of the job on `queue`, as far as that is found.
+    pub(super) fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<Made>, ReadError> {
         let Some(state) = self.store.queue(queue)? else { return Ok(Vec::new()) };
         let from = match self.since {
             Some(time) => self.store.index_at(queue, time)?,
@@ -67,16 +75,16 @@ impl Maker<'_> {
         queue: &Address,
         mut range: Range<u64>,
         most: usize,
-        found: &mut Vec<(u64, Vec<u8>)>,
+        found: &mut Vec<Made>,
     ) -> Result<(), ReadError> {
         while !range.is_empty() && found.len() < most {
             let jobs = usize::try_from(range.end - range.start).unwrap_or(PAGE).min(PAGE);
             let Some((batch, origins)) = self.page(queue, range.start, jobs)? else { break };
-            for (position, origin) in origins.iter().enumerate() {
-                if origin.as_ref().and_then(|origin| self.index_in(origin)) == Some(self.index) {
-                    let payload = batch.payloads.get(position).unwrap_or_default().to_vec();
-                    found.push((batch.first + position as u64, payload));
-                }
+            for (position, origin) in origins.into_iter().enumerate() {
+                let is_of_it = |origin: &Origin| self.index_in(origin) == Some(self.index);
+                let Some(origin) = origin.filter(is_of_it) else { continue };
+                let payload = batch.payloads.get(position).unwrap_or_default().to_vec();
+                found.push(Made { index: batch.first + position as u64, payload, origin });
             }
             range.start = batch.end();
         }

@@ -68,7 +68,7 @@ impl<'a> Case<'a> {
             // It is its turn, and what holds all jobs of the step is named.
             Some(Why::Turn) if !reasons.is_empty() => {}
             Some(why) => reasons.push(self.sentence(key, why)?),
-            None if row.is_none() && index > sight.read => reasons.push(self.unseen()),
+            None if row.is_none() && index > sight.read => reasons.extend(self.unseen_at(index)),
             None => {}
         }
         Ok(reasons)
@@ -111,6 +111,18 @@ impl<'a> Case<'a> {
                 format!("past search-ahead: the step looks at jobs up to {ahead} for now")
             }
             _ => format!("the step has read up to job {} so far", self.sight.read),
+        }
+    }
+
+    /// Why this job, which the step has not looked at, cannot start; nothing where it could be looked at.
+    fn unseen_at(&self, index: u64) -> Option<String> {
+        match self.sight.ahead {
+            Some(ahead) if index > ahead => {
+                Some(format!("past search-ahead: the step looks at jobs up to {ahead} for now"))
+            }
+            // Nobody reads a source while nothing runs.
+            _ if self.sight.read == 0 => None,
+            _ => Some(self.unseen()),
         }
     }
 
