@@ -8,6 +8,7 @@
 
 pub mod json;
 
+mod calls;
 mod compile;
 mod context;
 mod control;

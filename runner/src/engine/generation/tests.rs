@@ -53,6 +53,35 @@ fn a_name_that_nothing_gives_is_shown_where_it_stands() {
 }
 
 #[test]
+fn a_function_that_there_is_not_is_shown_where_it_is_called() {
+    let calls =
+        ["retry_after(\"15s\", \"busy\")", "emit_after(\"x\", job, \"1s\")", "pause()", "convret(job)"];
+    let shown = calls.map(|call| {
+        script(&format!(
+            "fn convert(job) {{ job }}\nfn process(job) {{\n    if job.late {{\n        {call};\n    }}\n    convert(job)\n}}\n"
+        ))
+    });
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn what_can_be_called_is_not_told_to_be_missing() {
+    let text = "import \"more\" as more;\nfn twice(x) { x * 2 }\nfn process(job, ctx) {\n    \
+        let double = |x| twice(x) + job.n;\n    let named = Fn(\"twice\");\n    let held = #{ run: |x| x };\n    \
+        print(type_of(job)); debug(double.call(2)); held.run(1); call(named, 3); more::more(4);\n    \
+        if is_def_fn(\"other\", 1) { log_info(curry(named, 1)); }\n    \
+        if job.n in [1, 2] { retry(\"a\"); retry_in(1, \"b\"); reject(\"c\"); gate_closed(\"d\"); pending(1) }\n    \
+        emit(\"x\", job); emit_in(\"x\", job, 1); emit_at(\"x\", job, ctx.now);\n    \
+        let text = `${job.n.to_string()}`.to_upper(); text += parse_int(\"1\") ?? max(1, 2);\n    \
+        for i in range(0, 3) { job.list[i] += -abs(1); }\n    \
+        log_error(1); log_warn(2); log_debug(3); log_trace(4); len([1].map(|x| x + 1));\n    job\n}\n";
+    assert_eq!(
+        step("run = \"price.rhai\"", &[("price.rhai", text), ("more.rhai", "fn more(x) { x }\n")]),
+        ""
+    );
+}
+
+#[test]
 fn a_script_has_a_process() {
     insta::assert_snapshot!(script("fn convert(job) { job }\n"));
 }

@@ -9,6 +9,7 @@ use rhai::module_resolvers::DummyModuleResolver;
 use rhai::packages::{Package, StandardPackage};
 use rhai::{AST, Engine, EvalAltResult, OptimizationLevel, ParseErrorType, Position, Scope};
 
+use super::calls::{self, Unknown};
 use super::control::Ended;
 use super::entry::Entry;
 use super::explain::{self, lowercase};
@@ -49,7 +50,15 @@ pub(super) type Deadline = Rc<Cell<Option<Instant>>>;
 /// # Errors
 /// What is wrong with it, and where.
 pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<(), CompileError> {
-    compile(&mut engine(limits, &Deadline::default()), script, entry).map(drop)
+    let mut engine = engine(limits, &Deadline::default());
+    let compiled = compile(&mut engine, script, entry)?;
+    match calls::unknown(&mut engine, limits, &compiled.ast) {
+        None => Ok(()),
+        Some(Unknown { name, position, help }) => {
+            let message = format!("there is no function `{name}`");
+            Err(CompileError { help, ..located(message, position) })
+        }
+    }
 }
 
 /// Compiles the expression of a `when`, over the variable `job`.
