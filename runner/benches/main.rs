@@ -8,10 +8,12 @@
 //! CPU time and peak memory are that path's alone. Runs alternate, and medians are shown, since
 //! machines are noisy. `TIDEGATE_BENCH_JOBS` changes the number of jobs, `TIDEGATE_BENCH_ROUNDS` the
 //! number of rounds; `TIDEGATE_BENCH_ONLY=plugins` leaves out all but plugins, `=queuers` all but
-//! queuers, `=http` all but the HTTP source, `=waiting` all but jobs that wait.
+//! queuers, `=http` all but what comes over HTTP, `=waiting` all but jobs that wait.
 
 #[path = "main/child.rs"]
 mod child;
+#[path = "main/completing.rs"]
+mod completing;
 #[path = "main/floor.rs"]
 mod floor;
 #[path = "main/http.rs"]

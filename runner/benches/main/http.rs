@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -20,13 +20,13 @@ use tokio::net::TcpStream;
 
 use crate::paths;
 
-const CONNECTIONS: u64 = 64;
+pub(crate) const CONNECTIONS: u64 = 64;
 /// With many jobs in a body fewer are enough.
 const BULK_CONNECTIONS: u64 = 4;
 const BULK_JOBS: u64 = 1000;
 const LATENCY_JOBS: u64 = 2000;
 
-const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\n";
+pub(crate) const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\n";
 const PIPELINE: &str = "[source.requests]\ntype = \"http\"\nmax_waiting = 0\n\
                         [sink.out]\nfrom = \"requests\"\ntype = \"null\"\n";
 
@@ -60,34 +60,49 @@ pub(crate) fn taken(folder: &Path, jobs: u64, rounds: u64) -> Result<Taken, Box<
 }
 
 /// A runner that dies with its handle.
-struct Runner(Child);
+pub(crate) struct Runner {
+    child: Child,
+    /// Where its port is.
+    pub(crate) address: String,
+    /// What it says; somebody has to hold on to it.
+    said: BufReader<ChildStderr>,
+}
+
+impl Runner {
+    /// Runs the configuration in `folder` until it listens.
+    pub(crate) fn start(folder: &Path) -> Result<Self, Box<dyn Error>> {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+            .args(["run", "."])
+            .current_dir(folder)
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let said = BufReader::new(child.stderr.take().ok_or("standard error is a pipe")?);
+        let mut runner = Self { child, address: String::new(), said };
+        let mut line = String::new();
+        while runner.address.is_empty() {
+            line.clear();
+            if runner.said.read_line(&mut line)? == 0 {
+                return Err("the runner does not listen".into());
+            }
+            if let Some((_, address)) = line.split_once("listening address=") {
+                address.trim().clone_into(&mut runner.address);
+            }
+        }
+        Ok(runner)
+    }
+}
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 fn rate(folder: &Path, connections: u64, body_jobs: u64, jobs: u64) -> Result<f64, Box<dyn Error>> {
     paths::begin_anew(folder)?;
-    let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-        .args(["run", "."])
-        .current_dir(folder)
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let mut runner = Runner(child);
-    let mut said = BufReader::new(runner.0.stderr.take().ok_or("standard error is a pipe")?);
-    let mut line = String::new();
-    let address = loop {
-        line.clear();
-        if said.read_line(&mut line)? == 0 {
-            return Err("the runner does not listen".into());
-        }
-        if let Some((_, address)) = line.split_once("listening address=") {
-            break address.trim().to_owned();
-        }
-    };
+    let runner = Runner::start(folder)?;
+    let address = &runner.address;
     let bodies = jobs / connections / body_jobs;
     let sent = bodies * connections * body_jobs;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -124,18 +139,28 @@ async fn send(address: String, first: u64, bodies: u64, body_jobs: u64) -> std::
         request.extend_from_slice(head.as_bytes());
         request.extend_from_slice(jobs.as_bytes());
         stream.write_all(&request).await?;
-        answer.clear();
-        // The answer ends with a line break behind an object.
-        while !answer.ends_with(b"}\n") {
-            if stream.read_buf(&mut answer).await? == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        if !answer.starts_with(b"HTTP/1.1 202") {
-            return Err(std::io::Error::other(String::from_utf8_lossy(&answer).into_owned()));
-        }
+        expect(&mut stream, b"HTTP/1.1 202", &mut answer).await?;
     }
     Ok(())
+}
+
+/// Waits for an answer that begins so.
+pub(crate) async fn expect(
+    stream: &mut TcpStream,
+    start: &[u8],
+    answer: &mut Vec<u8>,
+) -> std::io::Result<()> {
+    answer.clear();
+    // The answer ends with a line break behind an object.
+    while !answer.ends_with(b"}\n") {
+        if stream.read_buf(answer).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    if answer.starts_with(start) {
+        return Ok(());
+    }
+    Err(std::io::Error::other(String::from_utf8_lossy(answer).into_owned()))
 }
 
 /// Pushes one job, waits until it is durably delivered, and again.

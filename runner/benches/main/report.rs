@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::child::Figures;
-use crate::{http, paths, plugins, waiting};
+use crate::{completing, http, paths, plugins, waiting};
 
 const BACKLOG_FACTOR: u64 = 5;
 
@@ -151,9 +151,10 @@ fn picked(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 2], Box<dyn Err
     ])
 }
 
-/// What an HTTP source takes.
-fn pushed(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 4], Box<dyn Error>> {
+/// What an HTTP source takes, and what is said of pending jobs.
+fn pushed(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 5], Box<dyn Error>> {
     let http::Taken { single, bulk, p50_ms, p99_ms } = http::taken(folder, jobs, rounds)?;
+    let completed = completing::rate(folder, jobs, rounds)?;
     Ok([
         Row {
             path: "jobs over HTTP, one a request, 64 connections, durable",
@@ -178,6 +179,12 @@ fn pushed(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 4], Box<dyn Err
             figure: format!("{p99_ms:.2} ms"),
             target: "< 4 ms",
             met: p99_ms < 4.0,
+        },
+        Row {
+            path: "completions from outside, 64 connections, durable",
+            figure: format!("{completed:.0} jobs/s"),
+            target: "≥ 5,000 jobs/s",
+            met: completed >= 5_000.0,
         },
     ])
 }
