@@ -54,6 +54,8 @@ mod attempted;
 mod peek;
 mod places;
 
+mod begin;
+
 mod cards;
 
 mod status;
@@ -96,8 +98,6 @@ mod committer;
 
 mod recover;
 
-mod begin;
-
 mod start;
 
 mod floor;
@@ -108,6 +108,7 @@ mod run;
 
 pub use amend::amend;
 pub use amendment::Amendment;
+pub use begin::progress;
 pub use completion::{Claim, check, claim, completion_of};
 pub use error::{Chain, EngineError};
 pub use generation::Generation;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::begin;
 use super::cards::Cards;
 use super::glance::Spot;
 use super::request::Row;
@@ -73,7 +74,7 @@ impl Sight {
         for input in &step.inputs {
             let Input::Queue(queue) = input.input else { continue };
             let queue = &configuration.queues[queue.0].address;
-            let progress = store.progress(&step.address, queue)?.unwrap_or_default();
+            let progress = begin::progress(store, step, input)?;
             let ahead = queuer.max_search_ahead.filter(|&ahead| ahead > 0);
             sight.ahead = ahead.map(|ahead| progress.watermark().saturating_add(ahead));
             sight.add_jobs(store, queue, &cards, &progress)?;

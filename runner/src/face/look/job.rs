@@ -8,7 +8,7 @@ use super::why::{self, Case};
 use super::{Answer, ages, jobs, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Target};
 use crate::decide;
-use crate::engine::{Handle, Row};
+use crate::engine::{self, Handle, Row};
 use crate::store::{DelayedJob, DelayedKey, QueueState, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, Origin, SystemClock, Timestamp};
 
@@ -143,7 +143,7 @@ struct Look<'a> {
 impl Look<'_> {
     fn outcome(&self, state: &QueueState) -> Result<StepOutcome, ReadError> {
         let (store, step) = (self.store, &self.step.address);
-        let progress = store.progress(step, &self.input.address)?.unwrap_or_default();
+        let progress = engine::progress(store, self.step, self.input)?;
         if !progress.has(self.index) {
             let begun = store.snapshots(step)?.iter().any(|snapshot| {
                 let mut inputs = snapshot.inputs.iter();

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::config::{Configuration, Input, InputRef, Step, Take};
 use crate::decide::{JobKey, LaneCounts, Progress, Survey};
-use crate::engine::{ClosedBy, Glance, Handle, Sight};
+use crate::engine::{self, ClosedBy, Glance, Handle, Sight};
 use crate::store::{DelayedKey, NEVER, Pause, QueueState, ReadError, Standing, Store};
 use crate::words::suggest::did_you_mean;
 use crate::words::{Clock as _, SystemClock, Timestamp};
@@ -37,7 +37,10 @@ pub(super) fn status(
         for (at, input) in step.inputs.iter().enumerate() {
             let progress =
                 known.iter().find(|(name, from, _)| *name == step.address && *from == input.address);
-            let progress = progress.map(|(_, _, progress)| progress.clone()).unwrap_or_default();
+            let progress = match progress {
+                Some((_, _, progress)) => progress.clone(),
+                None => engine::progress(store, step, input)?,
+            };
             steps.push(look.input(at, input, &progress, &pauses)?);
         }
         if let Some(status) = steps.get_mut(first) {
