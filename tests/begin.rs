@@ -98,20 +98,40 @@ fn a_source_that_is_there_in_part_is_read_by_another_step_beside_it() {
 
 #[test]
 fn a_new_reader_of_a_queue_begins_where_it_says() {
-    for (begin_at, first) in [("\"oldest\"", 1), ("7", 7), ("\"newest\"", 11), ("13", 13)] {
+    for (begin_at, first, waiting) in
+        [("\"oldest\"", 1, 10), ("7", 7, 4), ("\"newest\"", 11, 0), ("13", 13, 0)]
+    {
         let project =
             Project::pipeline("[step.give]\nfrom = \"in\"\nto = \"q\"\n[queue.q]\nretain = \"forever\"\n")
                 .file("in.ndjson", jobs(1..=10));
         project.run().done();
         project.append("p.toml", format!("from = \"q\"\nbegin_at = {begin_at}\n"));
+        // Also before it has ever started.
+        assert_eq!(project.status("p/out", "p/q")["waiting"], waiting, "{begin_at}");
+        let shown = project.json(&["job", "show", "p/q/1"]);
+        let status = if first == 1 { "waiting" } else { "before" };
+        assert_eq!(shown["steps"][0]["status"], status, "{begin_at}: {shown}");
         project.run().done();
-        let status = project.status("p/out", "p/q");
-        assert_eq!(status["waiting"], 0, "{begin_at}");
+        assert_eq!(project.status("p/out", "p/q")["waiting"], 0, "{begin_at}");
         project.append("in.ndjson", jobs(11..=15));
         project.run().done();
         assert_eq!(out(&project), (first..=15).collect::<Vec<_>>(), "{begin_at}");
         project.assert_sound();
     }
+}
+
+#[test]
+fn a_job_that_is_taken_out_before_the_first_start_does_not_move_where_the_step_begins() {
+    let project =
+        Project::pipeline("[step.give]\nfrom = \"in\"\nto = \"q\"\n[queue.q]\nretain = \"forever\"\n")
+            .file("in.ndjson", jobs(1..=10));
+    project.run().done();
+    let step = "[step.take]\nfrom = \"q\"\nto = \"out\"\nqueuer = { strategy = \"serial\" }\nbegin_at = 7\n";
+    project.append("p.toml", step);
+    project.tidegate(&["job", "cancel", "p/q/9", ".", "--drop", "--yes"]).done();
+    project.run().done();
+    assert_eq!(out(&project), [7, 8, 10]);
+    project.assert_sound();
 }
 
 #[test]

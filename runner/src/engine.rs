@@ -56,6 +56,8 @@ mod attempted;
 mod peek;
 mod places;
 
+mod begin;
+
 mod cards;
 
 mod status;
@@ -98,8 +100,6 @@ mod committer;
 
 mod recover;
 
-mod begin;
-
 mod start;
 
 mod floor;
@@ -111,6 +111,7 @@ mod run;
 pub use amend::amend;
 pub use amendment::Amendment;
 pub use answering::{Answering, Asked};
+pub use begin::progress;
 pub use cancel::may_cancel;
 pub use completion::{Claim, check, claim, completion_of};
 pub use error::{Chain, EngineError};

@@ -76,7 +76,7 @@ fn tokens(folder: &Path, jobs: u64) -> Result<Vec<(u64, String)>, Box<dyn Error>
     let (configuration, _) = loaded.map_err(|diagnostics| diagnostics.render(false))?;
     let (store, _writer) = store::open(&configuration.data)?;
     let key = store.token_key()?.ok_or("the store has no key")?;
-    let hash = |index: u64| delivery_hash("p", "submit", [("p/in", &[index][..])].into_iter());
+    let hash = |index: u64| delivery_hash("p", "submit", [("p/in", &[index][..])]);
     Ok((1..=jobs).map(|index| (index, key.token(hash(index)))).collect())
 }
 

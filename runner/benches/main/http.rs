@@ -77,7 +77,7 @@ impl Runner {
             .stderr(Stdio::piped())
             .spawn()?;
         let said = BufReader::new(child.stderr.take().ok_or("standard error is a pipe")?);
-        let mut runner = Self { child, address: String::new(), said: said };
+        let mut runner = Self { child, address: String::new(), said };
         let mut line = String::new();
         while runner.address.is_empty() {
             line.clear();

@@ -21,6 +21,32 @@ pub(super) fn is_new(store: &Store, step: &Step, input: &InputRef) -> Result<boo
     Ok(store.progress(&step.address, &input.address)?.is_none() && store.snapshots(&step.address)?.is_empty())
 }
 
+/// What a step has accounted for of an input; where it has never taken any of it, what its first start will
+/// say of that, as far as the store knows.
+///
+/// # Errors
+/// Where the store cannot be read.
+pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress, ReadError> {
+    if let Some(progress) = store.progress(&step.address, &input.address)? {
+        return Ok(progress);
+    }
+    let mut progress = Progress::default();
+    if step.begin_at != BeginAt::Oldest && is_new(store, step, input)? {
+        let last = store.queue(&input.address)?.map_or(0, |queue| queue.head);
+        progress.begin_behind(behind(step, last));
+    }
+    Ok(progress)
+}
+
+/// The last job that is none of the step's, where `last` is the last one that there is.
+fn behind(step: &Step, last: u64) -> u64 {
+    match step.begin_at {
+        BeginAt::Oldest => 0,
+        BeginAt::Newest => last,
+        BeginAt::Index(index) => index - 1,
+    }
+}
+
 /// Reads those sources to their end of which a step wants only what comes from now on.
 pub(super) fn ends(
     configuration: &Configuration,
@@ -72,11 +98,7 @@ pub(super) fn there(
 /// `last` are there.
 pub(super) fn begin(step: &Step, input: &InputRef, (first, last): (u64, u64)) -> Progress {
     let mut progress = Progress::default();
-    let behind = match step.begin_at {
-        BeginAt::Oldest => return progress,
-        BeginAt::Newest => last,
-        BeginAt::Index(index) => index - 1,
-    };
+    let behind = behind(step, last);
     progress.begin_behind(behind);
     let (index, input, step) = (behind + 1, &input.address, &step.address);
     if index < first {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_plugin::{Failure, FailureKind, Payloads};
 
 use super::amendment::{Amendment, Moving, Place, said};
+use super::begin;
 use super::delivery::Made;
 use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
@@ -57,10 +58,9 @@ pub(super) fn cancel(
         works.push(work_of(jobs));
     }
     let mut progress = match step.inputs.first() {
-        Some(input) => store.progress(&step.address, &input.address).map_err(|error| said(&error))?,
-        None => None,
-    }
-    .unwrap_or_default();
+        Some(input) => begin::progress(store, step, input).map_err(|error| said(&error))?,
+        None => Progress::default(),
+    };
     if let Some(input) = step.inputs.first() {
         let of_input = of_input(store, &input.address, wanted.jobs, &mut progress, &mut moved);
         for (index, work) in of_input.map_err(|error| said(&error))? {

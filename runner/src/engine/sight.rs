@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::begin;
 use super::cards::Cards;
 use super::glance::Spot;
 use super::request::Row;
@@ -71,7 +72,7 @@ impl Sight {
         };
         sight.add_rows(store, &step.address, &cards, now)?;
         for input in &step.inputs {
-            let progress = store.progress(&step.address, &input.address)?.unwrap_or_default();
+            let progress = begin::progress(store, step, input)?;
             let ahead = queuer.max_search_ahead.filter(|&ahead| ahead > 0);
             sight.ahead = ahead.map(|ahead| progress.watermark().saturating_add(ahead));
             let Input::Queue(queue) = input.input else { continue };

@@ -10,7 +10,7 @@ use super::why::{self, Case};
 use super::{Answer, partners, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Take, Target};
 use crate::decide::{self, Progress};
-use crate::engine::{Handle, Row};
+use crate::engine::{self, Handle, Row};
 use crate::store::{DelayedJob, DelayedKey, Outcome, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, SystemClock, Timestamp, delivery_hash};
 
@@ -150,7 +150,7 @@ struct Look<'a> {
 impl Look<'_> {
     fn outcome(&self) -> Result<StepOutcome, ReadError> {
         let (store, step) = (self.store, &self.step.address);
-        let progress = store.progress(step, &self.input.address)?.unwrap_or_default();
+        let progress = engine::progress(store, self.step, self.input)?;
         if !progress.has(self.index) {
             let snapshots = store.snapshots(step)?;
             let begun = snapshots.iter().find(|snapshot| {

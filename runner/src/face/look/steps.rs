@@ -9,7 +9,7 @@ use super::{
 };
 use crate::config::{Configuration, GateRef, Input, InputRef, Step, Take};
 use crate::decide::{JobKey, LaneCounts, Progress, Survey};
-use crate::engine::{Asked, ClosedBy, Glance, Handle, Sight};
+use crate::engine::{self, Asked, ClosedBy, Glance, Handle, Sight};
 use crate::store::{Pause, QueueState, ReadError, Store};
 use crate::words::suggest::did_you_mean;
 use crate::words::{Clock as _, SystemClock, Timestamp};
@@ -44,7 +44,10 @@ fn statuses(
         for (at, input) in step.inputs.iter().enumerate() {
             let progress =
                 known.iter().find(|(name, from, _)| *name == step.address && *from == input.address);
-            let progress = progress.map(|(_, _, progress)| progress.clone()).unwrap_or_default();
+            let progress = match progress {
+                Some((_, _, progress)) => progress.clone(),
+                None => engine::progress(store, step, input)?,
+            };
             steps.push(look.input(at, input, &progress, &pauses)?);
         }
         if let Some(status) = steps.get_mut(first) {
