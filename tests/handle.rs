@@ -34,8 +34,9 @@ fn a_retry_runs_the_job_once_through_the_mended_step() {
     let project = project(9);
     let retried = project.tidegate(&["errors", "retry", "p/failed/2", "--yes"]).done();
     assert_eq!(retried.stdout, "1 error put back: the jobs run again with the next `tidegate run`\n");
-    let status = project.tidegate(&["status"]).done().stdout;
-    assert!(status.contains("delayed"), "{status}");
+    // It waits for its turn, and for no time.
+    let status = project.status("p/sort", "p/in");
+    assert_eq!((&status["read"], &status["delayed"]), (&1.into(), &0.into()), "{status}");
     project.tidegate(&["run", ".", "--until-idle"]).done();
     assert_eq!(ids(&project.read("out.ndjson")), [1, 3, 5, 7, 9, 4]);
     let again = project.tidegate(&["errors", "retry", "p/failed/2", "--yes"]).failed(1);
@@ -175,4 +176,20 @@ fn a_kill_between_retry_and_delivery_loses_and_repeats_nothing() {
     let delivered = ids(&project.read("out.ndjson"));
     let expected: Vec<u64> = (1..=JOBS).step_by(2).chain((2..=JOBS).step_by(2)).collect();
     assert_eq!(delivered, expected);
+}
+
+#[test]
+fn a_list_of_errors_says_how_many_more_there_are() {
+    let project = project(50);
+    let listed = project.tidegate(&["errors", "list"]).done().stdout;
+    assert_eq!(listed.lines().count(), 22, "{listed}");
+    assert!(listed.ends_with("\nthe newest 20 of 25: `--limit 25` shows all\n"), "{listed}");
+    let all = project.tidegate(&["errors", "list", "--limit", "25"]).done().stdout;
+    assert!(all.lines().count() == 26 && !all.contains("newest"), "{all}");
+    let json = project.tidegate(&["errors", "list", "--format", "json", "--limit", "3"]).done();
+    assert_eq!(json.stderr, "warning: the newest 3 of 25: `--limit 25` shows all\n");
+    // What was dealt with is counted only where it is shown.
+    project.tidegate(&["errors", "drop", "p/failed/1", "--yes"]).done();
+    let listed = project.tidegate(&["errors", "list"]).done().stdout;
+    assert!(listed.ends_with("\nthe newest 20 of 24: `--limit 24` shows all\n"), "{listed}");
 }

@@ -8,7 +8,7 @@ use super::exit::{self, Exit};
 use super::find::{Place, Teller, other_question, print_json, print_text};
 use super::look::{Answer, JOBS_MAX, JobStatus, Query, Status, StepOutcome, WaitsFor};
 use super::table::{jobs, on_one_line};
-use super::terminal::{confirm, cut, width};
+use super::terminal::{confirm, cut, indented, width};
 use crate::config::Step;
 use crate::engine::{Moved, Request, Row};
 use crate::words::Address;
@@ -55,17 +55,18 @@ fn describe(status: &JobStatus, teller: Teller, width: Option<usize>) -> String 
         lines.push("  no step reads it".to_owned());
     }
     for step in &status.steps {
-        lines.push(format!("  {}: {}", step.step, headline(step)));
+        lines.push(indented(&format!("{}: {}", step.step, headline(step)), 2, width));
         lines.extend(
             step.reason
                 .as_ref()
-                .map(|reason| format!("    its last attempt failed: {}", reason.replace('\n', " "))),
+                .map(|reason| format!("its last attempt failed: {}", reason.replace('\n', " ")))
+                .map(|reason| indented(&reason, 4, width)),
         );
         if !step.joined_with.is_empty() {
             let will = if step.status == Status::Waiting { "goes with" } else { "joined with" };
             lines.push(format!("    {will} {}", step.joined_with.join(" and ")));
         }
-        lines.extend(step.why.iter().map(|why| format!("    {why}")));
+        lines.extend(step.why.iter().map(|why| indented(why, 4, width)));
         lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
     }
     let waits = |step: &StepOutcome| !matches!(step.status, Status::Done | Status::Failed);

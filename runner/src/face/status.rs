@@ -5,7 +5,7 @@ use super::exit::Exit;
 use super::find::{ask, other_question, print_json, print_text};
 use super::look::{Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
 use super::table::{Column, columns, grouped, on_one_line};
-use super::terminal::{cut, width};
+use super::terminal::{cut, indented, width};
 use super::times;
 use crate::words::{Clock as _, SystemClock, Timestamp};
 
@@ -37,7 +37,7 @@ fn describe(steps: &[StepStatus], width: Option<usize>, now: Timestamp) -> Strin
             let all = steps.iter().filter(|one| one.step == step.step);
             let remarks = all.flat_map(|one| remarks(one, now));
             for remark in remarks {
-                text.extend(["  ", &remark, "\n"]);
+                text.extend([&*indented(&remark, 2, width), "\n"]);
             }
         }
     }
@@ -62,8 +62,8 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
     };
     let texts = |of: &dyn Fn(&StepStatus) -> String| steps.iter().map(of).collect();
     let shown = [
-        (true, Column::left("step", texts(&|step| step.step.clone()))),
-        (true, Column::left("reads", texts(&reads)).drops(2)),
+        (true, Column::left("step", texts(&|step| step.step.clone())).cuts_front(12)),
+        (true, Column::left("reads", texts(&reads)).drops(2).cuts_front(12)),
         (true, Column::right("waiting", texts(&waiting))),
         (
             any(&|step| step.running.is_some_and(|running| running > 0)),
@@ -77,7 +77,7 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
         ),
         (
             any(&|step| step.oldest.is_some()),
-            Column::right("oldest", texts(&|step| oldest(step.oldest.as_ref()))),
+            Column::right("oldest", texts(&|step| oldest(step.oldest.as_ref()))).drops(6),
         ),
         (any(&|step| step.rate.is_some()), Column::right("jobs/s", texts(&rate)).drops(5)),
         (true, Column::right("in", texts(&|step| grouped(step.counters.taken))).drops(4)),

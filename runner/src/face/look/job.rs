@@ -172,7 +172,7 @@ impl Look<'_> {
             let mut why = self.why(None)?;
             if let Some(begun) = begun {
                 let joined_with = partners::begun(self.input, self.index, begun);
-                return Ok(StepOutcome { why, joined_with, ..of_this(Status::Running) });
+                return Ok(StepOutcome { joined_with, why, ..of_this(Status::Running) });
             }
             let before_it = progress.open(self.first, self.index - 1);
             let partners = partners::of_waiting(store, self.step, self.input, before_it)?;
@@ -213,7 +213,7 @@ impl Look<'_> {
             return Ok(outcome);
         }
         let (outputs, joined_with) = self.outputs()?;
-        Ok(StepOutcome { outputs, joined_with, ..self.of(Status::Done) })
+        Ok(StepOutcome { joined_with, outputs, ..self.of(Status::Done) })
     }
 
     /// How many jobs wait before it, those among them that stand in the store by themselves.
