@@ -4,7 +4,7 @@ use super::cli::{Format, Look};
 use super::exit::Exit;
 use super::find::{ask, other_question, print_json, print_text};
 use super::look::{Answer, Query, QueueStatus};
-use super::table::{Column, columns, grouped};
+use super::table::{Column, columns, grouped, short};
 use super::terminal::width;
 use crate::words::format_size;
 
@@ -24,8 +24,9 @@ pub(super) fn list(command: &Look) -> Exit {
     let waiting: Vec<String> = queues
         .iter()
         .map(|queue| {
-            let waiting =
-                queue.readers.iter().map(|reader| format!("{} for {}", grouped(reader.waiting), reader.step));
+            let waiting = queue.readers.iter().map(|reader| {
+                format!("{} for {}", grouped(reader.waiting), short(&reader.step, &queue.queue))
+            });
             let open = queue.open.map(|open| match open {
                 0 => "no errors".to_owned(),
                 1 => "1 error".to_owned(),

@@ -4,7 +4,7 @@ use super::cli::{Format, StatusCommand};
 use super::exit::Exit;
 use super::find::{ask, other_question, print_json, print_text};
 use super::look::{Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
-use super::table::{Column, columns, grouped, on_one_line};
+use super::table::{Column, columns, grouped, on_one_line, short};
 use super::terminal::{cut, indented, width};
 use super::times;
 use crate::words::{Clock as _, SystemClock, Timestamp};
@@ -63,7 +63,12 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
     let texts = |of: &dyn Fn(&StepStatus) -> String| steps.iter().map(of).collect();
     let shown = [
         (true, Column::left("step", texts(&|step| step.step.clone())).cuts_front(12)),
-        (true, Column::left("reads", texts(&reads)).drops(2).cuts_front(12)),
+        (
+            true,
+            Column::left("reads", texts(&reads))
+                .drops(if any(&|step| step.joins) { 7 } else { 2 })
+                .cuts_front(8),
+        ),
         (true, Column::right("waiting", texts(&waiting))),
         (
             any(&|step| step.running.is_some_and(|running| running > 0)),
@@ -94,11 +99,9 @@ fn blank(count: u64) -> String {
     if count == 0 { String::new() } else { grouped(count) }
 }
 
-/// What it reads, without the pipeline where that is its own.
+/// What it reads.
 fn reads(step: &StepStatus) -> String {
-    let pipeline = step.step.split_once('/').map(|(pipeline, _)| pipeline);
-    let own = step.input.split_once('/').filter(|(of, _)| Some(*of) == pipeline);
-    own.map_or(&*step.input, |(_, name)| name).to_owned()
+    short(&step.input, &step.step).to_owned()
 }
 
 fn waiting(step: &StepStatus) -> String {

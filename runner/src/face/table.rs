@@ -49,6 +49,13 @@ pub(super) fn on_one_line(text: &str) -> String {
     line
 }
 
+/// What is called so, without the pipeline where that is also the one of `beside`.
+pub(super) fn short<'a>(address: &'a str, beside: &str) -> &'a str {
+    let pipeline = beside.split_once('/').map(|(pipeline, _)| pipeline);
+    let own = address.split_once('/').filter(|(of, _)| Some(*of) == pipeline);
+    own.map_or(address, |(_, name)| name)
+}
+
 /// One column of a table that fits where it is shown.
 #[derive(Debug)]
 pub(super) struct Column {

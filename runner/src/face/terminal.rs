@@ -29,7 +29,7 @@ pub(super) fn cut_front(text: &str, width: usize) -> String {
     ['…'].into_iter().chain(text.chars().skip(length + 1 - width.max(1))).collect()
 }
 
-/// `text`, `indent` characters from the left, in lines of at most `width`; each but the first stands two
+/// `text`, `indent` characters from the left, in lines of at most `width`; each but the first stands four
 /// further in. A word that is longer stays whole.
 pub(super) fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
     let mut lines = vec![" ".repeat(indent)];
@@ -38,7 +38,7 @@ pub(super) fn indented(text: &str, indent: usize, width: Option<usize>) -> Strin
         let begun = line.chars().any(|character| character != ' ');
         let wanted = line.chars().count() + usize::from(begun) + word.chars().count();
         if begun && width.is_some_and(|width| wanted > width) {
-            lines.push(format!("{}{word}", " ".repeat(indent + 2)));
+            lines.push(format!("{}{word}", " ".repeat(indent + 4)));
         } else {
             line.extend([if begun { " " } else { "" }, word]);
         }
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_sentence_goes_on_below_where_it_does_not_fit() {
         assert_eq!(indented("gate closed since noon", 2, None), "  gate closed since noon");
-        assert_eq!(indented("gate closed since noon", 2, Some(16)), "  gate closed\n    since noon");
+        assert_eq!(indented("gate closed since noon", 2, Some(16)), "  gate closed\n      since noon");
         assert_eq!(indented("supercalifragilistic", 1, Some(9)), " supercalifragilistic");
     }
 }
