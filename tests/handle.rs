@@ -177,3 +177,19 @@ fn a_kill_between_retry_and_delivery_loses_and_repeats_nothing() {
     let expected: Vec<u64> = (1..=JOBS).step_by(2).chain((2..=JOBS).step_by(2)).collect();
     assert_eq!(delivered, expected);
 }
+
+#[test]
+fn a_list_of_errors_says_how_many_more_there_are() {
+    let project = project(50);
+    let listed = project.tidegate(&["errors", "list"]).done().stdout;
+    assert_eq!(listed.lines().count(), 22, "{listed}");
+    assert!(listed.ends_with("\nthe newest 20 of 25: `--limit 25` shows all\n"), "{listed}");
+    let all = project.tidegate(&["errors", "list", "--limit", "25"]).done().stdout;
+    assert!(all.lines().count() == 26 && !all.contains("newest"), "{all}");
+    let json = project.tidegate(&["errors", "list", "--format", "json", "--limit", "3"]).done();
+    assert_eq!(json.stderr, "warning: the newest 3 of 25: `--limit 25` shows all\n");
+    // What was dealt with is counted only where it is shown.
+    project.tidegate(&["errors", "drop", "p/failed/1", "--yes"]).done();
+    let listed = project.tidegate(&["errors", "list"]).done().stdout;
+    assert!(listed.ends_with("\nthe newest 20 of 24: `--limit 24` shows all\n"), "{listed}");
+}

@@ -7,8 +7,8 @@ use super::exit::{self, Exit};
 use super::find::{Place, ask, other_question, print_json, print_text};
 use super::look::{Answer, DelayedStatus, JOBS_MAX, Query, WaitsFor};
 use super::moved::{How, Outcomes};
-use super::table::{grouped, jobs, on_one_line, table};
-use super::terminal::{confirm, cut};
+use super::table::{Column, columns, grouped, jobs, on_one_line};
+use super::terminal::{confirm, cut, width};
 use crate::decide::Status;
 use crate::engine::{Request, Row};
 use crate::words::Address;
@@ -34,9 +34,8 @@ pub(super) fn list(command: &DelayedList) -> Exit {
         print_text("no delayed jobs");
         return Exit::Done;
     }
-    let rows: Vec<Vec<String>> = page.jobs.iter().map(row).collect();
-    let mut text = table(&["due", "step", "job", "attempts", "last error"], &[3], &rows);
-    let more = page.total.saturating_sub(rows.len() as u64);
+    let mut text = columns(&columns_of(&page.jobs), width()).join("\n") + "\n";
+    let more = page.total.saturating_sub(page.jobs.len() as u64);
     if more > 0 {
         text.extend(["and ", &grouped(more), " more: --limit, --step\n"]);
     }
@@ -44,8 +43,23 @@ pub(super) fn list(command: &DelayedList) -> Exit {
     Exit::Done
 }
 
-fn row(job: &DelayedStatus) -> Vec<String> {
-    let due = match (job.waits_for, &job.due, &job.handle, &job.output) {
+fn columns_of(jobs: &[DelayedStatus]) -> [Column; 5] {
+    let cells = |of: &dyn Fn(&DelayedStatus) -> String| jobs.iter().map(of).collect();
+    let error = |job: &DelayedStatus| {
+        cut(&on_one_line(&job.last_error.as_deref().unwrap_or_default().replace('\n', " ")), ERROR_MAX)
+    };
+    [
+        Column::left("due", cells(&due)).cuts(20),
+        Column::left("step", cells(&|job| job.step.clone())).cuts_front(12).drops(2),
+        Column::left("job", cells(&|job| job.jobs.join(" + "))).cuts_front(16),
+        Column::right("attempts", cells(&|job| job.attempts.to_string())).drops(1),
+        Column::left("last error", cells(&error)).cuts(12),
+    ]
+}
+
+/// When it is due, or what it waits for otherwise.
+fn due(job: &DelayedStatus) -> String {
+    match (job.waits_for, &job.due, &job.handle, &job.output) {
         (WaitsFor::Outside, _, Some(handle), _) => {
             let stands = job.told.unwrap_or(Status::Pending).as_str();
             format!("{stands} as `{}`", cut(&on_one_line(handle), 24))
@@ -57,9 +71,7 @@ fn row(job: &DelayedStatus) -> Vec<String> {
         (WaitsFor::Output, Some(due), ..) => format!("{due}, an output"),
         (WaitsFor::Time, Some(due), ..) => due.clone(),
         (_, None, ..) => "now".to_owned(),
-    };
-    let error = job.last_error.as_deref().unwrap_or_default().replace('\n', " ");
-    vec![due, job.step.clone(), job.jobs.join(" + "), job.attempts.to_string(), cut(&error, ERROR_MAX)]
+    }
 }
 
 pub(super) fn now(command: &DelayedChoice) -> Exit {
@@ -184,4 +196,41 @@ fn nothing_of(place: &Place, job: &str) -> Exit {
     exit::fail(format_args!(
         "no delayed job was made of `{job}`; `tidegate job show {job}` tells what has become of it"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Timestamp;
+
+    fn delayed(waits_for: WaitsFor, due: Option<&str>) -> DelayedStatus {
+        DelayedStatus {
+            step: "withdrawals/submit".into(),
+            jobs: vec!["withdrawals/requests/1234".into()],
+            waits_for,
+            due: due.map(str::to_owned),
+            attempts: 3,
+            last_error: Some("http 503: the ledger\nis busy".into()),
+            handle: None,
+            since: None,
+            told: None,
+            output: None,
+            row: Row { due: Timestamp(0), sequence: 1 },
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_what_fits() {
+        let jobs = [
+            delayed(WaitsFor::Time, Some("2026-01-31T12:00:00.123Z")),
+            delayed(WaitsFor::Turn, None),
+            DelayedStatus { handle: Some("0xfeed".into()), ..delayed(WaitsFor::Outside, None) },
+        ];
+        let text = |width: usize| {
+            let lines = columns(&columns_of(&jobs), Some(width));
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");
+            lines.join("\n")
+        };
+        insta::assert_snapshot!(format!("{}\n\n{}\n\n{}", text(200), text(80), text(60)));
+    }
 }

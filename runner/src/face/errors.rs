@@ -5,42 +5,67 @@ use super::exit::{self, Exit};
 use super::find::{ask, other_question, print_json, print_text};
 use super::look::{Answer, Job, Query};
 use super::record::Record;
-use super::table::table;
-use super::terminal::cut;
+use super::table::{Column, columns, grouped, on_one_line};
+use super::terminal::{cut, width};
 
 /// Longest message in a list, in characters.
 const MESSAGE_MAX: usize = 100;
 
 pub(super) fn list(command: &ErrorsList) -> Exit {
     let query = Query::Errors { queue: command.queue.clone(), all: command.all, limit: command.limit };
-    let errors = match ask(&command.look, query) {
-        Ok(Answer::Errors(errors)) => errors,
+    let (errors, total) = match ask(&command.look, query) {
+        Ok(Answer::Errors { errors, total }) => (errors, total),
         Ok(Answer::Missing(what)) => return exit::fail(what),
         Ok(_) => return other_question(),
         Err(exit) => return exit,
     };
+    let shown = errors.len() as u64;
+    let (told, all) = (grouped(shown), grouped(total));
+    let more = (shown < total).then(|| format!("the newest {told} of {all}: `--limit {total}` shows all"));
     if command.look.format == Format::Json {
+        if let Some(more) = more {
+            exit::warn(more);
+        }
         return print_json(&errors, Exit::Done);
     }
     if errors.is_empty() {
         print_text("no errors");
         return Exit::Done;
     }
-    let rows: Vec<Vec<String>> = errors.iter().map(row).collect();
-    print_text(&table(&["error", "time", "step", "job", "kind", "message"], &[], &rows));
+    let mut lines = columns(&columns_of(&errors), width());
+    lines.extend(more);
+    print_text(&lines.join("\n"));
     Exit::Done
 }
 
-fn row(error: &Job) -> Vec<String> {
+fn columns_of(errors: &[Job]) -> [Column; 6] {
+    let mut cells: [Vec<String>; 6] = Default::default();
+    for error in errors {
+        for (cells, cell) in cells.iter_mut().zip(row(error)) {
+            cells.push(cell);
+        }
+    }
+    let [error, time, step, job, kind, message] = cells;
+    [
+        Column::left("error", error),
+        Column::left("time", time).drops(1),
+        Column::left("step", step).drops(3).cuts_front(16),
+        Column::left("job", job).drops(4).cuts_front(16),
+        Column::left("kind", kind).drops(2),
+        Column::left("message", message).cuts(24),
+    ]
+}
+
+fn row(error: &Job) -> [String; 6] {
     let mark = if error.handled { " (handled)" } else { "" };
     let name = format!("{}/{}{mark}", error.queue, error.index);
     let Ok(record) = Record::of(error) else {
         let blank = String::new;
-        return vec![name, blank(), blank(), blank(), blank(), "no error record".to_owned()];
+        return [name, blank(), blank(), blank(), blank(), "no error record".to_owned()];
     };
-    let message = cut(&record.message.replace('\n', " "), MESSAGE_MAX);
+    let message = cut(&on_one_line(&record.message.replace('\n', " ")), MESSAGE_MAX);
     let job = record.origin();
-    vec![name, record.time, record.step, job, record.kind, message]
+    [name, record.time, record.step, job, record.kind, message]
 }
 
 pub(super) fn show(command: &ErrorsShow) -> Exit {
@@ -51,7 +76,7 @@ pub(super) fn show(command: &ErrorsShow) -> Exit {
         return exit::misuse(what);
     };
     let errors = match ask(&command.look, Query::Error { queue: queue.to_owned(), index }) {
-        Ok(Answer::Errors(errors)) => errors,
+        Ok(Answer::Errors { errors, .. }) => errors,
         Ok(Answer::Missing(what)) => return exit::fail(what),
         Ok(_) => return other_question(),
         Err(exit) => return exit,
@@ -65,4 +90,34 @@ pub(super) fn show(command: &ErrorsShow) -> Exit {
         Err(problem) => return exit::fail(problem),
     }
     Exit::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_gets_what_fits() {
+        let record = r#"{"time":"2026-01-31T12:00:00.123Z","pipeline":"withdrawals","step":"submit",
+            "input":"withdrawals/requests","index":1234,"attempt":3,"kind":"rejected","hash":"ab",
+            "message":"the account is closed,\nand was so before the order came"}"#;
+        let error = Job {
+            queue: "withdrawals/failed".into(),
+            index: 7,
+            time: None,
+            transaction: None,
+            origin: None,
+            meta: None,
+            handled: false,
+            job: RawValue::from_string(record.into()).unwrap(),
+        };
+        let text = |width: usize| {
+            let lines = columns(&columns_of(std::slice::from_ref(&error)), Some(width));
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");
+            lines.join("\n")
+        };
+        insta::assert_snapshot!(format!("{}\n\n{}\n\n{}", text(200), text(80), text(60)));
+    }
 }

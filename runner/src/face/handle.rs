@@ -75,7 +75,7 @@ fn change(place: &Place, how: How, queue: &Address, some: &[u64], done: &mut Don
         (Ok(Granted::Retried { jobs } | Granted::Dropped { jobs }), _) => done.errors += jobs,
         (Ok(_), _) => return Err(other_question()),
         (Err(why), [index]) => match place.ask(Query::Error { queue: queue.to_string(), index: *index })? {
-            Answer::Errors(errors) if errors.iter().all(|error| !error.handled) => {
+            Answer::Errors { errors, .. } if errors.iter().all(|error| !error.handled) => {
                 done.refused.push(Refused { error: format!("{queue}/{index}"), why });
             }
             // Somebody else was quicker.
@@ -220,7 +220,7 @@ impl Choice<'_> {
     fn add_one(&mut self, queue: &Address, index: u64, chosen: &mut Chosen) -> Result<(), Exit> {
         self.must_hold_errors(queue)?;
         match self.place.ask(Query::Error { queue: queue.to_string(), index })? {
-            Answer::Errors(errors) => {
+            Answer::Errors { errors, .. } => {
                 if errors.iter().any(|error| error.handled) {
                     return Err(exit::fail(format_args!("{queue}/{index} was retried or dropped already")));
                 }

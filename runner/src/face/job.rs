@@ -9,7 +9,7 @@ use super::exit::{self, Exit};
 use super::find::{Place, Teller, other_question, print_json, print_text};
 use super::look::{Answer, JobStatus, Query, Status, StepOutcome};
 use super::table::{jobs, on_one_line};
-use super::terminal::{cut, width};
+use super::terminal::{cut, indented, width};
 use crate::words::Address;
 
 /// So much of a job is shown at least, however narrow the terminal is.
@@ -54,17 +54,18 @@ fn describe(status: &JobStatus, teller: Teller, width: Option<usize>) -> String 
         lines.push("  no step reads it".to_owned());
     }
     for step in &status.steps {
-        lines.push(format!("  {}: {}", step.step, headline(step)));
+        lines.push(indented(&format!("{}: {}", step.step, headline(step)), 2, width));
         lines.extend(
             step.reason
                 .as_ref()
-                .map(|reason| format!("    its last attempt failed: {}", reason.replace('\n', " "))),
+                .map(|reason| format!("its last attempt failed: {}", reason.replace('\n', " ")))
+                .map(|reason| indented(&reason, 4, width)),
         );
         if !step.joined_with.is_empty() {
             let will = if step.status == Status::Waiting { "goes with" } else { "joined with" };
             lines.push(format!("    {will} {}", step.joined_with.join(" and ")));
         }
-        lines.extend(step.why.iter().map(|why| format!("    {why}")));
+        lines.extend(step.why.iter().map(|why| indented(why, 4, width)));
         lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
     }
     let waits = |step: &StepOutcome| !matches!(step.status, Status::Before | Status::Done | Status::Failed);

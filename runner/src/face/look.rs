@@ -123,7 +123,11 @@ pub(super) enum Answer {
     Status(Vec<StepStatus>),
     Queues(Vec<QueueStatus>),
     Jobs(Page),
-    Errors(Vec<Job>),
+    /// `total`: how many there are, told or not.
+    Errors {
+        errors: Vec<Job>,
+        total: u64,
+    },
     Job(JobStatus),
     Delayed(DelayedPage),
     Preview(Preview),

@@ -4,8 +4,8 @@ use super::cli::{Format, StatusCommand};
 use super::exit::Exit;
 use super::find::{ask, other_question, print_json, print_text};
 use super::look::{Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
-use super::table::{Column, columns, grouped, on_one_line};
-use super::terminal::{cut, width};
+use super::table::{Column, columns, grouped, on_one_line, short};
+use super::terminal::{cut, indented, width};
 use super::times;
 use crate::words::{Clock as _, SystemClock, Timestamp};
 
@@ -37,7 +37,7 @@ fn describe(steps: &[StepStatus], width: Option<usize>, now: Timestamp) -> Strin
             let all = steps.iter().filter(|one| one.step == step.step);
             let remarks = all.flat_map(|one| remarks(one, now));
             for remark in remarks {
-                text.extend(["  ", &remark, "\n"]);
+                text.extend([&*indented(&remark, 2, width), "\n"]);
             }
         }
     }
@@ -62,8 +62,13 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
     };
     let texts = |of: &dyn Fn(&StepStatus) -> String| steps.iter().map(of).collect();
     let shown = [
-        (true, Column::left("step", texts(&|step| step.step.clone()))),
-        (true, Column::left("reads", texts(&reads)).drops(2)),
+        (true, Column::left("step", texts(&|step| step.step.clone())).cuts_front(12)),
+        (
+            true,
+            Column::left("reads", texts(&reads))
+                .drops(if any(&|step| step.joins) { 7 } else { 2 })
+                .cuts_front(8),
+        ),
         (true, Column::right("waiting", texts(&waiting))),
         (
             any(&|step| step.running.is_some_and(|running| running > 0)),
@@ -77,7 +82,7 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
         ),
         (
             any(&|step| step.oldest.is_some()),
-            Column::right("oldest", texts(&|step| oldest(step.oldest.as_ref()))),
+            Column::right("oldest", texts(&|step| oldest(step.oldest.as_ref()))).drops(6),
         ),
         (any(&|step| step.rate.is_some()), Column::right("jobs/s", texts(&rate)).drops(5)),
         (true, Column::right("in", texts(&|step| grouped(step.counters.taken))).drops(4)),
@@ -94,11 +99,9 @@ fn blank(count: u64) -> String {
     if count == 0 { String::new() } else { grouped(count) }
 }
 
-/// What it reads, without the pipeline where that is its own.
+/// What it reads.
 fn reads(step: &StepStatus) -> String {
-    let pipeline = step.step.split_once('/').map(|(pipeline, _)| pipeline);
-    let own = step.input.split_once('/').filter(|(of, _)| Some(*of) == pipeline);
-    own.map_or(&*step.input, |(_, name)| name).to_owned()
+    short(&step.input, &step.step).to_owned()
 }
 
 fn waiting(step: &StepStatus) -> String {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::terminal::{cut, cut_front};
+
 /// Aligns `rows` under `head`; columns whose position is in `right` stand to the right. Two spaces
 /// between columns, no lines, nothing behind the last one.
 pub(super) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
@@ -47,6 +49,13 @@ pub(super) fn on_one_line(text: &str) -> String {
     line
 }
 
+/// What is called so, without the pipeline where that is also the one of `beside`.
+pub(super) fn short<'a>(address: &'a str, beside: &str) -> &'a str {
+    let pipeline = beside.split_once('/').map(|(pipeline, _)| pipeline);
+    let own = address.split_once('/').filter(|(of, _)| Some(*of) == pipeline);
+    own.map_or(address, |(_, name)| name)
+}
+
 /// One column of a table that fits where it is shown.
 #[derive(Debug)]
 pub(super) struct Column {
@@ -55,11 +64,15 @@ pub(super) struct Column {
     cells: Vec<String>,
     /// Where there is no room for all, the column with the smallest number goes first; 0 stays.
     drops: u8,
+    /// Its cells may be cut to so many characters.
+    least: Option<usize>,
+    /// They are cut at their beginning.
+    front: bool,
 }
 
 impl Column {
     pub(super) fn left(head: &'static str, cells: Vec<String>) -> Self {
-        Self { head, right: false, cells, drops: 0 }
+        Self { head, right: false, cells, drops: 0, least: None, front: false }
     }
 
     pub(super) fn right(head: &'static str, cells: Vec<String>) -> Self {
@@ -70,17 +83,33 @@ impl Column {
         Self { drops, ..self }
     }
 
+    /// Where there is no room for its cells, they are cut, down to so many characters.
+    pub(super) fn cuts(self, least: usize) -> Self {
+        Self { least: Some(least), ..self }
+    }
+
+    /// The same, but what tells them apart stands at their end: the names of jobs and steps.
+    pub(super) fn cuts_front(self, least: usize) -> Self {
+        Self { least: Some(least), front: true, ..self }
+    }
+
+    /// How wide it is where it has to be narrow.
+    fn narrow(&self) -> usize {
+        self.least.map_or(self.width(), |least| self.width().min(least.max(self.head.chars().count())))
+    }
+
     fn width(&self) -> usize {
         let cells = self.cells.iter().map(|cell| cell.chars().count());
         cells.chain([self.head.chars().count()]).max().unwrap_or(0)
     }
 }
 
-/// The lines of a table: its head, and its rows. Columns go until the others fit into `width`.
+/// The lines of a table: its head, and its rows. Columns go until the others fit into `width`, cut where they
+/// may be.
 pub(super) fn columns(columns: &[Column], width: Option<usize>) -> Vec<String> {
     let mut shown: Vec<&Column> = columns.iter().collect();
     while let Some(width) = width
-        && shown.iter().map(|column| column.width() + 2).sum::<usize>() > width + 2
+        && shown.iter().map(|column| column.narrow() + 2).sum::<usize>() > width + 2
         && let Some(least) = shown.iter().map(|column| column.drops).filter(|&drops| drops > 0).min()
     {
         shown.retain(|column| column.drops != least);
@@ -88,10 +117,26 @@ pub(super) fn columns(columns: &[Column], width: Option<usize>) -> Vec<String> {
     let head: Vec<&str> = shown.iter().map(|column| column.head).collect();
     let right: Vec<usize> = (0..shown.len()).filter(|&at| shown[at].right).collect();
     let count = shown.iter().map(|column| column.cells.len()).max().unwrap_or(0);
-    let row =
-        |at: usize| shown.iter().map(|column| column.cells.get(at).cloned().unwrap_or_default()).collect();
+    let widths = widths(&shown, width);
+    let cell = |(column, width): (&&Column, &usize), at: usize| {
+        let cut = if column.front { cut_front } else { cut };
+        column.cells.get(at).map(|cell| cut(cell, *width)).unwrap_or_default()
+    };
+    let row = |at: usize| shown.iter().zip(&widths).map(|column| cell(column, at)).collect();
     let rows: Vec<Vec<String>> = (0..count).map(row).collect();
     table(&head, &right, &rows).lines().map(str::to_owned).collect()
+}
+
+/// How wide each column is shown: the widest of those that may be cut give way.
+fn widths(shown: &[&Column], room: Option<usize>) -> Vec<usize> {
+    let mut widths: Vec<usize> = shown.iter().map(|column| column.width()).collect();
+    let Some(room) = room else { return widths };
+    while widths.iter().map(|width| width + 2).sum::<usize>() > room + 2 {
+        let gives = (0..widths.len()).filter(|&at| widths[at] > shown[at].narrow());
+        let Some(widest) = gives.max_by_key(|&at| widths[at]) else { break };
+        widths[widest] -= 1;
+    }
+    widths
 }
 
 /// 1234567 as `1,234,567`.
@@ -150,6 +195,22 @@ mod tests {
         assert_eq!(lines(Some(14)), "step   in  out|p/pay  12    7");
         assert_eq!(lines(Some(13)), "step   in|p/pay  12");
         assert_eq!(lines(Some(1)), "step|p/pay");
+    }
+
+    #[test]
+    fn texts_are_cut_before_there_is_no_room_for_others() {
+        let cells = |cell: &str| vec![cell.to_owned()];
+        let all = [
+            Column::left("job", cells("p/in/1")),
+            Column::left("due", cells("2026-01-31")).drops(1),
+            Column::left("error", cells("no such order")).cuts(7),
+        ];
+        let lines = |width| columns(&all, width).join("|");
+        assert_eq!(lines(Some(33)), "job     due         error|p/in/1  2026-01-31  no such order");
+        assert_eq!(lines(Some(28)), "job     due         error|p/in/1  2026-01-31  no such…");
+        assert_eq!(lines(Some(27)), "job     due         error|p/in/1  2026-01-31  no suc…");
+        assert_eq!(lines(Some(26)), "job     error|p/in/1  no such order");
+        assert_eq!(lines(Some(10)), "job     error|p/in/1  no suc…");
     }
 
     #[test]

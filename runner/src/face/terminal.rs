@@ -20,6 +20,32 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// The end of `text` in at most `width` characters, with `…` where it was cut.
+pub(super) fn cut_front(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    ['…'].into_iter().chain(text.chars().skip(length + 1 - width.max(1))).collect()
+}
+
+/// `text`, `indent` characters from the left, in lines of at most `width`; each but the first stands four
+/// further in. A word that is longer stays whole.
+pub(super) fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
+    let mut lines = vec![" ".repeat(indent)];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        let begun = line.chars().any(|character| character != ' ');
+        let wanted = line.chars().count() + usize::from(begun) + word.chars().count();
+        if begun && width.is_some_and(|width| wanted > width) {
+            lines.push(format!("{}{word}", " ".repeat(indent + 4)));
+        } else {
+            line.extend([if begun { " " } else { "" }, word]);
+        }
+    }
+    lines.join("\n")
+}
+
 /// Asks whether to go on, unless `yes` was said beforehand.
 ///
 /// # Errors
@@ -51,5 +77,15 @@ mod tests {
         assert_eq!(cut("äöü", 3), "äöü");
         assert_eq!(cut("äöüß", 3), "äö…");
         assert_eq!(cut("a", 0), "…");
+        assert_eq!(cut_front("äöü", 3), "äöü");
+        assert_eq!(cut_front("äöüß", 3), "…üß");
+        assert_eq!(cut_front("ab", 0), "…");
+    }
+
+    #[test]
+    fn a_sentence_goes_on_below_where_it_does_not_fit() {
+        assert_eq!(indented("gate closed since noon", 2, None), "  gate closed since noon");
+        assert_eq!(indented("gate closed since noon", 2, Some(16)), "  gate closed\n      since noon");
+        assert_eq!(indented("supercalifragilistic", 1, Some(9)), " supercalifragilistic");
     }
 }

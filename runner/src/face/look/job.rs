@@ -165,7 +165,7 @@ impl Look<'_> {
             let mut why = self.why(None)?;
             if let Some(begun) = begun {
                 let joined_with = partners::begun(self.input, self.index, begun);
-                return Ok(StepOutcome { why, joined_with, ..of_this(Status::Running) });
+                return Ok(StepOutcome { joined_with, why, ..of_this(Status::Running) });
             }
             let before_it = progress.open(self.first, self.index - 1);
             let partners = partners::of_waiting(store, self.step, self.input, before_it)?;

@@ -52,18 +52,18 @@ pub(super) fn errors(
     all: bool,
     limit: usize,
 ) -> Result<Answer, ReadError> {
-    let mut errors = Vec::new();
+    let (mut errors, mut total) = (Vec::new(), 0);
     if let Some(queue) = queue {
         let Some((_, state)) = find(store, queue)? else { return missing(store, queue) };
-        last_errors(store, &state, all, limit, &mut errors)?;
-        return Ok(Answer::Errors(errors));
+        let total = last_errors(store, &state, all, limit, &mut errors)?;
+        return Ok(Answer::Errors { errors, total });
     }
     for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
         if let Some(state) = store.queue(&queue.address)? {
-            last_errors(store, &state, all, limit, &mut errors)?;
+            total += last_errors(store, &state, all, limit, &mut errors)?;
         }
     }
-    Ok(Answer::Errors(errors))
+    Ok(Answer::Errors { errors, total })
 }
 
 pub(super) fn error(store: &Store, queue: &str, index: u64) -> Result<Answer, ReadError> {
@@ -81,7 +81,8 @@ pub(super) fn error(store: &Store, queue: &str, index: u64) -> Result<Answer, Re
     for error in &mut errors {
         error.handled = handled;
     }
-    Ok(Answer::Errors(errors))
+    let total = errors.len() as u64;
+    Ok(Answer::Errors { errors, total })
 }
 
 pub(super) fn open_errors(
@@ -104,19 +105,22 @@ pub(super) fn open_errors(
     Ok(Answer::Jobs(page))
 }
 
-/// The last `limit` errors that are kept, of those that nobody has dealt with unless `all`.
+/// The last `limit` errors that are kept, of those that nobody has dealt with unless `all`; answers with how
+/// many of these there are.
 fn last_errors(
     store: &Store,
     state: &QueueState,
     all: bool,
     limit: usize,
     errors: &mut Vec<Job>,
-) -> Result<(), ReadError> {
+) -> Result<u64, ReadError> {
     let handled = store.handled(&state.address)?.unwrap_or_default();
     let hidden = if all { Progress::default() } else { handled.clone() };
     let mut ranges = Vec::new();
     let mut left = limit as u64;
-    for (first, last) in open_ranges(&hidden, state.first, state.head).collect::<Vec<_>>().into_iter().rev() {
+    let open: Vec<(u64, u64)> = open_ranges(&hidden, state.first, state.head).collect();
+    let total = open.iter().map(|(first, last)| last - first + 1).sum();
+    for (first, last) in open.into_iter().rev() {
         if left == 0 {
             break;
         }
@@ -141,7 +145,7 @@ fn last_errors(
         }
     }
     errors.extend(last);
-    Ok(())
+    Ok(total)
 }
 
 /// The indices from `from` to `to` that are not accounted for, as inclusive ranges, ascending.
