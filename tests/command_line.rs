@@ -65,3 +65,39 @@ fn a_missing_configuration_or_input_is_named() {
     project.tidegate(&["run", "nowhere"]).failed(78).says("nowhere");
     project.run().failed(1).says("in.ndjson");
 }
+
+#[test]
+fn a_configuration_is_the_last_argument_or_an_option_of_every_command() {
+    let project = Project::new()
+        .file(
+            "here/p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"null\"\n",
+        )
+        .file("here/in.ndjson", jobs(1..=3));
+    for command in
+        ["run", "check", "status", "graph", "queue list", "errors list", "delayed list", "store verify"]
+    {
+        let words: Vec<&str> = command.split(' ').collect();
+        let last = project.tidegate(&[&words, &["here"][..]].concat()).done();
+        let option = project.tidegate(&[&words, &["--config", "here"][..]].concat()).done();
+        assert_eq!(last.stdout, option.stdout, "{command}");
+        project.tidegate(&[&words, &["here", "--config", "here"][..]].concat()).failed(64);
+    }
+}
+
+#[test]
+fn the_log_tells_times_as_lists_do() {
+    let project = Project::pipeline(
+        "[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\nerrors = \"failed\"\n",
+    )
+    .file("in.ndjson", jobs(1..=1))
+    .file("work.rhai", "fn process(job) { log_warn(\"here\"); reject(\"no\") }");
+    let run = project.run().done();
+    let line = run.stderr.lines().find(|line| line.contains("here")).expect("it is logged");
+    let errors = project.tidegate(&["errors", "list"]).done().stdout;
+    let line_of_it = errors.lines().find(|line| line.contains("p/failed/1")).expect("it is listed");
+    let width = |line: &str| line.split_whitespace().find(|word| word.ends_with('Z')).map(str::len);
+    assert_eq!(width(line), Some("2026-01-31T12:00:00.123Z".len()), "{line}");
+    assert_eq!(width(line_of_it), width(line), "{errors}");
+}

@@ -146,6 +146,15 @@ impl<'t> Field<'t> {
             reading.report(Diagnostic::error_at(&text.place, message).help(help));
             return None;
         }
+        if let [first, rest @ ..] = &*path
+            && first == "job"
+            && !rest.is_empty()
+        {
+            let message = format!("{} in `{}` is what a job has in a field `job`", text.quoted(), self.name);
+            let help = format!("for a field of the job itself, write `{}`", rest.join("."));
+            let help = (!text.secret).then_some(help);
+            reading.doubts.push(Diagnostic::warning_at(&text.place, message).help_if(help));
+        }
         Some(path)
     }
 

@@ -85,7 +85,7 @@ impl<'a> Reading<'a> {
     pub(super) fn wrong_type(&mut self, name: &str, value: &Value<'_>, expected: &str) {
         let message = format!("`{name}` should be {expected}, but is {}", shown(value));
         let place = self.place(value.span());
-        self.report(Diagnostic::error_at(&place, message));
+        self.report(Diagnostic::error_at(&place, message).help_if(written_right(name, value, expected)));
     }
 
     /// A text with everything put in, `name` being what messages call it.
@@ -126,11 +126,23 @@ impl Text {
     }
 }
 
+/// What is right is written otherwise.
+fn written_right(name: &str, value: &Value<'_>, expected: &str) -> Option<String> {
+    let text = value.get_ref().as_str()?;
+    let is_number = text.parse::<u64>().is_ok() && expected.ends_with("number");
+    let is_truth = matches!(text, "true" | "false") && expected.starts_with("`true`");
+    if is_number || is_truth {
+        return Some(format!("write it without quotes: `{name} = {text}`"));
+    }
+    (expected == "a list of texts").then(|| format!("write it in brackets: `{name} = [\"{text}\"]`"))
+}
+
 /// What a value is, in words of people who do not program.
 pub(super) fn shown(value: &Value<'_>) -> &'static str {
     match value.get_ref() {
         DeValue::String(_) => "a text",
-        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a number with a point",
         DeValue::Boolean(true) => "`true`",
         DeValue::Boolean(false) => "`false`",
         DeValue::Datetime(_) => "a date or time",

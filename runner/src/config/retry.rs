@@ -78,6 +78,9 @@ pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) ->
 
 /// What somebody means who writes a backoff where the name of a policy belongs.
 pub(super) fn meant(name: &str) -> Option<String> {
+    if matches!(name, "none" | "never" | "no") {
+        return Some("for a single attempt, write `retry = { max_attempts = 1 }`".to_owned());
+    }
     let (word, growth) = BACKOFFS.iter().find(|(word, _)| *word == name)?;
     let delays = if *growth == Growth::List { ", delays = [\"1s\", \"10s\"]" } else { "" };
     Some(format!("`{word}` is a backoff: `retry = {{ backoff = \"{word}\"{delays} }}`"))

@@ -75,9 +75,12 @@ impl<'t> Section<'t> {
         let is_file = matches!(self.kind, Kind::PipelineFile | Kind::SettingsFile);
         let what = if is_file && value.get_ref().is_table() { "table" } else { "key" };
         let keys = self.kind.keys().iter().copied();
-        let help = did_you_mean(key, keys.clone())
-            .or_else(|| homes(key).map(|homes| format!("`{key}` belongs in {homes}")))
-            .unwrap_or_else(|| format!("`{}` knows {}", self.title, listed(keys, "and")));
+        let home = homes(key).map(|homes| format!("`{key}` belongs in {homes}"));
+        let help = match (did_you_mean(key, keys.clone()), home) {
+            (Some(near), Some(home)) => format!("{near} ({home})"),
+            (Some(help), None) | (None, Some(help)) => help,
+            (None, None) => format!("`{}` knows {}", self.title, listed(keys, "and")),
+        };
         Diagnostic::error_at(place, format!("unknown {what} `{key}` in `{}`", self.title)).help(help)
     }
 

@@ -92,6 +92,12 @@ impl<T> Chosen<T> {
     pub(super) fn named(reading: &mut Reading<'_>, field: Field<'_>, expected: &str) -> Self {
         let place = field.place(reading);
         let way = match reading.text(field.name, field.value(), expected) {
+            Some(name) if name.value.is_empty() => {
+                let message = format!("`{}` is empty", field.name);
+                let help = format!("write {expected}, or leave `{}` out", field.name);
+                reading.report(Diagnostic::error_at(&place, message).help(help));
+                Way::Inline(None)
+            }
             Some(name) => Way::Named(name),
             None => Way::Inline(None),
         };

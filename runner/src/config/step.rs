@@ -111,7 +111,7 @@ pub(super) fn read(
     let crash_limit = section.field("crash_limit").and_then(|field| field.small_count(reading, 1));
     let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
     let queuer = section.field("queuer").map(|field| Chosen::read(reading, field, queuer::read));
-    let gate = section.field("gate").map(|field| Chosen::named(reading, field, "the name of a gate"));
+    let gate = section.field("gate").map(|field| gate(reading, field));
     let monitor = section.field("monitor").and_then(|field| inquiry::monitor(reading, files, field));
 
     // Last, so that a step with a bad name is told its other mistakes too.
@@ -202,4 +202,17 @@ fn limits(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Limits> {
         }
     }
     Some(limits)
+}
+
+/// The name of a gate; one that is written out here has no name yet.
+fn gate(reading: &mut Reading<'_>, field: Field<'_>) -> Chosen<Inquiry> {
+    let written = field.value().get_ref().is_table();
+    let before = reading.diagnostics.len();
+    let chosen = Chosen::named(reading, field, "the name of a gate");
+    if let (true, Some(mistake)) = (written, reading.diagnostics.get_mut(before)) {
+        mistake
+            .help
+            .push("move it to a table of its own, `[gate.NAME]`, and write `gate = \"NAME\"`".to_owned());
+    }
+    chosen
 }

@@ -1,11 +1,14 @@
 //! The command line.
 
+mod config;
+
 use std::path::PathBuf;
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use super::look::JOBS_MAX;
+use config::{Config, needed};
 
 /// Runs pipelines that are written in TOML.
 #[derive(Debug, Parser)]
@@ -168,7 +171,7 @@ pub(super) struct DelayedChoice {
     #[arg(long)]
     pub(super) yes: bool,
     /// A folder with TOML files, or one TOML file
-    #[arg(long, default_value = ".")]
+    #[arg(long, default_value = ".", value_name = "CONFIG")]
     pub(super) config: PathBuf,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
@@ -235,9 +238,10 @@ pub(super) enum StoreCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(group = needed())]
 pub(super) struct Run {
-    /// A folder with TOML files, or one TOML file
-    pub(super) config: PathBuf,
+    #[command(flatten)]
+    pub(super) config: Config,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
     pub(super) data: Option<PathBuf>,
@@ -250,9 +254,10 @@ pub(super) struct Run {
 }
 
 #[derive(Debug, Args)]
+#[command(group = needed())]
 pub(super) struct Check {
-    /// A folder with TOML files, or one TOML file
-    pub(super) config: PathBuf,
+    #[command(flatten)]
+    pub(super) config: Config,
     /// Another folder to look for plugins in, after what the configuration says
     #[arg(long, value_name = "FOLDER")]
     pub(super) plugins: Vec<PathBuf>,
@@ -262,9 +267,8 @@ pub(super) struct Check {
 
 #[derive(Debug, Args)]
 pub(super) struct Graph {
-    /// A folder with TOML files, or one TOML file
-    #[arg(default_value = ".")]
-    pub(super) config: PathBuf,
+    #[command(flatten)]
+    pub(super) config: Config,
     #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
     pub(super) format: GraphFormat,
     /// Also show how many jobs wait on each queue now
@@ -278,9 +282,8 @@ pub(super) struct Graph {
 /// Where to look, and how to tell.
 #[derive(Debug, Args)]
 pub(super) struct Look {
-    /// A folder with TOML files, or one TOML file
-    #[arg(default_value = ".")]
-    pub(super) config: PathBuf,
+    #[command(flatten)]
+    pub(super) config: Config,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
     pub(super) data: Option<PathBuf>,
@@ -378,7 +381,7 @@ pub(super) struct ErrorsChoice {
     #[arg(long)]
     pub(super) yes: bool,
     /// A folder with TOML files, or one TOML file
-    #[arg(long, default_value = ".")]
+    #[arg(long, default_value = ".", value_name = "CONFIG")]
     pub(super) config: PathBuf,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
@@ -388,7 +391,7 @@ pub(super) struct ErrorsChoice {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("start").required(true))]
+#[command(group = ArgGroup::new("start").required(true))]
 pub(super) struct Replay {
     /// PIPELINE/STEP
     pub(super) step: String,

@@ -5,9 +5,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use indicatif::ProgressBar;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::time::SystemTime;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
+use super::look::rfc3339;
 use crate::config::{LogFormat, LogSettings};
+use crate::words::{Clock as _, SystemClock};
 
 static BAR: OnceLock<Mutex<Option<ProgressBar>>> = OnceLock::new();
 
@@ -17,12 +20,21 @@ pub(super) fn start(settings: &LogSettings) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| AroundBar)
-        .with_timer(SystemTime)
+        .with_timer(Times)
         .with_ansi(super::exit::colours());
     let _ = match settings.format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
+}
+
+/// Times as all commands tell them, so that what they list can be found in the log.
+struct Times;
+
+impl FormatTime for Times {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        writer.write_str(&rfc3339(SystemClock.now()))
+    }
 }
 
 /// From now on log lines are written above `bar`; `None`: there is none any more.

@@ -38,7 +38,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         if unit.is_empty() {
             return Err(format!("`{text}` lacks a unit; write `{number}s` or `{number}ms`"));
         }
-        let Some(&(_, factor)) = DURATION_UNITS.iter().find(|(name, _)| *name == unit) else {
+        let known = |unit: &str| DURATION_UNITS.iter().find(|(name, _)| *name == unit);
+        if unit.starts_with('.') || (known(unit).is_none() && known(unit.trim()).is_some()) {
+            return Err(format!("`{text}` is written in whole numbers, and without blanks: like `1s500ms`"));
+        }
+        let Some(&(_, factor)) = known(unit) else {
+            let unit = unit.trim();
             return Err(format!("`{unit}` is no unit of time; use `ms`, `s`, `m`, `h`, `d` or `w`"));
         };
         if factor >= last_unit {

@@ -58,6 +58,12 @@ const NICKNAMES: [(&str, &str); 6] = [
 /// The 29th of February is missing for so long where a century has none.
 const YEARS_MAX: i16 = 8;
 
+/// What other schedulers write as a nickname.
+fn interval(written: &str) -> Option<String> {
+    let every = written.strip_prefix("@every")?.trim();
+    Some(format!("an interval is written `every = \"{every}\"`, without `cron`"))
+}
+
 impl Cron {
     /// Reads an expression.
     ///
@@ -68,8 +74,10 @@ impl Cron {
         if written.starts_with('@') {
             let names = NICKNAMES.map(|(name, _)| name);
             let known = NICKNAMES.iter().find(|(name, _)| *name == written);
-            let hint =
-                || did_you_mean(written, names).unwrap_or_else(|| "use `@daily` or five fields".into());
+            let hint = || {
+                let meant = interval(written).or_else(|| did_you_mean(written, names));
+                meant.unwrap_or_else(|| "use `@daily` or five fields".into())
+            };
             return known
                 .map_or_else(|| Err(format!("there is no `{written}`; {}", hint())), |it| Self::parse(it.1));
         }
@@ -79,8 +87,9 @@ impl Cron {
             [second, _, _, _, _, _] => (second, &fields[1..]),
             _ => {
                 return Err(format!(
-                    "`{text}` has {} fields; a cron expression has five: minute, hour, day, month and weekday, like `30 2 * * mon-fri`",
-                    fields.len()
+                    "`{text}` has {} field{}; a cron expression has five: minute, hour, day, month and weekday, like `30 2 * * mon-fri`",
+                    fields.len(),
+                    if fields.len() == 1 { "" } else { "s" }
                 ));
             }
         };

@@ -11,6 +11,9 @@ mistakes! {
     a_key_belongs_to_its_backoff: "a.toml" = concat!(step!("retry = { delays = [\"1s\"] }"), "[step.b]\nfrom = \"events\"\nretry = { backoff = \"list\", delays = [\"1s\"], initial = \"1s\", max = \"1h\", factor = 2 }\n[step.c]\nfrom = \"events\"\nretry = { backoff = \"fixed\", max = \"1h\" }\n");
     the_first_delay_is_not_the_longest: "a.toml" = concat!(step!("retry = { initial = \"2h\" }"), "[step.b]\nfrom = \"events\"\nretry = { max = \"100ms\" }\n");
     a_policy_has_a_name: "a.toml" = concat!(step!("retry = \"chian\""), "[step.b]\nfrom = \"events\"\nretry = \"elephant\"\n[step.c]\nfrom = \"events\"\nretry = [\"chain\"]\n[step.d]\nfrom = \"events\"\nretry = \"${SECRET}\"\n[retry.\"a chain\"]\n[retry.chain]\n");
+    what_is_written_otherwise_is_told_how: "a.toml" = concat!(step!("queuer = { strategy = \"fifo\", max_processing = \"8\", max_search_ahead = 1.5 }\nrate = \"10/s\"\nretry = \"none\""),
+        "[step.b]\nfrom = \"events\"\nretry = { initial = \"1.5s\", max = \"1 h\", on = \"timeout\" }\ngate = \"\"\n[source.ticks]\ntype = \"schedule\"\ncron = \"@every 5m\"\n[source.more]\ntype = \"schedule\"\ncron = \"daily\"\n");
+    a_path_begins_in_the_job: "a.toml" = step!("queuer = { strategy = \"one-round-serial\", lane = \"job.order.pool\", age = \"job\" }");
     a_name_may_be_meant_for_what_it_names: "a.toml" = concat!(step!("queuer = \"fifo\"\nretry = \"fixed\"\ngate = \"gas.rhai\"\nmonitor = \"status.rhai\""),
         "[step.b]\nfrom = \"events\"\nqueuer = \"one-round-seral\"\nretry = \"list\"\ngate = \"builtin:http\"\n[step.c]\nfrom = \"events\"\nqueuer = \"priority\"\n");
     a_step_that_stops_does_so_in_spite_of_its_error_queue: "a.toml" = concat!("[pipeline]\nerrors = \"failed\"\n[retry.chain]\nthen = \"halt\"\n", step!("retry = \"chain\""),
