@@ -119,7 +119,7 @@ pub use generation::Generation;
 pub use glance::{Glance, Spot};
 pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
-pub use request::{Completed, Granted, Moved, Request, Row};
+pub use request::{Completed, Granted, Moved, Reply, Request, Row};
 pub use run::{Handle, Run};
 pub use sight::{LOOKED_AT_MAX, Sight};
 pub use stats::{Closed, ClosedBy, Stats, StepStats};

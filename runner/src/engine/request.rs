@@ -1,5 +1,7 @@
 //! What somebody asks of a run from outside, beside looking.
 
+use std::fmt;
+
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
@@ -102,11 +104,14 @@ pub struct Moved {
     pub gone: u64,
 }
 
-/// A request, and where the answer goes: why not is a sentence.
+/// Where the answer goes: why not is a sentence. It is dropped where the run ends before.
+pub struct Reply(Box<dyn Fn(Result<Granted, String>) + Send>);
+
+/// A request, and where the answer goes.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) request: Request,
-    pub(super) reply: Sender<Result<Granted, String>>,
+    reply: Reply,
     /// What was found out before it reached the store.
     pub(super) moved: Moved,
 }
@@ -141,9 +146,29 @@ impl Granted {
     }
 }
 
+impl Reply {
+    /// Calls `answer` with it, once, on a thread of the run, which waits until that returns.
+    pub fn new(answer: impl Fn(Result<Granted, String>) + Send + 'static) -> Self {
+        Self(Box::new(answer))
+    }
+}
+
+impl From<Sender<Result<Granted, String>>> for Reply {
+    fn from(sender: Sender<Result<Granted, String>>) -> Self {
+        // Who asked may have gone away.
+        Self::new(move |answer| _ = sender.send(answer))
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reply(…)")
+    }
+}
+
 impl Asked {
-    pub(super) fn new(request: Request, reply: Sender<Result<Granted, String>>) -> Self {
-        Self { request, reply, moved: Moved::default() }
+    pub(super) fn new(request: Request, reply: impl Into<Reply>) -> Self {
+        Self { request, reply: reply.into(), moved: Moved::default() }
     }
 
     /// Bytes that it adds to a group, where those may be many.
@@ -153,7 +178,6 @@ impl Asked {
     }
 
     pub(super) fn answer(&self, answer: Result<Granted, String>) {
-        // Who asked may have gone away.
-        let _ = self.reply.send(answer);
+        (self.reply.0)(answer);
     }
 }

@@ -10,7 +10,7 @@ use super::glance::Glance;
 use super::message::Message;
 use super::push::{Inbox, Push};
 use super::report::{Options, Report};
-use super::request::{Asked, Granted, Request};
+use super::request::{Asked, Granted, Reply, Request};
 use super::sight::Sight;
 use super::stats::Stats;
 use crate::config::{Configuration, QueueRef};
@@ -95,8 +95,14 @@ impl Handle {
     /// As [`Self::ask`]. `None`: the run ends, and nothing was changed.
     pub fn ask_unless_it_ends(&self, request: Request) -> Option<Result<Granted, String>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
-        self.messages.send(Message::Asked(Asked::new(request, reply))).ok()?;
-        answer.recv().ok()
+        self.ask_with(request, Reply::from(reply)).then(|| answer.recv().ok()).flatten()
+    }
+
+    /// As [`Self::ask`], without waiting. Answers whether the run has heard it; where `reply` is dropped
+    /// without an answer all the same, the run has ended before, and nothing was changed.
+    #[must_use]
+    pub fn ask_with(&self, request: Request, reply: Reply) -> bool {
+        self.messages.send(Message::Asked(Asked::new(request, reply))).is_ok()
     }
 }
 

@@ -7,16 +7,21 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::answer::{Refusal, Response, json};
 use super::route::Asked;
+use super::sources::{AT_ONCE_BYTES, COMMIT_PATIENCE};
 use super::{Shop, aside, body, jobs, only};
+use crate::config::Configuration;
 use crate::decide;
-use crate::engine::{Claim, Completed, Granted, check, claim, completion_of};
+use crate::engine::{Claim, Completed, Granted, Reply, check, claim, completion_of};
 use crate::face::control::Desk;
 use crate::face::look::{JobStatus, Status};
 use crate::hands::script::json as text;
 use crate::store::Completion;
+use crate::words::Address;
 
 /// The longest body, in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -40,12 +45,11 @@ pub(super) async fn complete(
     let (claim, token) = claim.await?;
     let limit = ("(the most that can be said of a job)", BODY_BYTES_MAX);
     let body = body::collect(request.into_body(), limit, &shop.room).await?;
-    let desk = shop.desk.clone();
-    aside(move || {
-        let completion = read(&body.bytes).map_err(Refusal::wrong)?;
-        take(&desk, &asked, (&claim, token), completion)
-    })
-    .await
+    let (configuration, step) = (Arc::clone(&shop.desk.configuration), claim.step.clone());
+    let at_once = body.bytes.len() <= AT_ONCE_BYTES;
+    let judge = move || judge(&configuration, &step, &body.bytes);
+    let completion = if at_once { judge()? } else { aside(judge).await? };
+    take(&shop.desk, &asked, (claim, token), completion).await
 }
 
 /// `Authorization: Bearer TOKEN`, or `?token=TOKEN` for those who can only be given an address.
@@ -83,45 +87,73 @@ struct Stands<'a> {
     known: bool,
 }
 
-fn take(
-    desk: &Desk,
-    asked: &Asked,
-    (claim, token): (&Claim, String),
-    completion: Completion,
-) -> Result<Response, Refusal> {
-    let Claim { step, index, row } = claim.clone();
-    let (job, status) = (format!("{}/{index}", asked.queue), completion.status.as_str());
-    let declared = desk.configuration.steps.iter().find(|declared| declared.address == step);
+/// What the body says of a job of the step, if that can be.
+fn judge(configuration: &Configuration, step: &Address, body: &[u8]) -> Result<Completion, Refusal> {
+    let completion = read(body).map_err(Refusal::wrong)?;
+    let declared = configuration.steps.iter().find(|declared| declared.address == *step);
     if let Some(declared) = declared {
         check(declared, &completion).map_err(|why| Refusal::wrong(format!("{why}; nothing was taken")))?;
     }
+    Ok(completion)
+}
+
+async fn take(
+    desk: &Desk,
+    asked: &Asked,
+    (claim, token): (Claim, String),
+    completion: Completion,
+) -> Result<Response, Refusal> {
+    let Claim { step, index, row } = claim;
+    let (job, status) = (format!("{}/{index}", asked.queue), completion.status.as_str());
     let name = step.to_string();
     let request = crate::engine::Request::Complete { step, index, token, completion, row };
     let stands =
         |known| json(StatusCode::OK, &Stands { job: job.clone(), step: name.clone(), status, known });
     let refused = |error: String| Err(Refusal::new(StatusCode::CONFLICT, error));
-    match desk.handle.ask_unless_it_ends(request) {
-        None => Err(Refusal::ending()),
-        Some(Err(why)) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
-        Some(Ok(Granted::Completed(Completed::Taken))) => Ok(stands(false)),
-        Some(Ok(Granted::Completed(Completed::Known))) => Ok(stands(true)),
+    match answer(desk, request).await? {
+        Err(why) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
+        Ok(Granted::Completed(Completed::Taken)) => Ok(stands(false)),
+        Ok(Granted::Completed(Completed::Known)) => Ok(stands(true)),
         // That does not hold for ever: it is there again in a while, or is through by another word.
-        Some(Ok(Granted::Completed(Completed::Otherwise { status: before })))
+        Ok(Granted::Completed(Completed::Otherwise { status: before }))
             if before.waits() || before == decide::Status::Unknown =>
         {
-            Err(not_pending(desk, asked, &name))
+            not_now(desk, asked, name).await
         }
-        Some(Ok(Granted::Completed(Completed::Otherwise { status: before }))) => {
+        Ok(Granted::Completed(Completed::Otherwise { status: before })) => {
             let before = before.as_str();
             refused(format!(
                 "something else was said of job {job} before, that it is {before}, and that holds"
             ))
         }
-        Some(Ok(Granted::Completed(Completed::Refused { from }))) => {
+        Ok(Granted::Completed(Completed::Refused { from })) => {
             refused(format!("job {job} is {}, and cannot become {status}", from.as_str()))
         }
-        Some(Ok(Granted::Completed(Completed::NotPending))) => Err(not_pending(desk, asked, &name)),
-        Some(Ok(_)) => Err(Refusal::broken("an answer to another question")),
+        Ok(Granted::Completed(Completed::NotPending)) => not_now(desk, asked, name).await,
+        Ok(_) => Err(Refusal::broken("an answer to another question")),
+    }
+}
+
+async fn not_now(desk: &Desk, asked: &Asked, step: String) -> Result<Response, Refusal> {
+    let (desk, asked) = (desk.clone(), asked.clone());
+    aside(move || Err(not_pending(&desk, &asked, &step))).await
+}
+
+/// What the run answers, for which no thread waits.
+async fn answer(desk: &Desk, request: crate::engine::Request) -> Result<Result<Granted, String>, Refusal> {
+    let (sender, mut answered) = mpsc::unbounded_channel();
+    // Whoever has gone away does not want the answer.
+    if !desk.handle.ask_with(request, Reply::new(move |answer| _ = sender.send(answer))) {
+        return Err(Refusal::ending());
+    }
+    match timeout(COMMIT_PATIENCE, answered.recv()).await {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(Refusal::ending()),
+        // Too late to say no.
+        Err(_) => {
+            let error = "whether this was taken is not known yet; say it again";
+            Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
+        }
     }
 }
 

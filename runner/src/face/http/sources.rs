@@ -18,9 +18,9 @@ use crate::words::Address;
 use crate::words::suggest::nearest;
 
 /// Larger bodies are read on a thread of their own, so that no other request waits for it.
-const AT_ONCE_BYTES: usize = 32 << 10;
+pub(super) const AT_ONCE_BYTES: usize = 32 << 10;
 /// How long a commit is waited for. It takes milliseconds, unless the disk is full.
-const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
 /// The longest key in a header.
 const KEY_BYTES_MAX: usize = 1024;
 
