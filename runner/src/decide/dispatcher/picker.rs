@@ -41,6 +41,8 @@ pub(super) struct Picker {
     /// Jobs that were pending, and of which is known what became of them.
     settling: Vec<JobKey>,
     search_ahead: u64,
+    /// It has read as much as it may before something of that is through.
+    is_full: bool,
     /// Jobs that were read and are past it.
     beyond: Beyond,
     /// The last index of the queue when the step first could start anything.
@@ -90,6 +92,7 @@ impl Picker {
             late: BTreeSet::new(),
             settling: Vec::new(),
             search_ahead,
+            is_full: false,
             beyond: Beyond::default(),
             first_head: None,
             batch,
@@ -259,8 +262,10 @@ impl Machine for Picker {
         let counts = self.room.counts();
         let waits = counts.waiting + counts.running + counts.delayed + counts.pending > 0;
         let empty = !waits && self.late.is_empty() && self.beyond.len() == 0;
+        let is_read = self.input.is_dry(heads, until_idle, now)
+            || until_idle && self.is_full && self.input.reading == Reading::Ready;
         // Whatever could start has been picked by now.
-        self.end == Halting::Halted || self.input.is_dry(heads, until_idle, now) && (empty || until_idle)
+        self.end == Halting::Halted || is_read && (empty || until_idle)
     }
 
     fn wakes(&self, now: Timestamp) -> Option<Timestamp> {

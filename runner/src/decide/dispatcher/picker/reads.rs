@@ -46,7 +46,8 @@ impl Picker {
         }
         let ahead = self.ahead().is_none_or(|ahead| self.input.next <= ahead);
         let fits = self.held < around.bounds.bytes || self.reads.is_empty();
-        if ahead && fits && self.input.may_read(around.heads, now) {
+        self.is_full = !(ahead && fits);
+        if !self.is_full && self.input.may_read(around.heads, now) {
             self.input.ask();
             let port = Port { step: self.position, input: 0 };
             commands.push(Command::Read { port, from: self.input.next });

@@ -311,6 +311,32 @@ fn what_a_paused_step_has_picked_does_not_keep_a_run_that_ends_when_idle() {
 }
 
 #[test]
+fn what_is_past_search_ahead_of_a_held_job_does_not_keep_a_run_that_ends_when_idle() {
+    let rules = Rules { strategy: Strategy::Serial, ..picking().rules };
+    let mut play = Play::new(Before::Nothing, Picking { rules, search_ahead: 3, ..picking() });
+    play.dispatcher.until_idle = true;
+    play.start();
+    assert_eq!(play.read(1, 3), "forget 1, pick #0 1");
+    assert_eq!(play.picked(0), "run #0");
+    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(9))]), "commit #0+1");
+    assert_eq!(play.committed(0), "passed 1, read 4");
+    assert_eq!(play.read(4, 1), "forget 4, Drained");
+}
+
+#[test]
+fn what_does_not_fit_into_memory_beside_a_held_job_does_not_keep_it_either() {
+    let rules = Rules { strategy: Strategy::Serial, ..picking().rules };
+    let mut play = Play::of(Feed::Source, Before::Nothing, Picking { rules, ..picking() });
+    play.dispatcher.until_idle = true;
+    play.start();
+    assert_eq!(play.read(1, 3), "pick #0 1, read 4");
+    assert_eq!(play.read(4, 3), "");
+    assert_eq!(play.picked(0), "run #0");
+    assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(9))]), "commit #0+1");
+    assert_eq!(play.committed(0), "passed 1, Drained");
+}
+
+#[test]
 fn a_job_that_is_taken_out_before_it_was_read_is_not_picked() {
     let mut play = Play::new(Before::Nothing, picking());
     play.start();
