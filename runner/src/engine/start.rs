@@ -17,7 +17,7 @@ use crate::config::{
 use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Ticker};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
-use crate::store::{Changes, Delayed, DelayedJob, Generation, Standing, Store};
+use crate::store::{Changes, Generation, Store};
 use crate::words::{Mark, Segment, Timestamp, TokenKey};
 
 /// Jobs of one batch of a step that picks them.
@@ -154,7 +154,6 @@ pub(super) fn start(
         // What a step that picks has in the store is told job by job.
         let due = match picking {
             Some(_) => None,
-            None if release_begun(step, store, &mut changes)? => Some(now),
             None => store.next_due(&step.address, None)?,
         };
         flows.push(Flow { gather, inputs, due, picking, before: before(step, configuration), redo });
@@ -184,7 +183,6 @@ pub(super) fn start(
         || !changes.settled.is_empty()
         || !changes.progress.is_empty()
         || !changes.trims.is_empty()
-        || !changes.delayed.is_empty()
         || !changes.ticked.is_empty();
     Ok(Started {
         progress,
@@ -202,21 +200,6 @@ pub(super) fn start(
         opening: news.then_some(changes),
         halts,
     })
-}
-
-/// Has those jobs come at once that `step` had begun when it still picked its jobs, and the process died:
-/// nothing else would make them due. Whether there are any.
-fn release_begun(step: &Step, store: &Store, changes: &mut Changes) -> Result<bool, EngineError> {
-    let before = changes.delayed.len();
-    for row in store.untimed(&step.address) {
-        let (key, job) = row?;
-        if job.standing == Standing::Started {
-            let job = DelayedJob { standing: Standing::Delayed, ..job };
-            changes.undelayed.push(key);
-            changes.delayed.push(Delayed { step: step.address.clone(), due: changes.now, job });
-        }
-    }
-    Ok(changes.delayed.len() > before)
 }
 
 /// How a step picks its jobs, if it does.
