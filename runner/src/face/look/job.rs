@@ -213,7 +213,7 @@ impl Look<'_> {
         let nowhere = errors.is_empty() && outputs.is_empty();
         let failed = nowhere && self.on_record()? == Some(Outcome::Error);
         let status = if failed { Status::Failed } else { Status::Done };
-        Ok(StepOutcome { outputs, joined_with, ..self.of(status) })
+        Ok(StepOutcome { joined_with, outputs, ..self.of(status) })
     }
 
     /// How its delivery ended, where that is on record: longer than what it has made may be kept.
