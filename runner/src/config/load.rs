@@ -171,7 +171,6 @@ impl<'a> Loading<'a> {
         self.diagnostics.extend(paths::check(&pipelines));
         self.diagnostics.extend(pushed::check(&pipelines, &settings));
         self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
-        self.diagnostics.extend(shared::halting(&wiring, &settings.shelves));
         if !self.names_missing {
             self.diagnostics.extend(shared::unused(&pipelines, &settings.shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));

@@ -7,12 +7,10 @@ use std::path::Path;
 use super::diagnostic::{Diagnostic, Place};
 use super::model::{Promise, Take};
 use super::pipeline::PipelineDeclaration;
-use super::resolve::{Wired, Wiring};
 use super::shelf::{Chosen, Shelf, called};
 use super::shelves::Shelves;
 use super::step::StepDeclaration;
 use super::{inquiry, queuer, retry};
-use crate::decide::Then;
 
 /// Everything that cannot be.
 pub(super) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
@@ -32,22 +30,6 @@ pub(super) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> V
         }
     }
     diagnostics
-}
-
-/// A doubt for every step that has an error queue and stops all the same.
-pub(super) fn halting(wiring: &Wiring<'_>, shared: &Shelves) -> Vec<Diagnostic> {
-    let doubt = |wired: &Wired<'_>| {
-        let (retry, errors) = (wired.step.retry.as_ref()?, wired.errors.as_ref()?);
-        let policy = retry.value(&wired.pipeline.shelves.retries, &shared.retries)?;
-        (policy.then == Then::Halt).then_some(())?;
-        let queue = wiring.quoted(&errors.address, &wired.pipeline.name);
-        let message = format!(
-            "`then = \"halt\"` stops the step at a job that has no attempts left: it does not go to the error queue {queue}"
-        );
-        let help = "for the step to go on, leave `then` out; jobs that are rejected go to the error queue either way";
-        Some(Diagnostic::warning_at(&retry.place, message).help(help))
-    };
-    wiring.steps.iter().filter_map(doubt).collect()
 }
 
 /// A doubt for everything that no step uses.

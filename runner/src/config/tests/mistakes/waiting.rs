@@ -16,8 +16,6 @@ mistakes! {
     a_path_begins_in_the_job: "a.toml" = step!("queuer = { strategy = \"one-round-serial\", lane = \"job.order.pool\", age = \"job\" }");
     a_name_may_be_meant_for_what_it_names: "a.toml" = concat!(step!("queuer = \"fifo\"\nretry = \"fixed\"\ngate = \"gas.rhai\"\nmonitor = \"status.rhai\""),
         "[step.b]\nfrom = \"events\"\nqueuer = \"one-round-seral\"\nretry = \"list\"\ngate = \"builtin:http\"\n[step.c]\nfrom = \"events\"\nqueuer = \"priority\"\n");
-    a_step_that_stops_does_so_in_spite_of_its_error_queue: "a.toml" = concat!("[pipeline]\nerrors = \"failed\"\n[retry.chain]\nthen = \"halt\"\n", step!("retry = \"chain\""),
-        "[step.b]\nfrom = \"events\"\nretry = { then = \"halt\" }\nerrors = \"own\"\n[step.c]\nfrom = \"failed\"\nretry = { then = \"halt\" }\n[step.d]\nfrom = \"own\"\n");
     a_policy_that_nobody_uses_is_a_doubt: "tidegate.toml" = "[retry.chain]\n[queuer.own]\nstrategy = \"fifo\"\n", "a.toml" = concat!(step!("retry = \"chain\""), "[retry.chain]\nmax = \"1m\"\n[gate.gas]\nrun = \"gas.rhai\"\nevery = \"5s\"\n"), "gas.rhai" = "";
     at_most_once_is_never_tried_again: "a.toml" = concat!("[pipeline]\ndelivery = \"at-most-once\"\n", step!("retry = {}"), "[step.b]\nfrom = \"events\"\ndelivery = \"exactly-once\"\nretry = {}\n");
     a_queuer_has_a_strategy: "a.toml" = concat!(step!("queuer = {}"), "[step.b]\nfrom = \"events\"\nqueuer = { strategy = \"lifo\" }\n[step.c]\nfrom = \"events\"\nqueuer = { strategy = \"rouns\", pause = \"-1s\" }\n");
