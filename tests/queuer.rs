@@ -183,3 +183,23 @@ fn a_lane_with_thousands_of_jobs_takes_one_place_in_the_first_round_of_a_new_run
     started.sort_unstable();
     assert_eq!(started, first);
 }
+
+#[test]
+fn a_step_that_picks_and_has_nothing_to_run_hands_on_each_job_once() {
+    for queuer in ["strategy = \"fifo\"", "strategy = \"rounds\"", "strategy = \"serial\""] {
+        let toml = format!(
+            "[step.pass]\nfrom = \"jobs\"\nto = \"out\"\nqueuer = {{ {queuer} }}\n\
+             [sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n"
+        );
+        let project = Project::new().file("p.toml", toml);
+        for index in 1..=3 {
+            project.tidegate_given(&["queue", "push", "p/jobs"], jobs(index..=index)).done();
+        }
+        project.tidegate_given(&["queue", "push", "p/jobs"], jobs(4..=9)).done();
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        let mut passed = ids(&project.read("out.ndjson"));
+        passed.sort_unstable();
+        assert_eq!(passed, (1..=9).collect::<Vec<_>>(), "{queuer}");
+        project.assert_sound();
+    }
+}

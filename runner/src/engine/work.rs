@@ -106,13 +106,14 @@ impl Worker {
                     && !carries
                     && !self.keeps_records =>
             {
-                self.pass_all(portion)
+                self.pass_all(portion, work.sequential)
             }
             _ => self.run_each(work, slot, carries, clock),
         }
     }
 
-    fn pass_all(&self, portion: &Portion) -> Ran {
+    /// `picked`: whoever picked the jobs wants to be told of each.
+    fn pass_all(&self, portion: &Portion, picked: bool) -> Ran {
         let jobs = portion.jobs as u64;
         let mut origins = self.origins();
         if self.bindings.iter().any(|binding| binding.to_queue) {
@@ -133,7 +134,8 @@ impl Worker {
         let outputs: Vec<Made> = self.bindings.iter().map(made).collect();
         let given = jobs * outputs.len() as u64;
         let counters = Counters { taken: jobs, given, ..Counters::default() };
-        Ran { taken: portion.jobs, outputs, counters, ..Ran::default() }
+        let ends = if picked { vec![JobEnd::Finished; portion.jobs] } else { Vec::new() };
+        Ran { taken: portion.jobs, outputs, counters, ends, ..Ran::default() }
     }
 
     fn run_each(&mut self, work: &Work, slot: &mut Slot, carries: bool, clock: &dyn Clock) -> Ran {

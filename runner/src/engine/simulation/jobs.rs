@@ -93,11 +93,19 @@ pub(super) fn random(dice: &mut Dice) -> JobsPlan {
     let mut toml = "[pipeline]\nname = \"p\"\n[source.s0]\ntype = \"file\"\npath = \"s0.ndjson\"\n\
                     format = \"ndjson\"\n[queue.out]\nretain = \"forever\"\n[queue.failed]\nretain = \"forever\"\n"
         .to_owned();
-    let from = if dice.chance(50) {
-        toml += "[step.first]\nfrom = \"s0\"\nto = \"q0\"\n";
-        "q0"
-    } else {
-        "s0"
+    let from = match dice.below(4) {
+        0 | 1 => "s0",
+        2 => {
+            toml += "[step.first]\nfrom = \"s0\"\nto = \"q0\"\n";
+            "q0"
+        }
+        // One that picks and has nothing to run; where order matters, one after the other.
+        _ => {
+            let picks = if order == Order::None { "rounds" } else { "serial" };
+            toml += "[step.first]\nfrom = \"s0\"\nto = \"q1\"\n[step.pass]\nfrom = \"q1\"\nto = \"q0\"\n";
+            toml += &format!("queuer = {{ strategy = \"{picks}\" }}\n");
+            "q0"
+        }
     };
     toml += &step_toml(from, queuer, charged);
     let line = |(id, job): (usize, &JobPlan)| {
