@@ -54,6 +54,18 @@ fn what_the_outside_says_becomes_of_jobs_also_when_the_runner_was_killed() {
 }
 
 #[test]
+fn what_the_outside_forgets_does_not_go_there_again_at_most_once() {
+    let project = submitting("delivery = \"at-most-once\"").file("in.ndjson", jobs(1..=2));
+    project.write("outside", r#"{"b-1-1": "unknown", "b-2-1": "committed"}"#);
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [2]);
+    let failed = project.queue("p/failed");
+    assert_eq!(failed.len(), 1);
+    assert_eq!((&failed[0]["attempt"], &failed[0]["job"]["id"]), (&1.into(), &1.into()));
+    project.assert_sound();
+}
+
+#[test]
 fn what_the_outside_forgets_goes_there_again_before_anything_else_of_its_lane() {
     let project = submitting("queuer = \"per-service\"\n[queuer.per-service]\nstrategy = \"one-round-serial\"\nlane = \"service\"\n")
         .file("in.ndjson", "{\"id\":1,\"service\":\"a\"}\n{\"id\":2,\"service\":\"a\"}\n{\"id\":3,\"service\":\"b\"}\n");

@@ -84,6 +84,11 @@ impl Retrying {
         !self.has_errors && !self.only_once
     }
 
+    /// Whether a job that was attempted is never attempted again, whatever came of it.
+    pub(super) fn is_only_once(&self) -> bool {
+        self.only_once
+    }
+
     /// What becomes of `item`; where it has no attempts or time left, `failure` says so.
     pub(super) fn fate(&self, item: &Item<'_>, failure: &mut Failure, now: Timestamp) -> Fate {
         match failure.kind {

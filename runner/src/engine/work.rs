@@ -171,6 +171,11 @@ impl Worker {
             made.outputs.mark(&mut checkpoint);
             let (cards, runner) = (self.cards.as_ref(), &mut self.runner);
             let attempted = match word {
+                Some(Word { status: Status::Unknown, .. }) if retrying.is_only_once() => {
+                    let why =
+                        "the outside has forgotten it, and with at-most-once nothing is handed over again";
+                    Err(Failure::new(FailureKind::Rejected, why))
+                }
                 Some(Word { status: Status::Unknown, .. }) => {
                     made.ran.stays(retrying::forgotten(step, &item, now), JobEnd::Forgotten);
                     continue;
