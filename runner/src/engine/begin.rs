@@ -9,7 +9,7 @@ use super::error::Chain;
 use crate::config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef, Step, Take};
 use crate::decide::{FlowInput, Progress};
 use crate::hands::source::{Reader, Source, SourceEnd};
-use crate::store::{ReadError, Store};
+use crate::store::{Changes, ReadError, Store};
 use crate::words::Mark;
 
 /// Where the sources end at whose end some step begins, or why that cannot be found out.
@@ -106,13 +106,20 @@ pub(super) fn begin(step: &Step, input: &InputRef, (first, last): (u64, u64)) ->
             %step, %input, index, oldest = first,
             "the step begins with the oldest job that is kept: the one that `begin_at` names is let go of already"
         );
-    } else {
+    }
+    progress
+}
+
+/// Says where steps begin, once that is on disk and holds whatever happens.
+pub(super) fn say(opening: &Changes) {
+    let begun = opening.progress.iter().filter(|(.., progress)| progress.is_at_its_beginning());
+    for (step, input, progress) in begun {
+        let index = progress.watermark() + 1;
         tracing::info!(
             %step, %input, index,
             "the step begins with this job; what came before it is none of its"
         );
     }
-    progress
 }
 
 /// A reader of a source that gives the jobs from `next` on to a step with this progress.

@@ -17,6 +17,7 @@ use tidegate_plugin::Payloads;
 pub(super) use completing::Completions;
 
 use super::arrivals::Arrivals;
+use super::begin;
 use super::delivery::{Entry, Order};
 use super::error::EngineError;
 use super::ledger::{Ledger, trims_by_age};
@@ -126,6 +127,7 @@ impl Committer {
         let Some(opening) = self.opening.take() else { return Ok(()) };
         let mut told = false;
         while self.commit_changes(&opening, &mut told)?.is_none() {}
+        begin::say(&opening);
         Ok(())
     }
 
