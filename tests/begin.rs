@@ -142,9 +142,17 @@ fn where_the_job_to_begin_with_is_gone_the_oldest_one_is_taken_and_that_is_told(
     .file("in.ndjson", jobs(1..=10));
     project.run().done();
     project.append("p.toml", "from = \"q\"\nbegin_at = 2\n");
+    let of_out = |index: u64| {
+        let shown = project.json(&["job", "show", &format!("p/q/{index}")]);
+        let steps = shown["steps"].as_array().expect("a list").clone();
+        let own = steps.into_iter().find(|step| step["step"] == "p/out").expect("it reads the queue");
+        own["status"].as_str().expect("a word").to_owned()
+    };
+    assert_eq!(of_out(3), "before");
     project.append("in.ndjson", jobs(11..=12));
     project.run().done().says("the one that `begin_at` names is let go of already");
     assert_eq!(out(&project), [11, 12]);
+    assert_eq!([1, 3, 10, 11].map(of_out), ["before", "before", "before", "done"]);
     project.assert_sound();
 }
 

@@ -20,7 +20,8 @@ fn project(way: &str) -> Project {
         .file("p.toml", [PIPELINE, way].concat())
         .file("work.rhai", LATER)
         .file("in.ndjson", jobs(1..=3));
-    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let run = project.tidegate(&["run", ".", "--until-idle"]).done();
+    run.says("done: 3 jobs in ").says("\np/work: 2 delayed\n");
     assert_eq!(ids(&project.read("out.ndjson")), [3]);
     project
 }
@@ -49,6 +50,28 @@ fn a_wait_longer_than_any_calendar_ends_in_the_year_9999() {
         project.tidegate(&["delayed", "now", "p/jobs/1", "--yes"]).done();
         project.assert_sound();
     }
+}
+
+#[test]
+fn a_run_that_leaves_jobs_waiting_does_not_say_that_everything_is_delivered() {
+    for way in WAYS {
+        let project = project(way);
+        let run = project.tidegate(&["run", ".", "--until-idle"]).done();
+        run.says("nothing to do now: 2 delayed\n\np/work: 2 delayed\n");
+        project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
+        project.tidegate(&["run", ".", "--until-idle"]).done().says("done: ");
+        let run = project.tidegate(&["run", ".", "--until-idle"]).done();
+        run.says("nothing to do: everything is delivered\n");
+    }
+}
+
+#[test]
+fn a_run_that_has_only_failed_says_what_waits_for_another_attempt() {
+    let project = Project::new()
+        .file("p.toml", [PIPELINE, "[sink.none]\nfrom = \"in\"\ntype = \"null\"\n"].concat())
+        .file("work.rhai", "fn process(job) { retry_in(\"1h\", \"no\") }")
+        .file("in.ndjson", jobs(1..=2));
+    project.tidegate(&["run", ".", "--until-idle"]).done().says("\np/work: 2 delayed\n");
 }
 
 #[test]

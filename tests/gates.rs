@@ -50,6 +50,28 @@ fn a_closed_gate_holds_jobs_back_and_fails_none() {
 }
 
 #[test]
+fn a_run_until_idle_says_what_it_leaves_behind_a_gate() {
+    let closed = "behind the gate `never`, which is closed: price 93\n";
+    let gate = "run = \"pay.rhai\"\ngate = \"never\"\n[gate.never]\nrun = \"never.rhai\"\nevery = \"1h\"\n";
+    let give = "[step.give]\nfrom = \"in\"\nto = \"jobs\"\n";
+    let [queue, source] = ["jobs", "in"].map(|from| {
+        let pay = format!("[step.pay]\nfrom = \"{from}\"\nto = \"out\"\n{gate}");
+        let give = if from == "jobs" { give } else { "" };
+        Project::pipeline(&[give, &pay].concat())
+            .file("never.rhai", "fn open(answer) { gate_closed(\"price 93\") }")
+            .file("pay.rhai", "fn process(job) { job }")
+            .file("in.ndjson", jobs(1..=3))
+    });
+    for said in ["done: 3 jobs", "nothing to do now: 3 waiting\n"] {
+        let run = queue.tidegate(&["run", ".", "--until-idle"]).done().says(said);
+        run.says(&format!("\np/pay: 3 waiting, {closed}"));
+    }
+    // Nobody knows how much more there is.
+    let run = source.tidegate(&["run", ".", "--until-idle"]).done();
+    run.says("nothing to do now: steps are held back\n").says(&format!("\np/pay: {closed}"));
+}
+
+#[test]
 fn a_gate_that_cannot_be_asked_is_closed_and_says_why_once() {
     let project = paying();
     let mut running = project.started();

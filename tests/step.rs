@@ -27,7 +27,10 @@ fn a_paused_step_starts_nothing_until_it_is_resumed() {
         assert_eq!(again, "`p/work` is paused already\n");
         project.append("in.ndjson", jobs(3..=4));
         let run = project.tidegate(&["run", ".", "--until-idle"]).done();
-        run.says("the step is paused");
+        run.says("the step is paused")
+            .says("\np/work: 2 waiting, paused: `tidegate step resume p/work` has it go on\n");
+        let idle = project.tidegate(&["run", ".", "--until-idle"]).done();
+        idle.says("nothing to do now: 2 waiting\n");
         assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);
         let status = project.tidegate(&["status"]).done().stdout;
         assert!(status.contains("paused since "), "{status}");

@@ -37,7 +37,7 @@ fn a_join_pairs_in_order_and_says_what_waits_for_its_other_half() {
     .file("match.rhai", "fn process(job) { #{ order: job.order.id, payment: job.payment.id } }")
     .file("a.ndjson", jobs(1..=5000))
     .file("b.ndjson", jobs(10_001..=13_000));
-    project.run().done().says("2,000 jobs on p/orders wait for what p/match joins them with");
+    project.run().done().says("2,000 jobs on p/orders wait for a partner in p/match");
     let pairs: Vec<Value> = (1..=3000).map(|id| json!({ "order": id, "payment": id + 10_000 })).collect();
     assert_eq!(lines(&project, "out.ndjson"), pairs);
     assert_eq!(project.status("p/match", "p/orders")["waiting"], 2000);
@@ -50,7 +50,7 @@ fn a_join_pairs_in_order_and_says_what_waits_for_its_other_half() {
     assert_eq!(lines(&project, "out.ndjson"), pairs);
     assert_eq!(project.status("p/match", "p/orders")["waiting"], 1000);
     let nothing = project.run().done().says("nothing to do: nothing can be delivered");
-    nothing.says("1,000 jobs on p/orders wait for what p/match joins them with");
+    nothing.says("1,000 jobs on p/orders wait for a partner in p/match");
     // What the join gives is counted once.
     let status = project.tidegate(&["status"]).done().stdout;
     let rows: Vec<Vec<&str>> = status.lines().map(|line| line.split_whitespace().collect()).collect();

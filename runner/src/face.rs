@@ -12,6 +12,7 @@ mod graph;
 mod handle;
 mod http;
 mod job;
+mod left;
 mod log;
 mod look;
 mod moved;

@@ -31,20 +31,23 @@ pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress
         return Ok(progress);
     }
     let mut progress = Progress::default();
-    if step.begin_at != BeginAt::Oldest && is_new(store, step, input)? {
-        let last = store.queue(&input.address)?.map_or(0, |queue| queue.head);
-        progress.begin_behind(behind(step, last));
+    if is_new(store, step, input)? {
+        let queue = store.queue(&input.address)?;
+        let there = queue.map_or((1, 0), |queue| (queue.first, queue.head));
+        progress.begin_behind(behind(step, there));
     }
     Ok(progress)
 }
 
-/// The last job that is none of the step's, where `last` is the last one that there is.
-fn behind(step: &Step, last: u64) -> u64 {
-    match step.begin_at {
+/// The last job that is none of the step's, where those from `first` to `last` are there: what was let go of
+/// before it began is none of its either.
+fn behind(step: &Step, (first, last): (u64, u64)) -> u64 {
+    let wanted = match step.begin_at {
         BeginAt::Oldest => 0,
         BeginAt::Newest => last,
         BeginAt::Index(index) => index - 1,
-    }
+    };
+    wanted.max(first - 1)
 }
 
 /// Reads those sources to their end of which a step wants only what comes from now on.
@@ -96,14 +99,18 @@ pub(super) fn there(
 
 /// The progress with which `step` begins on an input that is new to it, of which jobs from `first` to
 /// `last` are there.
-pub(super) fn begin(step: &Step, input: &InputRef, (first, last): (u64, u64)) -> Progress {
+pub(super) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progress {
     let mut progress = Progress::default();
-    let behind = behind(step, last);
+    let behind = behind(step, there);
     progress.begin_behind(behind);
+    let wanted = match step.begin_at {
+        BeginAt::Index(index) => index,
+        BeginAt::Oldest | BeginAt::Newest => behind + 1,
+    };
     let (index, input, step) = (behind + 1, &input.address, &step.address);
-    if index < first {
+    if wanted < index {
         tracing::warn!(
-            %step, %input, index, oldest = first,
+            %step, %input, index = wanted, oldest = index,
             "the step begins with the oldest job that is kept: the one that `begin_at` names is let go of already"
         );
     }

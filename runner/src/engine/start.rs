@@ -130,7 +130,11 @@ pub(super) fn start(
                 Input::Queue(queue) => {
                     // A step that is new to a queue begins with the oldest job that is left.
                     kept.push(firsts.get(&queue.0).copied().unwrap_or(1));
-                    done.skip_to(firsts.get(&queue.0).map_or(0, |first| first - 1));
+                    let let_go = firsts.get(&queue.0).map_or(0, |first| first - 1);
+                    match known.last() {
+                        Some(false) => done.begin_behind(let_go),
+                        _ => done.skip_to(let_go),
+                    }
                     match configuration.queues[queue.0].source {
                         Some(_) => Feed::Pushed(queue.0),
                         None => Feed::Queue(queue.0),

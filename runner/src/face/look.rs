@@ -30,8 +30,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 pub(super) use standing::{AskedStatus, ClosedStatus, Halted, LaneStatus, LanesStatus, StepStatus};
 
-use crate::config::{Configuration, Take};
-use crate::engine::{Handle, Row};
+use crate::config::Configuration;
+use crate::engine::{Handle, Row, Stats};
 use crate::store::{ExportError, Inventory, ReadError, Store, export, open_existing, verify};
 use crate::words::{Address, Timestamp};
 
@@ -272,15 +272,18 @@ pub(super) fn answer(
     }
 }
 
-/// Inputs of joins that hold jobs after a run that has nothing left to do. None where somebody else has
-/// the store by now, since it is only said.
-pub(super) fn unpaired(configuration: &Configuration) -> Vec<StepStatus> {
-    if configuration.steps.iter().all(|step| step.take != Take::Join) {
-        return Vec::new();
+/// The inputs of steps that still have jobs after a run that has nothing left to do now, or may have.
+/// `None` where somebody else has the store by now, since it is only said.
+pub(super) fn left(configuration: &Configuration, stats: &Stats) -> Option<Vec<StepStatus>> {
+    let (store, _writer) = open_existing(&configuration.data).ok()??;
+    let Ok(Answer::Status(mut steps)) = steps::status(&store, configuration, None, 0) else { return None };
+    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+        let name = step.address.to_string();
+        let own = steps.iter_mut().filter(|status| status.configured && status.step == name);
+        own.for_each(|status| status.closed = steps::closed(stats));
     }
-    let Ok(Some((store, _writer))) = open_existing(&configuration.data) else { return Vec::new() };
-    let Ok(Answer::Status(steps)) = steps::status(&store, configuration, None, 0) else { return Vec::new() };
-    steps.into_iter().filter(|step| step.joins && step.waiting.is_some_and(|jobs| jobs > 0)).collect()
+    steps.retain(|step| step.configured && (step.has_jobs() || step.may_have_jobs()));
+    Some(steps)
 }
 
 fn write_export(store: &Store, path: &Path) -> Result<Answer, ReadError> {

@@ -69,8 +69,8 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     match outcome {
         Ok(report) => {
             let drained = report.end == End::Drained;
-            let unpaired = if drained { look::unpaired(&configuration) } else { Vec::new() };
-            eprint!("{}", summary::summary(&configuration, &stats, &report, (elapsed, &unpaired)));
+            let left = if drained { look::left(&configuration, &stats) } else { Some(Vec::new()) };
+            eprint!("{}", summary::summary(&configuration, &stats, &report, (elapsed, left.as_deref())));
             // Also where somebody stopped what was left of the run.
             let stuck = report.end == End::Halted || !report.halts.is_empty();
             if stuck { Exit::Failed } else { Exit::Done }

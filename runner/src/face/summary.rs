@@ -3,25 +3,25 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::left;
 use super::look::StepStatus;
 use super::table::{grouped, jobs, rate, table};
 use crate::config::{Configuration, SinkKind, Target};
 use crate::decide::{Counters, End};
 use crate::engine::{Report, Stats};
 
-/// The summary of a run that took `elapsed`, after which `unpaired` inputs of joins still hold jobs.
+/// The summary of a run that took `elapsed`, after which `left` still have jobs, where that is known.
 pub(super) fn summary(
     configuration: &Configuration,
     stats: &Stats,
     report: &Report,
-    (elapsed, unpaired): (Duration, &[StepStatus]),
+    (elapsed, left): (Duration, Option<&[StepStatus]>),
 ) -> String {
     let is_idle = |count: Counters| count.taken == 0 && count.given == 0;
     let nothing = stats.steps.iter().all(|step| is_idle(step.counters()));
     if nothing && report.end == End::Drained {
-        let delivered =
-            if unpaired.is_empty() { "everything is delivered" } else { "nothing can be delivered" };
-        return format!("nothing to do: {delivered}\n{}", waiting(unpaired));
+        let headline = left.map_or_else(|| "nothing to do now".to_owned(), left::headline);
+        return format!("{headline}\n{}", left::lines(configuration, left.unwrap_or_default()));
     }
     let mut text = String::new();
     let count = jobs_in(configuration, stats);
@@ -40,7 +40,7 @@ pub(super) fn summary(
         text.push('\n');
         text.push_str(&outputs);
     }
-    text.push_str(&waiting(unpaired));
+    text.push_str(&left::lines(configuration, left.unwrap_or_default()));
     for halt in &report.halts {
         let _ = write!(text, "\n{} stopped at {}\n", halt.step, halt.why);
     }
@@ -48,14 +48,6 @@ pub(super) fn summary(
         text.push_str("\nwhat still ran after the shutdown timeout was given up, and runs again next time\n");
     }
     text
-}
-
-fn waiting(unpaired: &[StepStatus]) -> String {
-    let line = |status: &StepStatus| {
-        let count = jobs(status.waiting.unwrap_or_default());
-        format!("\n{count} on {} wait for what {} joins them with\n", status.input, status.step)
-    };
-    unpaired.iter().map(line).collect()
 }
 
 /// Jobs that came in from outside; from queues where no step reads a source.

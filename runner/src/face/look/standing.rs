@@ -172,6 +172,21 @@ impl StepStatus {
             lanes: None,
         }
     }
+
+    /// Jobs of it stand somewhere.
+    pub(in crate::face) fn has_jobs(&self) -> bool {
+        self.jobs_waiting() + self.delayed + self.pending + self.begun > 0
+    }
+
+    /// Nobody knows whether there are more: it is held back, and reads a source.
+    pub(in crate::face) fn may_have_jobs(&self) -> bool {
+        (self.paused.is_some() || self.closed.is_some()) && self.waiting.is_none()
+    }
+
+    /// Jobs that are known to wait for their turn.
+    pub(in crate::face) fn jobs_waiting(&self) -> u64 {
+        self.waiting.unwrap_or(0) + self.read.unwrap_or(0)
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde hands it over")]

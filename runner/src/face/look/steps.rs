@@ -9,7 +9,7 @@ use super::{
 };
 use crate::config::{Configuration, GateRef, Input, InputRef, Step, Take};
 use crate::decide::{JobKey, LaneCounts, Progress, Survey};
-use crate::engine::{self, Asked, ClosedBy, Glance, Handle, Sight};
+use crate::engine::{self, Asked, ClosedBy, Glance, Handle, Sight, StepStats};
 use crate::store::{Pause, QueueState, ReadError, Store};
 use crate::words::suggest::did_you_mean;
 use crate::words::{Clock as _, SystemClock, Timestamp};
@@ -80,17 +80,22 @@ fn note_run(
     let Some(stats) = run.stats().steps.get(position) else { return };
     status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
     status.valid = stats.pending().1;
-    status.closed = stats.closed().map(|closed| {
+    status.closed = closed(stats);
+    status.gate = AskedStatus::of(stats.answering(Asked::Gate), gate);
+    status.monitor = AskedStatus::of(stats.answering(Asked::Monitor), None);
+    status.halted = stats.halted().map(|(since, why)| Halted { since: rfc3339(since), why });
+}
+
+/// What keeps a step from starting anything.
+pub(super) fn closed(stats: &StepStats) -> Option<ClosedStatus> {
+    stats.closed().map(|closed| {
         let by = match closed.by {
             ClosedBy::Gate => "gate",
             ClosedBy::Failure => "failure",
             ClosedBy::Job => "job",
         };
         ClosedStatus { since: rfc3339(closed.since), by: by.to_owned(), why: closed.why }
-    });
-    status.gate = AskedStatus::of(stats.answering(Asked::Gate), gate);
-    status.monitor = AskedStatus::of(stats.answering(Asked::Monitor), None);
-    status.halted = stats.halted().map(|(since, why)| Halted { since: rfc3339(since), why });
+    })
 }
 
 /// One step, and what a run knows of it.
