@@ -65,6 +65,28 @@ fn a_function_that_there_is_not_is_shown_where_it_is_called() {
 }
 
 #[test]
+fn a_call_with_too_many_or_too_few_arguments_is_shown() {
+    let calls = ["convert(job)", "emit(\"x\")", "pending()", "log_info()"];
+    let shown = calls.map(|call| {
+        script(&format!("fn convert(job, rate) {{ job }}\nfn process(job) {{\n    {call};\n    job\n}}\n"))
+    });
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn what_a_script_asks_for_or_catches_is_not_told_to_be_missing() {
+    let bodies = [
+        "if is_def_fn(\"foo\", 1) { foo(1) } job",
+        "try { nofn(1) } catch {} job",
+        "try { [1].map(|x| nofn(x)); if job.late { convert(1) } } catch (error) { log_info(error); } job",
+    ];
+    for body in bodies {
+        assert_eq!(script(&format!("fn convert(job, rate) {{ job }}\nfn process(job) {{ {body} }}\n")), "");
+    }
+    assert!(script("fn process(job) { try { a(1) } catch { b(1) } c(1); job }\n").contains("function `b`"));
+}
+
+#[test]
 fn what_can_be_called_is_not_told_to_be_missing() {
     let text = "import \"more\" as more;\nfn twice(x) { x * 2 }\nfn process(job, ctx) {\n    \
         let double = |x| twice(x) + job.n;\n    let named = Fn(\"twice\");\n    let held = #{ run: |x| x };\n    \

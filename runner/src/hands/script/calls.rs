@@ -1,9 +1,9 @@
 //! Calls of functions that there are not. A script that makes one fails only when it comes to it, so they are
 //! looked for before anything runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rhai::{AST, ASTNode, Dynamic, Engine, Expr, FnCallExpr, Position, Stmt};
+use rhai::{AST, ASTNode, Dynamic, Engine, Expr, FnCallExpr, Position, Span, Stmt};
 
 use super::context::Context;
 use super::control::Emitted;
@@ -16,32 +16,94 @@ use crate::words::suggest::{listed, nearest};
 const BUILT_IN: [&str; 9] =
     ["print", "debug", "type_of", "Fn", "call", "curry", "is_shared", "is_def_var", "is_def_fn"];
 
-/// A call of a function that neither the script has nor anybody else.
+/// A call that can only fail.
 pub(super) struct Unknown {
-    pub(super) name: String,
+    pub(super) message: String,
     pub(super) position: Position,
     pub(super) help: Option<String>,
 }
 
-/// The first one in `ast`, which `engine` has compiled. How many arguments it takes, and of what kind, only a
-/// run can tell, and so with a method, which may stand in a map.
-pub(super) fn unknown(engine: &mut Engine, limits: &Limits, ast: &AST) -> Option<Unknown> {
-    // None of it is ever called.
-    let context = Context::new("", "", Dynamic::UNIT, &TokenKey::NONE);
-    functions::register(engine, &context, &Emitted::default(), limits);
-    let mut known: BTreeSet<String> = BUILT_IN.iter().map(|&name| name.to_owned()).collect();
-    known.extend(engine.collect_fn_metadata(None, |info| Some(info.metadata.name.to_string()), true));
-    known.extend(ast.iter_functions().map(|function| function.name.to_owned()));
+/// With how many arguments a function can be called; `None`: nobody counts them before a run.
+type Takes = Option<BTreeSet<usize>>;
+
+/// The first one in `ast`, which `engine` has compiled. Of what kind its arguments may be, only a run can
+/// tell, and so with a method, which may stand in a map. A script that asks what there is, or that catches
+/// what fails, may name what there is not.
+pub(super) fn unknown(engine: &Engine, limits: &Limits, ast: &AST) -> Option<Unknown> {
+    let known = known(engine, limits, ast);
     let held = held(ast);
-    let mut found: Vec<(Position, String)> = Vec::new();
+    let tried = tried(ast);
+    let mut asks = false;
+    let mut found: Vec<(Position, String, usize)> = Vec::new();
     ast.walk(&mut |path| {
-        let unknown = call(path).filter(|(name, _)| !known.contains(*name) && !held.contains(*name));
-        found.extend(unknown.map(|(name, position)| (position, name.to_owned())));
+        let Some((call, position)) = call(path) else { return true };
+        let (name, count) = (call.name.as_str(), call.args.len());
+        asks |= name == "is_def_fn";
+        let takes = known.get(name).map(|takes| takes.as_ref().is_none_or(|counts| counts.contains(&count)));
+        let within = |span: &Span| (span.start()..=span.end()).contains(&position);
+        if takes != Some(true) && !held.contains(name) && !tried.iter().any(within) {
+            found.push((position, name.to_owned(), count));
+        }
         true
     });
     // Functions are walked in no order.
-    let (position, name) = found.into_iter().min()?;
-    Some(Unknown { help: meant(&name, &known), name, position })
+    let (position, name, given) = found.into_iter().min().filter(|_| !asks)?;
+    Some(match known.get(&name) {
+        Some(Some(counts)) => Unknown {
+            message: format!("`{name}` is called with {}", arguments(given)),
+            help: Some(format!(
+                "it takes {}",
+                counts.iter().map(|&count| arguments(count)).collect::<Vec<_>>().join(" or ")
+            )),
+            position,
+        },
+        _ => {
+            let message = format!("there is no function `{name}`");
+            Unknown { help: meant(&name, known.keys().map(String::as_str)), message, position }
+        }
+    })
+}
+
+/// What can be called. The arguments of what Rhai brings are not counted: it is called in more than one way.
+fn known(engine: &Engine, limits: &Limits, ast: &AST) -> BTreeMap<String, Takes> {
+    let mut known: BTreeMap<String, Takes> = BUILT_IN.iter().map(|&name| (name.to_owned(), None)).collect();
+    known.extend(engine.collect_fn_metadata(None, |info| Some((info.metadata.name.to_string(), None)), true));
+    // None of it is ever called.
+    let context = Context::new("", "", Dynamic::UNIT, &TokenKey::NONE);
+    let mut own = Engine::new_raw();
+    functions::register(&mut own, &context, &Emitted::default(), limits);
+    let own = own.collect_fn_metadata(
+        None,
+        |info| Some((info.metadata.name.to_string(), info.metadata.num_params)),
+        false,
+    );
+    let scripted = ast.iter_functions().map(|function| (function.name.to_owned(), function.params.len()));
+    for (name, count) in own.into_iter().chain(scripted) {
+        if let Some(counts) = known.entry(name).or_insert_with(|| Some(BTreeSet::new())) {
+            counts.insert(count);
+        }
+    }
+    known
+}
+
+fn arguments(count: usize) -> String {
+    match count {
+        0 => "no argument".to_owned(),
+        1 => "1 argument".to_owned(),
+        count => format!("{count} arguments"),
+    }
+}
+
+/// From where to where the script catches what fails.
+fn tried(ast: &AST) -> Vec<Span> {
+    let mut tried = Vec::new();
+    ast.walk(&mut |path| {
+        if let Some(ASTNode::Stmt(Stmt::TryCatch(flow, _))) = path.last() {
+            tried.push(flow.body.span());
+        }
+        true
+    });
+    tried
 }
 
 /// Variables and parameters, which may hold a function.
@@ -57,7 +119,7 @@ fn held(ast: &AST) -> BTreeSet<String> {
     held
 }
 
-fn call<'a>(path: &'a [ASTNode<'_>]) -> Option<(&'a str, Position)> {
+fn call<'a>(path: &'a [ASTNode<'_>]) -> Option<(&'a FnCallExpr, Position)> {
     let (call, position): (&FnCallExpr, Position) = match path.last()? {
         ASTNode::Stmt(Stmt::FnCall(call, position)) | ASTNode::Expr(Expr::FnCall(call, position)) => {
             (call, *position)
@@ -65,16 +127,16 @@ fn call<'a>(path: &'a [ASTNode<'_>]) -> Option<(&'a str, Position)> {
         _ => return None,
     };
     let is_plain = !call.is_qualified() && call.op_token.is_none();
-    is_plain.then_some((call.name.as_str(), position))
+    is_plain.then_some((call, position))
 }
 
 /// The nearest name, or those that begin with the same word.
-fn meant(name: &str, known: &BTreeSet<String>) -> Option<String> {
-    if let Some(near) = nearest(name, known.iter().map(String::as_str)) {
+fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
+    if let Some(near) = nearest(name, known.clone()) {
         return Some(format!("did you mean `{near}`?"));
     }
     let word = |name: &str| name.split('_').next().unwrap_or_default().to_owned();
-    let kin: Vec<&str> = known.iter().map(String::as_str).filter(|other| word(other) == word(name)).collect();
+    let kin: Vec<&str> = known.filter(|other| word(other) == word(name)).collect();
     match &*kin {
         [] => None,
         [one] => Some(format!("there is `{one}`")),

@@ -52,12 +52,9 @@ pub(super) type Deadline = Rc<Cell<Option<Instant>>>;
 pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<(), CompileError> {
     let mut engine = engine(limits, &Deadline::default());
     let compiled = compile(&mut engine, script, entry)?;
-    match calls::unknown(&mut engine, limits, &compiled.ast) {
+    match calls::unknown(&engine, limits, &compiled.ast) {
         None => Ok(()),
-        Some(Unknown { name, position, help }) => {
-            let message = format!("there is no function `{name}`");
-            Err(CompileError { help, ..located(message, position) })
-        }
+        Some(Unknown { message, position, help }) => Err(CompileError { help, ..located(message, position) }),
     }
 }
 
