@@ -103,7 +103,7 @@ pub(super) fn random(dice: &mut Dice) -> JobsPlan {
         _ => {
             let picks = if order == Order::None { "rounds" } else { "serial" };
             toml += "[step.first]\nfrom = \"s0\"\nto = \"q1\"\n[step.pass]\nfrom = \"q1\"\nto = \"q0\"\n";
-            toml += &format!("queuer = {{ strategy = \"{picks}\" }}\n");
+            toml.extend(["queuer = { strategy = \"", picks, "\" }\n"]);
             "q0"
         }
     };
