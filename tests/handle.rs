@@ -76,7 +76,6 @@ fn errors_are_chosen_by_range_kind_step_and_expression() {
         done["errors"].as_u64().expect("a count")
     };
     assert_eq!(drop(&["--kind", "rejected"]), 1);
-    assert_eq!(drop(&["--step", "nobody"]), 0);
     assert_eq!(drop(&["p/failed/1-3", "p/failed/3"]), 2);
     assert_eq!(drop(&["--where", "error.job.id >= 18"]), 2);
     assert_eq!(drop(&["p/failed", "--step", "p/sort", "--where", "error.index == 8"]), 1);
@@ -101,6 +100,13 @@ fn nothing_is_dealt_with_unless_it_is_said_what_and_somebody_agrees() {
         (&["errors", "drop", "p/failed/1"], 64, "1 error will be taken off p/failed"),
         (&["errors", "drop", "nonsense", "--yes"], 64, "names no errors"),
         (&["errors", "drop", "p/failed", "--where", "error.", "--yes"], 64, "does not compile"),
+        (
+            &["errors", "drop", "--step", "p/srt", "--yes"],
+            1,
+            "there is no step `p/srt`, and it has left no errors; did you mean `p/sort`?",
+        ),
+        (&["errors", "drop", "p/failed/3-1", "--yes"], 1, "it goes backwards; write `p/failed/1-3`"),
+        (&["errors", "retry", "p/failed/0", "--yes"], 1, "the first is `p/failed/1`"),
         (&["errors", "drop", "p/failed/7", "--yes"], 1, "queue `p/failed` has no job 7"),
         (&["errors", "drop", "p/sorted", "--yes"], 1, "`p/sorted` is no error queue"),
         (&["errors", "retry", "p/faild", "--yes"], 1, "did you mean `p/failed`?"),

@@ -209,6 +209,8 @@ fn a_job_is_taken_out_of_all_steps_that_read_it_or_of_none() {
     }
     let one = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--step", "p/work"]).done();
     assert_eq!(one.stdout, "1 job of p/work cancelled: on the error queue p/failed\n");
+    let again = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--step", "p/work"]).done();
+    assert_eq!(again.stdout, "nothing of `p/jobs/2` waits at step `p/work`\n");
     project.write("p.toml", toml + pick);
     let others = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--drop"]).done();
     assert_eq!(others.stdout, "1 job of p/more dropped\n1 job of p/stream dropped\n");

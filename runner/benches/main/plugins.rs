@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tidegate::config::{Limits, Script, StepFilter};
 use tidegate::hands::plugin::{Image, Loaded, PluginRunner, PluginSpec};
-use tidegate::hands::script::{Entry, ScriptStep, ScriptStepSpec};
+use tidegate::hands::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
 use tidegate::words::TokenKey;
 use tidegate_plugin::{Failure, Job, Outputs, Step};
 
@@ -91,7 +91,7 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
         config: &json!({}),
         file: "bench.toml",
         wrapped: false,
-        unnamed_output: true,
+        outlet: Outlet::Unnamed,
         entry: Entry::Process,
         token_key: &TokenKey::NONE,
     };

@@ -9,7 +9,7 @@ use super::allowance::Allowance;
 use super::chain::shown;
 use super::link::{Common, Link, Owner, Scripts};
 use crate::config::{Configuration, Inquiry, Limits, Processor, Step, StepFilter};
-use crate::hands::script::Entry;
+use crate::hands::script::{Entry, Outlet};
 use crate::words::{Address, Timestamp, delivery_hash};
 
 /// Asks what a gate or a monitor of a step asks.
@@ -47,8 +47,8 @@ impl Asker {
             Processor::Script(script) => {
                 let entry = if position == last { entry } else { Entry::Process };
                 let scripts = std::slice::from_ref(script);
-                let (wrapped, unnamed_output) = (false, true);
-                let scripts = Scripts { scripts, filter: &filter, wrapped, unnamed_output, entry };
+                let (wrapped, outlet) = (false, Outlet::Next);
+                let scripts = Scripts { scripts, filter: &filter, wrapped, outlet, entry };
                 owner.script(&scripts).map(Link::Script)
             }
         };

@@ -17,7 +17,7 @@ use crate::config::{
     Configuration, HttpRequest, Processor, Script, SinkKind, SinkRef, Step, StepFilter, Take, Target,
 };
 use crate::hands::http::HttpStep;
-use crate::hands::script::{Entry, json};
+use crate::hands::script::{Entry, Outlet, json};
 
 /// The processors of a step, made ready for one thread.
 #[derive(Debug)]
@@ -75,7 +75,11 @@ impl Links {
                 scripts,
                 filter: if first { &step.filter } else { &none },
                 wrapped: first && step.take == Take::Alts,
-                unnamed_output: !last || !named,
+                outlet: match (last, named) {
+                    (false, _) => Outlet::Next,
+                    (true, true) => Outlet::Named,
+                    (true, false) => Outlet::Unnamed,
+                },
                 entry: Entry::Process,
             })
         };

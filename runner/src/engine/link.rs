@@ -10,7 +10,7 @@ use crate::config::{ExecCommand, HttpRequest, Limits, PluginStep, Script, Step, 
 use crate::hands::exec::{ExecSpec, ExecStep};
 use crate::hands::http::{HttpSpec, HttpStep};
 use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
-use crate::hands::script::{Entry, ScriptStep, ScriptStepSpec};
+use crate::hands::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
 use crate::words::{Address, TokenKey};
 
 /// Scripts that follow each other, or one other processor.
@@ -59,7 +59,7 @@ pub(super) struct Scripts<'c> {
     pub(super) scripts: &'c [Script],
     pub(super) filter: &'c StepFilter,
     pub(super) wrapped: bool,
-    pub(super) unnamed_output: bool,
+    pub(super) outlet: Outlet,
     pub(super) entry: Entry,
 }
 
@@ -88,7 +88,7 @@ impl<'c> Owner<'c> {
             config: self.config,
             file: self.file,
             wrapped: scripts.wrapped,
-            unnamed_output: scripts.unnamed_output,
+            outlet: scripts.outlet,
             entry: scripts.entry,
             token_key: self.token_key,
         };

@@ -13,7 +13,7 @@ use super::retrying::{self, Halts, Retrying};
 use super::status::Word;
 use crate::config::{self, Configuration, Processor, Promise, Take};
 use crate::decide::{Counters, JobEnd, Status};
-use crate::hands::script::{Entry, ScriptStep};
+use crate::hands::script::{Entry, Outlet, ScriptStep};
 use crate::store::{Outcome, Slot, Store};
 use crate::words::{Address, Clock, Form, Origins, Timestamp};
 
@@ -74,7 +74,11 @@ impl Worker {
             Runner::Script(Owner::of(step, &shown(configuration, &step.file), common).script(&Scripts {
                 scripts: &scripts,
                 filter,
-                unnamed_output: step.outputs.iter().all(|output| output.binding.is_empty()),
+                outlet: if step.outputs.iter().all(|output| output.binding.is_empty()) {
+                    Outlet::Unnamed
+                } else {
+                    Outlet::Named
+                },
                 wrapped: step.take == Take::Alts,
                 entry: Entry::Process,
             })?)
@@ -296,7 +300,10 @@ fn attempt(
 /// Gives an output that was made by an attempt before.
 fn hand_on(to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
     let place = outputs.position(to).and_then(|position| outputs.get_mut(position));
-    let gone = || Failure::new(FailureKind::Output, format!("the step has no output `{to}` any more"));
+    let gone = || {
+        let which = if to.is_empty() { "without a name".to_owned() } else { format!("`{to}`") };
+        Failure::new(FailureKind::Output, format!("the step has no output {which} any more"))
+    };
     place.ok_or_else(gone)?.push(payload);
     Ok(())
 }

@@ -20,13 +20,9 @@ use super::work::{Ran, Stumble, Worker};
 use crate::config::{Configuration, GateRef};
 use crate::decide::{JobKey, Status};
 use crate::hands::plugin::Plugins;
-use crate::hands::script::Entry;
+use crate::hands::script::{Entry, STACK};
 use crate::store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
 use crate::words::{Clock, Timestamp, TokenKey};
-
-/// Scripts may build values that nest deeply, and taking those apart recurses. The memory is only
-/// reserved, not used.
-const STACK: usize = 64 << 20;
 
 /// No more workers than that wait for the outside at once.
 const ASIDE_MAX: usize = 256;

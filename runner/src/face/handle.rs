@@ -14,6 +14,7 @@ use super::table::grouped;
 use super::terminal::confirm;
 use crate::engine::{Granted, Request};
 use crate::words::Address;
+use crate::words::suggest::did_you_mean;
 
 /// How many errors one change deals with.
 const AT_ONCE: usize = 1000;
@@ -44,6 +45,9 @@ fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
     let chosen = choice.errors(&selectors)?;
     choice.filter.say_failures();
     let count: u64 = chosen.values().map(|indices| indices.len() as u64).sum();
+    if count == 0 {
+        choice.must_know_step()?;
+    }
     let mut done = Done { errors: 0, handled_meanwhile: 0, refused: Vec::new() };
     if count > 0 {
         let queues: Vec<String> = chosen.keys().map(Address::to_string).collect();
@@ -175,11 +179,21 @@ fn selectors(command: &ErrorsChoice) -> Result<Vec<Selector>, Exit> {
         ));
     }
     let parse = |text: &String| {
-        Selector::parse(text).ok_or_else(|| {
+        let selector = Selector::parse(text).ok_or_else(|| {
             exit::misuse(format_args!(
                 "`{text}` names no errors; write PIPELINE/QUEUE, PIPELINE/QUEUE/INDEX or PIPELINE/QUEUE/FROM-TO"
             ))
-        })
+        })?;
+        let queue = &selector.queue;
+        match selector.which {
+            Which::One(0) | Which::Range(0, _) => {
+                Err(exit::fail(format_args!("`{text}` names no errors: the first is `{queue}/1`")))
+            }
+            Which::Range(from, Some(to)) if to < from => Err(exit::fail(format_args!(
+                "`{text}` names no errors: it goes backwards; write `{queue}/{to}-{from}`"
+            ))),
+            _ => Ok(selector),
+        }
     };
     command.errors.iter().map(parse).collect()
 }
@@ -272,6 +286,25 @@ impl Choice<'_> {
             }
         }
         self.filter.passes(&error.queue, error.index, error.job.get())
+    }
+
+    /// A step that is gone may have left errors behind; where there are none, its name is a slip.
+    fn must_know_step(&self) -> Result<(), Exit> {
+        let Some(wanted) = &self.command.step else { return Ok(()) };
+        let steps = &self.place.configuration.steps;
+        if steps
+            .iter()
+            .any(|step| step.address.to_string() == *wanted || step.address.name.as_str() == wanted)
+        {
+            return Ok(());
+        }
+        let names: Vec<String> = steps
+            .iter()
+            .flat_map(|step| [step.address.to_string(), step.address.name.as_str().to_owned()])
+            .collect();
+        let hint = did_you_mean(wanted, names.iter().map(String::as_str));
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        Err(exit::fail(format_args!("there is no step `{wanted}`, and it has left no errors{hint}")))
     }
 
     fn must_hold_errors(&self, queue: &Address) -> Result<(), Exit> {

@@ -24,10 +24,11 @@ mod number;
 mod said;
 mod step;
 
+pub(crate) use compile::STACK;
 pub use compile::{CompileError, check_expression, check_script};
 pub use entry::Entry;
 pub use expression::Expression;
-pub use step::{ScriptStep, ScriptStepSpec};
+pub use step::{Outlet, ScriptStep, ScriptStepSpec};
 
 #[cfg(test)]
 mod tests;

@@ -184,7 +184,7 @@ impl Field {
             Some((range, step)) => (range, Some(self.step(step)?)),
             None => (part, None),
         };
-        let (first, last) = match range.split_once('-') {
+        let (first, mut last) = match range.split_once('-') {
             _ if is_open(range) => (self.first, self.last_of_all()),
             Some((first, last)) => (self.value(first)?, self.value(last)?),
             None => {
@@ -193,6 +193,10 @@ impl Field {
                 (value, if step.is_some() { self.last_of_all() } else { value })
             }
         };
+        if last < first && last == 0 && self.last == WEEKDAY.last {
+            // A range that ends with Sunday.
+            last = WEEKDAY.last;
+        }
         if last < first {
             let name = self.name;
             return Err(format!(
@@ -209,6 +213,12 @@ impl Field {
 
     fn step(&self, text: &str) -> Result<usize, String> {
         match text.parse() {
+            Ok(step) if step > (self.last_of_all() - self.first) as usize => Err(format!(
+                "`/{text}` steps past the last {}, which goes from {} to {}: only the first is left, which can be written alone",
+                self.name,
+                self.first,
+                self.last_of_all()
+            )),
             Ok(step) if step > 0 && text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(step),
             _ => Err(format!("`/{text}` in the {} is no step; write one like `*/15`", self.name)),
         }

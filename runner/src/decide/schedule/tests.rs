@@ -91,6 +91,17 @@ fn a_time_that_comes_twice_ticks_once_unless_every_hour_does() {
 }
 
 #[test]
+fn a_range_may_end_with_sunday() {
+    let days = |text: &str| {
+        let shown = ticks(&format!("0 0 * * {text}"), "UTC", "2024-02-27T22:58:30Z", 14);
+        shown.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (text, same) in [("mon-sun", "0-6"), ("fri-sun", "0,5,6"), ("5-0", "5-7"), ("sun-mon", "0-1")] {
+        assert_eq!(days(text), days(same), "{text}");
+    }
+}
+
+#[test]
 fn what_is_no_expression_is_told_why() {
     let texts = [
         "",
@@ -116,6 +127,9 @@ fn what_is_no_expression_is_told_why() {
         "@",
         "99999999999 * * * *",
         "*/99999999999999999999 * * * *",
+        "*/70 * * * *",
+        "* * * * */7",
+        "* * * * sat-fri",
     ];
     let reasons: Vec<_> = texts.iter().map(|text| Cron::parse(text).unwrap_err()).collect();
     insta::assert_snapshot!(reasons.join("\n"));

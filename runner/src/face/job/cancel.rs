@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::parse;
 use crate::config::Step;
 use crate::engine::{Request, Row, may_cancel};
-use crate::face::cli::JobCancel;
+use crate::face::cli::{Format, JobCancel};
 use crate::face::exit::{self, Exit};
-use crate::face::find::{Place, other_question};
+use crate::face::find::{Place, other_question, print_text};
 use crate::face::look::{Answer, JOBS_MAX, Query, Status, StepOutcome, WaitsFor};
 use crate::face::moved::{How, Outcomes};
 use crate::face::terminal::confirm;
@@ -70,24 +70,24 @@ fn cuts<'a>(
     (queue, index): (&Address, u64),
 ) -> Result<Vec<Cut<'a>>, Exit> {
     let query = Query::Job { queue: queue.to_string(), index, why: false };
+    let is_source = place.configuration.sources.iter().any(|source| source.address == *queue);
     let mut stands = match place.ask(query)? {
         Answer::Job(status) => status.steps.into_iter().map(|step| (step.step.clone(), how(&step))).collect(),
         // Of a source that is never copied is only known what stands in the store by itself.
         Answer::Missing(what) => match by_itself(place, &command.job)? {
-            steps if steps.is_empty() => return Err(exit::fail(what)),
-            steps => steps,
+            steps if steps.is_empty() && !is_source => return Err(exit::fail(what)),
+            steps => with_readers(place, queue, steps),
         },
         _ => return Err(other_question()),
     };
+    let waits = |(_, stands): &(String, Stands)| *stands != Stands::Through;
+    let somewhere = stands.iter().any(waits);
     if let Some(wanted) = &command.step {
         stands = vec![only(place, wanted, queue, stands)?];
     }
-    stands.retain(|(_, stands)| *stands != Stands::Through);
+    stands.retain(waits);
     if stands.is_empty() {
-        let job = &command.job;
-        return Err(exit::fail(format_args!(
-            "nothing waits for `{job}`: whatever reads it is through with it (`tidegate job show {job}` tells more)"
-        )));
+        return Err(nothing(place, command, somewhere, is_source));
     }
     let declared = |name: &str| place.configuration.steps.iter().find(|one| one.address.to_string() == name);
     let declared = stands.iter().filter_map(|(name, stands)| Some((declared(name)?, *stands)));
@@ -96,6 +96,38 @@ fn cuts<'a>(
         Ok(Cut { step, stands, fresh: rows.is_empty(), rows })
     };
     declared.map(cut).collect()
+}
+
+/// Adds the steps that read a source, for which nothing stands in the store.
+fn with_readers(place: &Place, source: &Address, mut stands: Vec<(String, Stands)>) -> Vec<(String, Stands)> {
+    for step in &place.configuration.steps {
+        let name = step.address.to_string();
+        let reads = step.inputs.iter().any(|input| input.address == *source);
+        if reads && stands.iter().all(|(known, _)| *known != name) {
+            stands.push((name, Stands::Through));
+        }
+    }
+    stands
+}
+
+/// Says that there is nothing to take out. It is no failure where only the step that was named has nothing of it.
+fn nothing(place: &Place, command: &JobCancel, somewhere: bool, is_source: bool) -> Exit {
+    let job = &command.job;
+    match &command.step {
+        Some(step) if somewhere && command.look.format == Format::Text => {
+            print_text(&format!("nothing of `{job}` waits at step `{step}`"));
+            Exit::Done
+        }
+        Some(_) if somewhere => {
+            Outcomes::new(place, How::Cancel { drop: command.drop, pending: true }).tell(command.look.format)
+        }
+        _ => {
+            let or = if is_source { ", or has not come to it" } else { "" };
+            exit::fail(format_args!(
+                "nothing waits for `{job}`: whatever reads it is through with it{or} (`tidegate job show {job}` tells more)"
+            ))
+        }
+    }
 }
 
 fn how(step: &StepOutcome) -> Stands {

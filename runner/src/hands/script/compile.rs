@@ -42,6 +42,10 @@ pub(super) struct Compiled {
     pub(super) wants_context: bool,
 }
 
+/// What each thread that compiles or runs scripts should have: they may build values that nest deeply, and
+/// taking those apart recurses. The memory is only reserved, not used.
+pub(crate) const STACK: usize = 64 << 20;
+
 /// When an attempt must have ended; shared with the engine that watches it.
 pub(super) type Deadline = Rc<Cell<Option<Instant>>>;
 
@@ -50,12 +54,32 @@ pub(super) type Deadline = Rc<Cell<Option<Instant>>>;
 /// # Errors
 /// What is wrong with it, and where.
 pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<(), CompileError> {
+    on_a_stack(|| check(script, limits, entry))
+}
+
+fn check(script: &Script, limits: &Limits, entry: Entry) -> Result<(), CompileError> {
     let mut engine = engine(limits, &Deadline::default());
     let compiled = compile(&mut engine, script, entry)?;
     match calls::unknown(&engine, limits, &compiled.ast) {
         None => Ok(()),
         Some(Unknown { message, position, help }) => Err(CompileError { help, ..located(message, position) }),
     }
+}
+
+/// Compiles on a stack like a worker's: what nests deeply is read by as many calls, and whoever loads a
+/// configuration may have a small one.
+fn on_a_stack(check: impl FnOnce() -> Result<(), CompileError> + Send) -> Result<(), CompileError> {
+    std::thread::scope(|scope| {
+        let checking = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, check);
+        let ended = checking.map(std::thread::ScopedJoinHandle::join);
+        match ended {
+            Ok(Ok(checked)) => checked,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(error) => {
+                Err(located(format!("no thread can be started to read it: {error}"), Position::NONE))
+            }
+        }
+    })
 }
 
 /// Compiles the expression of a `when`, over the variable `job`.
@@ -91,6 +115,12 @@ fn without_sleep(engine: &mut Engine) {
     engine.register_fn("sleep", |_: i64| refuse()).register_fn("sleep", |_: f64| refuse());
 }
 
+/// How deeply one function may nest what it is made of; an `else if` is a level. What functions that call each
+/// other come to together must stay within a worker's stack.
+fn nesting(limits: &Limits) -> usize {
+    (16_000 / limits.depth.max(1)).clamp(32, 128)
+}
+
 fn limit(engine: &mut Engine, limits: &Limits) {
     // Rhai counts characters and elements. An element takes 16 bytes, an entry of a map about 40
     // and its key; with 64 a map stays within its bytes.
@@ -98,6 +128,8 @@ fn limit(engine: &mut Engine, limits: &Limits) {
     engine
         .set_max_operations(limits.operations)
         .set_max_call_levels(limits.depth)
+        // Rhai's own are others in a debug build.
+        .set_max_expr_depths(64, nesting(limits))
         .set_max_string_size(bytes)
         .set_max_array_size((bytes / 16).max(1))
         .set_max_map_size((bytes / 64).max(1));
@@ -192,6 +224,14 @@ fn from_parsing(kind: &ParseErrorType, position: Position, text: &str) -> Compil
             let message = format!("there is no variable `{name}` here");
             CompileError { message, help: outside_functions(name, text), ..error }
         }
+        ParseErrorType::ExprTooDeep => CompileError {
+            message: "this nests too deeply".to_owned(),
+            help: Some(
+                "of a long `else if` make a `switch`, or an `if` with a `return` each; put some of it into a function of its own"
+                    .to_owned(),
+            ),
+            ..error
+        },
         ParseErrorType::ModuleUndefined(name) => {
             let message = format!("nothing is imported as `{name}`");
             CompileError {

@@ -36,12 +36,22 @@ pub struct ScriptStepSpec<'a> {
     pub file: &'a str,
     /// Jobs come as a map of the one alternative that gave something.
     pub wrapped: bool,
-    /// The step's one output has no name (`to = "name"`), or it has none at all.
-    pub unnamed_output: bool,
+    pub outlet: Outlet,
     /// What is called in the last script; in those before it, `process`.
     pub entry: Entry,
     /// What the tokens of jobs are made with.
     pub token_key: &'a TokenKey,
+}
+
+/// Where what the last script hands on goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlet {
+    /// To the outputs of the step, by name.
+    Named,
+    /// To the one output of the step, which has no name (`to = "name"`); or the step has none at all.
+    Unnamed,
+    /// To another processor, or to whoever asked.
+    Next,
 }
 
 /// Runs scripts on jobs. Lives on one thread.
@@ -58,7 +68,7 @@ pub struct ScriptStep {
     room: Cell<u64>,
     file: String,
     wrapped: bool,
-    unnamed_output: bool,
+    outlet: Outlet,
     entry: Entry,
 }
 
@@ -109,7 +119,7 @@ impl ScriptStep {
             room: Cell::new(0),
             file: spec.file.to_owned(),
             wrapped: spec.wrapped,
-            unnamed_output: spec.unnamed_output,
+            outlet: spec.outlet,
             entry: spec.entry,
         })
     }
@@ -172,7 +182,7 @@ impl ScriptStep {
         if outputs.bindings() == 0 || returned.is_unit() {
             return Ok(());
         }
-        if self.unnamed_output {
+        if self.outlet != Outlet::Named {
             return self.push(returned, 0, outputs);
         }
         let Ok(map) = returned.as_map_ref() else {
@@ -200,9 +210,8 @@ impl ScriptStep {
             match due {
                 None => self.push(&job, position, outputs)?,
                 Some(due) => {
-                    // Without a name it may be the way to the next processor, and nothing waits there.
-                    if binding.is_empty() {
-                        return Err(no_output(&binding, outputs));
+                    if binding.is_empty() && self.outlet == Outlet::Next {
+                        return Err(Failure::new(FailureKind::Output, NO_WAIT.to_owned()));
                     }
                     self.delay(&job, position, due, outputs)?;
                 }
@@ -363,12 +372,17 @@ fn binding_position(binding: &str, outputs: &Outputs) -> Result<usize, Failure> 
     outputs.position(binding).ok_or_else(|| no_output(binding, outputs))
 }
 
+const NO_WAIT: &str =
+    "nothing waits between two processors: only the last script of a step can delay an output without a name";
+
 fn no_output(binding: &str, outputs: &Outputs) -> Failure {
     let names: Vec<&str> = outputs.names().filter(|name| !name.is_empty()).collect();
     let hint = match nearest(binding, names.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if names.is_empty() => "the step has one output without a name".to_owned(),
+        None if outputs.bindings() == 0 => "it has no `to`".to_owned(),
+        None if names.is_empty() => "it has one, which has no name: write `\"\"`".to_owned(),
         None => format!("it has {}", listed(names, "and")),
     };
-    Failure::new(FailureKind::Output, format!("the step has no output `{binding}`; {hint}"))
+    let which = if binding.is_empty() { "without a name".to_owned() } else { format!("`{binding}`") };
+    Failure::new(FailureKind::Output, format!("the step has no output {which}; {hint}"))
 }

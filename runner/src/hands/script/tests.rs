@@ -17,7 +17,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
-use super::{CompileError, Entry, ScriptStep, ScriptStepSpec};
+use super::{CompileError, Entry, Outlet, ScriptStep, ScriptStepSpec};
 use crate::config::{Limits, Script, StepFilter};
 use crate::words::{HashPrefix, TokenKey, format_duration};
 
@@ -99,6 +99,11 @@ impl Draft {
     }
 
     fn try_build(&self) -> Result<ScriptStep, CompileError> {
+        let outlet = match self.outputs.iter().all(|binding| binding.is_empty()) {
+            _ if self.entry.answers() => Outlet::Next,
+            true => Outlet::Unnamed,
+            false => Outlet::Named,
+        };
         ScriptStep::new(&ScriptStepSpec {
             pipeline: "shop",
             step: "price",
@@ -109,7 +114,7 @@ impl Draft {
             config: &self.config,
             file: "shop.toml",
             wrapped: false,
-            unnamed_output: self.outputs.iter().all(|binding| binding.is_empty()),
+            outlet,
             entry: self.entry,
             token_key: &TokenKey::NONE,
         })

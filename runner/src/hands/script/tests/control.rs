@@ -1,6 +1,6 @@
 //! Scripts that decide what becomes of their job.
 
-use super::{Draft, body, shown};
+use super::{Draft, Entry, body, script, shown};
 
 #[test]
 fn an_attempt_is_ended_past_any_try() {
@@ -76,10 +76,20 @@ fn outputs_can_wait() {
     ];
     let shown: Vec<String> = bodies.iter().map(|text| format!("{text}\n    {}", fork(text))).collect();
     insta::assert_snapshot!(shown.join("\n"));
-    for call in ["emit_in(\"later\", 1, 5)", "emit_in(\"\", 1, 5)"] {
-        let made = body(&format!("{call}; ()")).run("1");
-        assert!(made.contains("the step has one output without a name"), "{made}");
-    }
+}
+
+#[test]
+fn an_output_without_a_name_can_wait() {
+    let shown = ["emit_in(\"\", job, \"15s\"); ()", "emit_at(\"\", [1, 2], ctx.now + 5); job"]
+        .map(|text| body(text).run("1"));
+    insta::assert_snapshot!(shown.join("\n"));
+    let named = body("emit_in(\"later\", 1, 5); ()");
+    insta::assert_snapshot!(named.run("1"));
+    insta::assert_snapshot!(named.to(&[]).run("1"));
+    insta::assert_snapshot!(body("emit_in(\"\", 1, 5); ()").to(&["audit", "later"]).run("1"));
+    let mut gate = script("fn open(answer) { emit_in(\"\", 1, 5); true }");
+    gate.entry = Entry::Open;
+    insta::assert_snapshot!(gate.run("1"));
 }
 
 #[test]

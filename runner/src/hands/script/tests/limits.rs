@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use super::{body, script};
-
-/// What a worker has.
-const STACK: usize = 64 << 20;
+use super::{Draft, body, script};
+use crate::hands::script::STACK;
 
 fn on_a_workers_stack(test: impl FnOnce() -> String + Send + 'static) -> String {
     std::thread::Builder::new().stack_size(STACK).spawn(test).unwrap().join().unwrap()
@@ -103,6 +101,31 @@ fn calls_are_limited_in_depth() {
     let text = "fn process(job) {\n    down(job)\n}\nfn down(n) {\n    down(n + 1)\n}";
     let made = on_a_workers_stack(move || script(text).run("1"));
     insta::assert_snapshot!(made);
+}
+
+/// A function that goes through so many branches before it comes to `last`.
+fn branches(count: usize, last: &str) -> String {
+    let branches: Vec<String> = (0..count).map(|n| format!("if n == {n} {{ {n} }} else ")).collect();
+    format!("fn through(n) {{ {}{{ {last} }} }}\nfn process(job) {{ through(job) }}", branches.concat())
+}
+
+#[test]
+fn a_long_else_if_is_no_mistake_until_it_nests_too_deeply() {
+    let run = |count| on_a_workers_stack(move || script(&branches(count, "-1")).run("99"));
+    assert_eq!([run(100), run(118)], ["-> 99", "-> 99"]);
+    insta::assert_snapshot!(run(200));
+}
+
+#[test]
+fn what_nests_and_calls_itself_as_deeply_as_it_may_has_room_on_the_stack() {
+    for (depth, count) in [(125, 118), (500, 22)] {
+        let made = on_a_workers_stack(move || {
+            let mut draft: Draft = script(&branches(count, "through(n + 1)"));
+            draft.limits.depth = depth;
+            draft.run("1000")
+        });
+        assert!(made.contains(&format!("more than `limits.depth` of {depth} levels deep")), "{made}");
+    }
 }
 
 #[test]
