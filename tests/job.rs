@@ -29,7 +29,7 @@ fn a_job_says_what_it_waits_for_on_a_stopped_store_and_in_a_running_runner() {
         assert!(first.contains("    it is due in "), "{first}");
         let second = show("p/jobs/2");
         assert!(second.contains("p/work: waiting, the first\n"), "{second}");
-        assert!(second.contains("    its lane waits for job 1 (due in "), "{second}");
+        assert!(second.contains("    it waits for job 1 (due in "), "{second}");
         second
     };
     assert!(ask().contains("nothing runs now"));
@@ -167,6 +167,8 @@ fn a_job_that_was_begun_when_the_runner_died_is_not_delayed() {
     assert!(made.expect("`mkfifo` can be started").success());
     let mut running = project.started();
     running.wait_until("the first to run", || project.status("p/work", "p/jobs")["running"] == 1);
+    let shown = project.json(&["job", "show", "p/jobs/1"]);
+    assert_eq!(shown["steps"][0]["status"], "running", "{shown}");
     assert!(running.kill());
     let begun = json!({
         "waiting": [1, 1], "delayed": 0, "begun": 1, "oldest": "p/jobs/2", "listed": ["attempt"],
@@ -257,7 +259,7 @@ fn a_job_of_a_source_that_is_never_copied_says_what_it_is_and_where_it_stands() 
     };
     ask();
     let mut running = project.started();
-    running.wait_until("its lane to wait", || show(4).contains("\n    its lane waits for job 2 (due in "));
+    running.wait_until("its lane to wait", || show(4).contains("\n    it waits for job 2 (due in "));
     ask();
     // What no step has come to can be seen, too.
     project.tidegate(&["step", "pause", "p/work"]).done();
