@@ -299,3 +299,24 @@ fn a_job_of_a_join_says_what_it_goes_with_and_what_it_waits_for() {
     let waiting = ["p/orders", "p/payments"].map(|input| project.status("p/match", input)["waiting"].clone());
     assert_eq!(waiting, [1, 0]);
 }
+
+#[test]
+fn a_job_that_was_begun_again_keeps_why_the_attempt_before_failed() {
+    let command = "if [ \"$TIDEGATE_ATTEMPT\" = 1 ]; then echo busy >&2; exit 1; fi; read line < gate";
+    let step = format!(
+        "run = \"builtin:exec\"\nqueuer = {{ strategy = \"fifo\" }}\n\
+         retry = {{ backoff = \"fixed\", initial = \"1ms\", jitter = \"none\" }}\n\
+         exec = {{ command = [\"/bin/sh\", \"-c\", '{command}'] }}\n"
+    );
+    let project = Project::new().file("p.toml", [PIPELINE, &step].concat()).file("in.ndjson", jobs(1..=1));
+    let made = Command::new("mkfifo").arg(project.path().join("gate")).status();
+    assert!(made.expect("`mkfifo` can be started").success());
+    let mut running = project.started();
+    let step = || project.json(&["job", "show", "p/jobs/1"])["steps"][0].clone();
+    running.wait_until("the second attempt", || step()["status"] == "running" && step()["attempts"] == 2);
+    assert!(running.kill());
+    let told = step();
+    assert!(told["reason"].as_str().is_some_and(|reason| reason.contains("busy")), "{told}");
+    let text = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
+    assert!(text.contains("begun, after 2 attempts\n    the attempt before failed: "), "{text}");
+}
