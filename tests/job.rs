@@ -29,7 +29,7 @@ fn a_job_says_what_it_waits_for_on_a_stopped_store_and_in_a_running_runner() {
         assert!(first.contains("    it is due in "), "{first}");
         let second = show("p/jobs/2");
         assert!(second.contains("p/work: waiting, the first\n"), "{second}");
-        assert!(second.contains("    its lane waits for job 1 (due in "), "{second}");
+        assert!(second.contains("    it waits for job 1 (due in "), "{second}");
         second
     };
     assert!(ask().contains("nothing runs now"));
@@ -167,6 +167,8 @@ fn a_job_that_was_begun_when_the_runner_died_is_not_delayed() {
     assert!(made.expect("`mkfifo` can be started").success());
     let mut running = project.started();
     running.wait_until("the first to run", || project.status("p/work", "p/jobs")["running"] == 1);
+    let shown = project.json(&["job", "show", "p/jobs/1"]);
+    assert_eq!(shown["steps"][0]["status"], "running", "{shown}");
     assert!(running.kill());
     let begun = json!({
         "waiting": [1, 1], "delayed": 0, "begun": 1, "oldest": "p/jobs/2", "listed": ["attempt"],
@@ -259,7 +261,7 @@ fn a_job_of_a_source_that_is_never_copied_says_what_it_is_and_where_it_stands() 
     };
     ask();
     let mut running = project.started();
-    running.wait_until("its lane to wait", || show(4).contains("\n    its lane waits for job 2 (due in "));
+    running.wait_until("its lane to wait", || show(4).contains("\n    it waits for job 2 (due in "));
     ask();
     // What no step has come to can be seen, too.
     project.tidegate(&["step", "pause", "p/work"]).done();
@@ -298,4 +300,25 @@ fn a_job_of_a_join_says_what_it_goes_with_and_what_it_waits_for() {
     assert!(show("p/orders/3").contains(waits), "{}", show("p/orders/3"));
     let waiting = ["p/orders", "p/payments"].map(|input| project.status("p/match", input)["waiting"].clone());
     assert_eq!(waiting, [1, 0]);
+}
+
+#[test]
+fn a_job_that_was_begun_again_keeps_why_the_attempt_before_failed() {
+    let command = "if [ \"$TIDEGATE_ATTEMPT\" = 1 ]; then echo busy >&2; exit 1; fi; read line < gate";
+    let step = format!(
+        "run = \"builtin:exec\"\nqueuer = {{ strategy = \"fifo\" }}\n\
+         retry = {{ backoff = \"fixed\", initial = \"1ms\", jitter = \"none\" }}\n\
+         exec = {{ command = [\"/bin/sh\", \"-c\", '{command}'] }}\n"
+    );
+    let project = Project::new().file("p.toml", [PIPELINE, &step].concat()).file("in.ndjson", jobs(1..=1));
+    let made = Command::new("mkfifo").arg(project.path().join("gate")).status();
+    assert!(made.expect("`mkfifo` can be started").success());
+    let mut running = project.started();
+    let step = || project.json(&["job", "show", "p/jobs/1"])["steps"][0].clone();
+    running.wait_until("the second attempt", || step()["status"] == "running" && step()["attempts"] == 2);
+    assert!(running.kill());
+    let told = step();
+    assert!(told["reason"].as_str().is_some_and(|reason| reason.contains("busy")), "{told}");
+    let text = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
+    assert!(text.contains("begun, after 2 attempts\n    the attempt before failed: "), "{text}");
 }

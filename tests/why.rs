@@ -97,6 +97,11 @@ fn a_gate_is_closed_since_then_and_for_that_reason() {
     let shown = show(&project, 2);
     assert!(shown.contains("; it is looked at again in "), "{shown}");
     running.stop().done();
+    let stopped = show(&project, 2);
+    assert!(
+        stopped.contains("    nothing holds it but the gate `never`, which is asked first: "),
+        "{stopped}"
+    );
     project.write("never.rhai", "fn open(answer) { throw \"no price\" }");
     let running = says(&project, 1, "whether the gate `never` is open cannot be found out (");
     running.stop().done();
@@ -138,5 +143,8 @@ fn a_step_was_stopped_by_one_of_its_jobs() {
     let pipeline = project.read("p.toml").replace("errors = \"failed\"\n", "");
     project.write("p.toml", pipeline);
     let what = "one of its jobs has stopped the step; the next run takes it up again";
-    says(&project, 2, what).stop().failed(1);
+    let running = says(&project, 2, what);
+    let shown = show(&project, 2);
+    assert!(shown.contains("\n    it waits for job 1 ("), "{shown}");
+    running.stop().failed(1);
 }

@@ -196,6 +196,7 @@ pub(super) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed 
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
         to: item.to.map(str::to_owned),
+        last_error: last_error(item),
         standing: Standing::Started,
         ..waiting(item)
     };
@@ -207,6 +208,7 @@ pub(super) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt.saturating_sub(1),
         first_attempt: item.first_attempt,
+        last_error: last_error(item),
         ..waiting(item)
     };
     Delayed { step: step.clone(), due, job }
@@ -228,6 +230,7 @@ pub(super) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Dela
     let job = DelayedJob {
         attempt: item.attempt,
         first_attempt: item.first_attempt,
+        last_error: last_error(item),
         standing: Standing::Started,
         ..waiting(item)
     };
@@ -243,6 +246,11 @@ pub(super) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, pa
         ..waiting(item)
     };
     Delayed { step: step.clone(), due: in_time(due), job }
+}
+
+/// How the attempt before failed.
+fn last_error(item: &Item<'_>) -> Option<String> {
+    item.last_error().map(str::to_owned)
 }
 
 fn waiting(item: &Item<'_>) -> DelayedJob {

@@ -58,7 +58,7 @@ fn describe(status: &JobStatus, teller: Teller, width: Option<usize>) -> String 
         lines.extend(
             step.reason
                 .as_ref()
-                .map(|reason| format!("its last attempt failed: {}", reason.replace('\n', " ")))
+                .map(|reason| format!("{}: {}", which_failed(step), reason.replace('\n', " ")))
                 .map(|reason| indented(&reason, 4, width)),
         );
         if !step.joined_with.is_empty() {
@@ -73,6 +73,14 @@ fn describe(status: &JobStatus, teller: Teller, width: Option<usize>) -> String 
         lines.push("  nothing runs now: this is how the next `tidegate run` finds it".to_owned());
     }
     lines.join("\n")
+}
+
+/// Of a job that was begun again, the reason is of the attempt before.
+fn which_failed(step: &StepOutcome) -> &'static str {
+    match step.status {
+        Status::Running => "the attempt before failed",
+        _ => "its last attempt failed",
+    }
 }
 
 fn headline(step: &StepOutcome) -> String {

@@ -162,10 +162,13 @@ impl Look<'_> {
             });
             let before = self.before(&progress)?;
             let of_this = |status| StepOutcome { before: Some(before), ..self.of(status) };
-            let mut why = self.why(None)?;
+            let (mut why, runs) = self.why(None)?;
             if let Some(begun) = begun {
                 let joined_with = partners::begun(self.input, self.index, begun);
                 return Ok(StepOutcome { joined_with, why, ..of_this(Status::Running) });
+            }
+            if runs {
+                return Ok(StepOutcome { why, ..of_this(Status::Running) });
             }
             let before_it = progress.open(self.first, self.index - 1);
             let partners = partners::of_waiting(store, self.step, self.input, before_it)?;
@@ -178,9 +181,12 @@ impl Look<'_> {
             return Ok(self.of(Status::Before));
         }
         if let Some((key, job)) = self.delayed()? {
+            let row = Row { due: key.due, sequence: key.sequence };
+            let (why, runs) = self.why(Some(row))?;
             let waits = job.waits_for_turn(key.due, self.now);
             let before = if waits { Some(self.before(&progress)?) } else { None };
             let status = match job.standing {
+                Standing::Delayed if runs => Status::Running,
                 Standing::Delayed if waits => Status::Waiting,
                 Standing::Delayed => Status::Delayed,
                 Standing::Started => Status::Running,
@@ -190,7 +196,6 @@ impl Look<'_> {
             let handle = outside.map(|(handle, ..)| handle.to_owned());
             let since = outside.map(|(_, since, _)| rfc3339(since));
             let told = outside.and_then(|(.., said)| said).map(|said| said.status);
-            let row = Row { due: key.due, sequence: key.sequence };
             return Ok(StepOutcome {
                 // An output may be due, and not be handed on yet.
                 until: (status == Status::Delayed && key.due > self.now).then(|| rfc3339(key.due)),
@@ -201,7 +206,7 @@ impl Look<'_> {
                 told,
                 joined_with: partners::others(self.step, self.input, &job.inputs),
                 reason: job.last_error,
-                why: self.why(Some(row))?,
+                why,
                 ..self.of(status)
             });
         }
@@ -257,19 +262,20 @@ impl Look<'_> {
         }
     }
 
-    /// What keeps the job from running. Of a step that takes its jobs as they come that is what is before it.
-    fn why(&self, row: Option<Row>) -> Result<Vec<String>, ReadError> {
-        let Some(run) = self.run else { return Ok(Vec::new()) };
+    /// What keeps the job from running, and whether it runs, as far as that is asked for. Of a step that takes
+    /// its jobs as they come the first is what is before it.
+    fn why(&self, row: Option<Row>) -> Result<(Vec<String>, bool), ReadError> {
+        let Some(run) = self.run else { return Ok((Vec::new(), false)) };
         let (store, configuration, step) = (self.store, self.configuration, self.step);
         let now = self.now;
         let position = configuration.steps.iter().position(|one| one.address == step.address);
         if let Some(position) = position
             && let Some(case) = Case::of(store, configuration, run, position, now)?
         {
-            return case.reasons(self.index, row);
+            return Ok((case.reasons(self.index, row)?, case.runs(self.index, row)));
         }
         let paused = store.pauses()?.iter().any(|pause| pause.step == step.address);
-        Ok(paused.then(|| why::paused(&step.address.to_string())).into_iter().collect())
+        Ok((paused.then(|| why::paused(&step.address.to_string())).into_iter().collect(), false))
     }
 
     fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {

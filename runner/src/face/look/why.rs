@@ -15,6 +15,8 @@ pub(super) struct Case<'a> {
     pub(super) sight: Box<Sight>,
     /// Its gate has a name.
     gate: &'a str,
+    /// Nothing runs, and the next run asks its gate before anything starts.
+    asks_gate: bool,
     /// What a run has found that keeps the step from starting anything.
     closed: Option<Closed>,
     /// How those answer whom a run asks.
@@ -46,16 +48,39 @@ impl<'a> Case<'a> {
         let closed = stats.and_then(StepStats::closed);
         let answers = |whom| stats.map(|stats| stats.answering(whom)).unwrap_or_default();
         let (gate_answers, monitor_answers) = (answers(Asked::Gate), answers(Asked::Monitor));
-        Ok(sight.map(|sight| Self { store, step, sight, gate, closed, gate_answers, monitor_answers, now }))
+        let asks_gate = run.is_none() && step.gate.is_some();
+        Ok(sight.map(|sight| Self {
+            store,
+            step,
+            sight,
+            gate,
+            asks_gate,
+            closed,
+            gate_answers,
+            monitor_answers,
+            now,
+        }))
+    }
+
+    /// Whether a run has the job at `index` of the input, or where it stands by itself, in an attempt.
+    pub(super) fn runs(&self, index: u64, row: Option<Row>) -> bool {
+        self.sight.room.why(self.key(index, row), self.now) == Some(Why::Running)
+    }
+
+    fn key(&self, index: u64, row: Option<Row>) -> JobKey {
+        let stored = || self.sight.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
+        // Jobs that were begun in this run keep the number of their place in the input.
+        stored().unwrap_or(JobKey::fresh(index))
+    }
+
+    fn has_lanes(&self) -> bool {
+        self.step.picks().is_some_and(|queuer| queuer.lane.is_some())
     }
 
     /// What holds the job at `index` of the input, or where it stands by itself, there. The widest reason
     /// comes first.
     pub(super) fn reasons(&self, index: u64, row: Option<Row>) -> Result<Vec<String>, ReadError> {
-        let sight = &self.sight;
-        let stored = || sight.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
-        // Jobs that were begun in this run keep the number of their place in the input.
-        let key = stored().unwrap_or(JobKey::fresh(index));
+        let (sight, key) = (&self.sight, self.key(index, row));
         let why = sight.room.why(key, self.now);
         // What holds others does not hold what was begun.
         if let Some(why @ (Why::Running | Why::Pending)) = why {
@@ -178,7 +203,10 @@ impl<'a> Case<'a> {
                 }
             }
             Why::Delayed { until } => format!("it is due {}", self.until(until)),
-            Why::Lane { job, state } => format!("its lane waits for {}", self.other(job, state)?),
+            Why::Lane { job, state } => {
+                let who = if self.has_lanes() { "its lane" } else { "it" };
+                format!("{who} waits for {}", self.other(job, state)?)
+            }
             Why::Conflict { job, state } => {
                 format!("it has keys in common with {}, which goes first", self.other(job, state)?)
             }
@@ -192,6 +220,10 @@ impl<'a> Case<'a> {
             }
             Why::MaxProcessing => "as many run as `max_processing` lets".to_owned(),
             Why::MaxPerLane => "as many of its lane run as `max_per_lane` lets".to_owned(),
+            Why::Turn if self.asks_gate => format!(
+                "nothing holds it but the gate `{}`, which is asked first: then it starts when those before it have",
+                self.gate
+            ),
             Why::Turn => "nothing holds it: it starts when those before it have".to_owned(),
         })
     }
@@ -208,6 +240,7 @@ impl<'a> Case<'a> {
                 format!("pending since {}", times::since(since, self.now))
             }
             (State::Delayed { until }, _) => format!("due {}", self.until(until)),
+            (State::Unknown, _) => "begun, to be tried first".to_owned(),
             (state, _) => state.word().to_owned(),
         };
         Ok(format!("job {index} ({stands})"))
