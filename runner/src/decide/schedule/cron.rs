@@ -213,7 +213,8 @@ impl Field {
 
     fn step(&self, text: &str) -> Result<usize, String> {
         match text.parse() {
-            Ok(step) if step > (self.last_of_all() - self.first) as usize => Err(format!(
+            // One as long as the field comes round once, which is meant by those who write it.
+            Ok(step) if step > (self.last_of_all() - self.first) as usize + 1 => Err(format!(
                 "`/{text}` steps past the last {}, which goes from {} to {}: only the first is left, which can be written alone",
                 self.name,
                 self.first,

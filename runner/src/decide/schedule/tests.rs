@@ -128,7 +128,7 @@ fn what_is_no_expression_is_told_why() {
         "99999999999 * * * *",
         "*/99999999999999999999 * * * *",
         "*/70 * * * *",
-        "* * * * */7",
+        "* * * * */8",
         "* * * * sat-fri",
     ];
     let reasons: Vec<_> = texts.iter().map(|text| Cron::parse(text).unwrap_err()).collect();
