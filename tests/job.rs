@@ -315,6 +315,7 @@ fn a_job_that_was_begun_again_keeps_why_the_attempt_before_failed() {
     assert!(made.expect("`mkfifo` can be started").success());
     let mut running = project.started();
     let step = || project.json(&["job", "show", "p/jobs/1"])["steps"][0].clone();
+    running.wait_until("the job", || project.status("p/give", "p/in")["taken"] == 1);
     running.wait_until("the second attempt", || step()["status"] == "running" && step()["attempts"] == 2);
     assert!(running.kill());
     let told = step();
