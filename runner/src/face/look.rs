@@ -231,11 +231,20 @@ pub(super) struct Verified {
     pub(super) problems: Vec<String>,
 }
 
-/// Answers from the store, and where a run has it open, from that.
+/// Answers from one snapshot of the store, and where a run has it open, from that.
 ///
 /// # Errors
 /// Where the store cannot be read.
 pub(super) fn answer(
+    store: &Store,
+    configuration: &Configuration,
+    run: Option<&Handle>,
+    query: &Query,
+) -> Result<Answer, ReadError> {
+    store.at_one_moment(|store| answer_from(store, configuration, run, query))
+}
+
+fn answer_from(
     store: &Store,
     configuration: &Configuration,
     run: Option<&Handle>,

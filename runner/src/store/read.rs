@@ -1,6 +1,8 @@
-//! The reading handle: every question is answered from one consistent snapshot.
+//! The reading handle: every question is answered from one consistent snapshot, and so are several that
+//! are asked with [`Store::at_one_moment`].
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use redb::{Database, ReadTransaction, ReadableDatabase as _, ReadableTable as _};
 
@@ -21,14 +23,29 @@ use crate::words::{Address, Batch, Mark, Origin, Segment, SinkPosition, Timestam
 /// While the [`super::Writer`] opens the store again, reads wait; after it has been dropped they
 /// answer [`ReadError::Interrupted`].
 #[derive(Clone, Debug)]
-pub struct Store(Arc<Shared>);
+pub struct Store {
+    shared: Arc<Shared>,
+    /// All questions are answered from this transaction.
+    moment: Option<Moment>,
+}
+
+/// A snapshot, as long as the call of [`Store::at_one_moment`] that made it.
+#[derive(Clone, Debug)]
+struct Moment {
+    txn: Weak<ReadTransaction>,
+    /// The opening of the database that it belongs to.
+    opening: u64,
+}
 
 /// The open database. `None` once the writer is gone, or could not open it again.
 ///
-/// A reader holds the lock as long as its transaction lives, so that nobody looks at the file any
-/// more when it is opened again.
+/// A reader holds the lock while it reads, so that no one reads the file when it is opened again.
 #[derive(Debug)]
-pub(super) struct Shared(RwLock<Option<Database>>);
+pub(super) struct Shared {
+    database: RwLock<Option<Database>>,
+    /// How often the database was closed or opened again. Changes only while `database` is locked for writing.
+    openings: AtomicU64,
+}
 
 /// What is known of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +72,28 @@ impl QueueState {
 
 impl Store {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
+        Self { shared, moment: None }
+    }
+
+    /// Answers all questions that `look` asks from one snapshot: what is committed meanwhile is not in it.
+    ///
+    /// The pages of a snapshot are not used again before it is dropped, so `look` should not take long.
+    ///
+    /// # Errors
+    /// Those of `look`; [`ReadError::Interrupted`] where the store is closed or opened again meanwhile.
+    pub fn at_one_moment<T, E: From<ReadError>>(
+        &self,
+        look: impl FnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        if self.moment.is_some() {
+            return look(self);
+        }
+        let begun = guarded(|| {
+            self.shared.with(|database| Ok((Arc::new(database.begin_read()?), self.shared.opening())))
+        });
+        let (txn, opening) = begun.map_err(ReadError::from)?;
+        let moment = Some(Moment { txn: Arc::downgrade(&txn), opening });
+        look(&Self { shared: Arc::clone(&self.shared), moment })
     }
 
     /// Every queue that a job was ever appended to, in order of address.
@@ -161,21 +199,7 @@ impl Store {
 
     /// Step, input, and how far the one is with the other; in order of their addresses.
     pub fn all_progress(&self) -> Result<Vec<(Address, Address, Progress)>, ReadError> {
-        self.view(|txn| {
-            let names = Names::read(&txn.open_table(NAMES)?)?;
-            let mut all = Vec::new();
-            for entry in txn.open_table(PROGRESS)?.iter()? {
-                let (key, stored) = entry?;
-                let (step, input) = key.value();
-                if step == BY_HAND {
-                    continue;
-                }
-                let progress = Place::Progress(step, input).unseal_json(stored.value())?;
-                all.push((names.get(step)?.clone(), names.get(input)?.clone(), progress));
-            }
-            all.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
-            Ok(all)
-        })
+        self.view(all_progress)
     }
 
     /// The last mark of `source` at or before the index.
@@ -220,30 +244,60 @@ impl Store {
         &self,
         question: impl FnOnce(&ReadTransaction) -> Result<T, Cause>,
     ) -> Result<T, ReadError> {
-        guarded(|| self.0.with(|database| question(&database.begin_read()?))).map_err(ReadError::from)
+        let ask = |database: &Database| {
+            let Some(Moment { txn, opening }) = &self.moment else {
+                return question(&database.begin_read()?);
+            };
+            // A transaction does not outlive the opening of its database: the file is another one then.
+            let txn = txn.upgrade().filter(|_| *opening == self.shared.opening());
+            question(&*txn.ok_or(Cause::Interrupted)?)
+        };
+        guarded(|| self.shared.with(ask)).map_err(ReadError::from)
     }
 }
 
 impl Shared {
     pub(super) fn new(database: Database) -> Self {
-        Self(RwLock::new(Some(database)))
+        Self { database: RwLock::new(Some(database)), openings: AtomicU64::new(0) }
+    }
+
+    fn opening(&self) -> u64 {
+        self.openings.load(Ordering::Acquire)
     }
 
     /// Does something with the database, which stays open meanwhile.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Cause>) -> Result<T, Cause> {
         // A panic while it was locked leaves it as it was: open, or not.
-        let guard = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
         work(guard.as_ref().ok_or(Cause::Interrupted)?)
     }
 
     /// Closes the database when no one uses it any more, and puts the one that `open` gives in its
     /// place before anyone can.
     pub(super) fn replace<E>(&self, open: impl FnOnce() -> Result<Option<Database>, E>) -> Result<(), E> {
-        let mut guard = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        self.openings.fetch_add(1, Ordering::Release);
         close(guard.take());
         *guard = open()?;
         Ok(())
     }
+}
+
+/// As [`Store::all_progress`].
+pub(super) fn all_progress(txn: &ReadTransaction) -> Result<Vec<(Address, Address, Progress)>, Cause> {
+    let names = Names::read(&txn.open_table(NAMES)?)?;
+    let mut all = Vec::new();
+    for entry in txn.open_table(PROGRESS)?.iter()? {
+        let (key, stored) = entry?;
+        let (step, input) = key.value();
+        if step == BY_HAND {
+            continue;
+        }
+        let progress = Place::Progress(step, input).unseal_json(stored.value())?;
+        all.push((names.get(step)?.clone(), names.get(input)?.clone(), progress));
+    }
+    all.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
+    Ok(all)
 }
 
 fn find_queue(txn: &ReadTransaction, queue: &Address) -> Result<Option<(u32, QueueRecord)>, Cause> {

@@ -14,7 +14,7 @@ use super::format::{
 };
 use super::generation::Generation;
 use super::pause;
-use super::read::Store;
+use super::read::{self, Store};
 use super::snapshot;
 use super::ticks;
 use super::token_key;
@@ -37,52 +37,39 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
-/// Reads everything, and collects what is wrong instead of stopping at it.
+/// Reads everything, all of one snapshot, and collects what is wrong instead of stopping at it.
 ///
 /// # Errors
 /// Where the store cannot be read at all.
 pub fn verify(store: &Store) -> Result<Report, ReadError> {
-    let mut report = Report::default();
-    store
-        .view(|txn| {
-            let last = CommitRecord::read(&txn.open_table(META)?)?.number;
-            let names: BTreeMap<u32, Address> = format::names(&txn.open_table(NAMES)?)?.into_iter().collect();
-            let mut heads = BTreeMap::new();
-            for entry in txn.open_table(QUEUES)?.iter()? {
-                let (id, stored) = entry?;
-                let id = id.value();
-                let Some(name) = names.get(&id) else {
-                    report.problems.push(format!("queue number {id} has no name"));
-                    continue;
-                };
-                match QueueRecord::unseal(id, stored.value()) {
-                    Ok(record) => {
-                        heads.insert(name.clone(), record.head);
-                        report.queue(txn, (id, name), record, last)?;
-                    }
-                    Err(cause) => report.problem(cause),
+    store.view(|txn| {
+        let mut report = Report::default();
+        let last = CommitRecord::read(&txn.open_table(META)?)?.number;
+        let names: BTreeMap<u32, Address> = format::names(&txn.open_table(NAMES)?)?.into_iter().collect();
+        let mut heads = BTreeMap::new();
+        for entry in txn.open_table(QUEUES)?.iter()? {
+            let (id, stored) = entry?;
+            let id = id.value();
+            let Some(name) = names.get(&id) else {
+                report.problems.push(format!("queue number {id} has no name"));
+                continue;
+            };
+            match QueueRecord::unseal(id, stored.value()) {
+                Ok(record) => {
+                    heads.insert(name.clone(), record.head);
+                    report.queue(txn, (id, name), record, last)?;
                 }
+                Err(cause) => report.problem(cause),
             }
-            report.records(txn)?;
-            report.deliveries(txn)?;
-            report.delayed(txn, &names)?;
-            report.snapshots(txn, &names)?;
-            Ok(report.orphans(txn, &names)?).map(|()| heads)
-        })
-        .and_then(|heads| {
-            for (step, input, progress) in store.all_progress()? {
-                // Only queues have heads in the store; sources keep theirs outside.
-                let Some(&head) = heads.get(&input) else { continue };
-                let last = progress.finished().last().map_or(progress.watermark(), |&(_, last)| last);
-                // A step may begin with a job that is still to come.
-                if last > head.max(progress.before()) {
-                    report.problems.push(format!(
-                        "step `{step}` has accounted for job {last} of `{input}`, which ends at {head}"
-                    ));
-                }
-            }
-            Ok(report)
-        })
+        }
+        report.records(txn)?;
+        report.deliveries(txn)?;
+        report.delayed(txn, &names)?;
+        report.snapshots(txn, &names)?;
+        report.orphans(txn, &names)?;
+        report.progress(txn, &heads)?;
+        Ok(report)
+    })
 }
 
 impl Report {
@@ -163,6 +150,22 @@ impl Report {
             }
             let Some(next) = queue.checked_add(1) else { break };
             from = (next, 0);
+        }
+        Ok(())
+    }
+
+    /// No step is further than its queue.
+    fn progress(&mut self, txn: &ReadTransaction, heads: &BTreeMap<Address, u64>) -> Result<(), Cause> {
+        for (step, input, progress) in read::all_progress(txn)? {
+            // Only queues have heads in the store; sources keep theirs outside.
+            let Some(&head) = heads.get(&input) else { continue };
+            let last = progress.finished().last().map_or(progress.watermark(), |&(_, last)| last);
+            // A step may begin with a job that is still to come.
+            if last > head.max(progress.before()) {
+                self.problems.push(format!(
+                    "step `{step}` has accounted for job {last} of `{input}`, which ends at {head}"
+                ));
+            }
         }
         Ok(())
     }
