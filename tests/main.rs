@@ -85,6 +85,8 @@ mod replay;
 
 mod store;
 
+mod possession;
+
 mod command_line;
 
 mod memory;

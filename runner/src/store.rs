@@ -13,6 +13,7 @@
 //! | `block` | jobs as bytes: lengths, compression, checksums |
 //! | `value` | the jobs of a commit, as the log holds them |
 //! | `format` | the tables, their records, the format's version |
+//! | `private` | files that only their owner reaches |
 //! | `lock` | one process at a time |
 //! | `read` | the reading handle, and what it tells of queues, progress, sources and sinks |
 //! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
@@ -44,6 +45,8 @@ mod value;
 mod guard;
 
 mod format;
+
+mod private;
 
 mod lock;
 
@@ -105,6 +108,7 @@ pub use lines::Inventory;
 pub use lock::Holder;
 pub use open::{open, open_disk, open_existing};
 pub use pause::Pause;
+pub use private::create_private;
 pub use read::{DetailedBatch, QueueState, Store};
 pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
 pub use trim::{Trim, TrimWhen, Trimmed};

@@ -2,10 +2,10 @@
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -70,21 +70,38 @@ pub(super) struct Desk {
     pub(super) handle: Handle,
 }
 
-/// The conversations that go on.
+/// The conversations that go on, and the socket that they began at.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Conversations(Arc<(Mutex<usize>, Condvar)>);
+pub(super) struct Conversations(Arc<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    count: Mutex<usize>,
+    over: Condvar,
+    /// The device and the inode of the socket, once there is one.
+    socket: OnceLock<(u64, u64)>,
+}
 
 impl Conversations {
     /// Waits a moment until all of them are over, so that nobody has to guess what became of a change.
     pub(super) fn finish(&self) {
-        let (open, over) = &*self.0;
-        let open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Open { count, over, .. } = &*self.0;
+        let open = count.lock().unwrap_or_else(PoisonError::into_inner);
         drop(over.wait_timeout_while(open, LAST_WORDS, |open| *open > 0));
     }
 
+    /// Takes the socket away, so that no client connects to a closed door. One that another runner made
+    /// where the data folder was replaced stays.
+    pub(super) fn remove_socket(&self, data: &Path) {
+        let path = data.join(NAME);
+        if socket_id(&path).is_some_and(|found| self.0.socket.get() == Some(&found)) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
     fn count(&self, change: impl FnOnce(&mut usize)) {
-        let (open, over) = &*self.0;
-        change(&mut open.lock().unwrap_or_else(PoisonError::into_inner));
+        let Open { count, over, .. } = &*self.0;
+        change(&mut count.lock().unwrap_or_else(PoisonError::into_inner));
         over.notify_all();
     }
 }
@@ -104,6 +121,9 @@ pub(super) fn serve(
     let address = Short::of(data)?;
     let listener = UnixListener::bind(&address.path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    if let Some(id) = socket_id(&path) {
+        let _ = conversations.0.socket.set(id);
+    }
     Ok(async move {
         let _address = address;
         loop {
@@ -217,7 +237,7 @@ impl Short {
     }
 }
 
-/// Takes the socket away, so that nobody knocks at a closed door.
-pub(super) fn remove(data: &Path) {
-    let _ = std::fs::remove_file(data.join(NAME));
+/// The device and the inode of what stands there.
+fn socket_id(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }

@@ -64,7 +64,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     if let Some(server) = server {
         server.finish();
     }
-    control::remove(&configuration.data);
+    conversations.remove_socket(&configuration.data);
     conversations.finish();
     match outcome {
         Ok(report) => {

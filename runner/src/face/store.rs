@@ -113,7 +113,8 @@ impl Unfinished {
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.new", std::process::id()));
         let path = target.with_file_name(name);
-        File::create(&path).map_err(cannot)?;
+        // It holds all jobs, and the key of the completion tokens.
+        store::create_private(&path).map_err(cannot)?;
         Ok(Self(path))
     }
 }

@@ -18,13 +18,13 @@
 //! | `suspects` | what earlier deaths say about a job |
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::disk::{Disk, FileDisk};
-use super::error::ReadError;
+use super::private;
 use cell::{CELL_BYTES, Suspect};
 use suspects::{SUSPECTS_MAX, Suspects};
 
@@ -329,10 +329,10 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Makes the file anew. It takes the place of the old one when everything is in it.
 fn make(folder: &Path, path: &Path, suspects: &Suspects) -> io::Result<FileDisk> {
     let path_in_the_making = folder.join(FILE_IN_THE_MAKING);
-    fs::write(&path_in_the_making, first_bytes(suspects))?;
+    let mut file = private::create_private(&path_in_the_making)?;
+    file.write_all(&first_bytes(suspects))?;
     fs::rename(&path_in_the_making, path)?;
-    let file = File::options().read(true).write(true).open(path)?;
-    FileDisk::new(file).map_err(|cause| io::Error::other(ReadError::from(cause)))
+    FileDisk::new(file, path)
 }
 
 /// A file in which nothing is attempted. Its length is written out, so that there is room on the

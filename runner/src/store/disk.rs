@@ -3,12 +3,13 @@
 //! A [`Disk`] can be put in the place of the file, so that tests can let it fail.
 
 use std::fmt::Debug;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use redb::StorageBackend as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A file, or what behaves like one. Only one thread writes at a time; others may read meanwhile.
 pub trait Disk: Debug + Send + Sync + 'static {
@@ -28,14 +29,28 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn sync(&self) -> io::Result<()>;
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Whether it can still be found where it was opened, which a file cannot that was deleted or moved, or
+    /// that another one has replaced.
+    fn is_in_place(&self) -> bool {
+        true
+    }
 }
 
 /// A file of the operating system.
 #[derive(Debug)]
-pub(super) struct FileDisk(redb::backends::FileBackend);
+pub(super) struct FileDisk {
+    file: File,
+    path: PathBuf,
+}
 
 /// A disk that is opened one time after the other, and what was written to it since it last
 /// synced.
+///
+/// The header of redb is the *epoch* of the store: it changes with each commit, and holds the number of the
+/// transaction. This process knows the header that it has found or written last. A disk that holds another
+/// one has another writer, whatever became of the locks: nothing more is written to it then, since redb
+/// keeps in memory which pages are free, and would write over those of the other one.
 #[derive(Clone, Debug)]
 pub(super) struct Medium(Arc<MediumInner>);
 
@@ -44,14 +59,33 @@ struct MediumInner {
     disk: Box<dyn Disk>,
     /// In the order of writing; neighbours are merged.
     unsynced: Mutex<Vec<Range<u64>>>,
+    /// As this process has found or written it last; `None` before there is one.
+    epoch: Mutex<Option<Epoch>>,
+    /// Another process has written to the disk. Never becomes false again.
+    taken: AtomicBool,
 }
+
+type Epoch = [u8; EPOCH_BYTES as usize];
+
+/// How long the header of redb is, in bytes.
+const EPOCH_BYTES: u64 = 320;
+
+/// Another process has written to the disk.
+#[derive(Debug, thiserror::Error)]
+#[error("another process has written to the store")]
+pub(super) struct Taken;
 
 /// How much is copied at a time when writes are repeated, in bytes.
 const REPEAT_BYTES: u64 = 1 << 20;
 
 impl Medium {
     pub(super) fn new(disk: Box<dyn Disk>) -> Self {
-        Self(Arc::new(MediumInner { disk, unsynced: Mutex::default() }))
+        Self(Arc::new(MediumInner {
+            disk,
+            unsynced: Mutex::default(),
+            epoch: Mutex::default(),
+            taken: AtomicBool::new(false),
+        }))
     }
 
     pub(super) fn disk(&self) -> &dyn Disk {
@@ -93,7 +127,44 @@ impl Medium {
         self.disk().sync()
     }
 
-    fn unsynced(&self) -> std::sync::MutexGuard<'_, Vec<Range<u64>>> {
+    /// Continues the epoch that the disk holds. Fails if another process has written to the disk since this
+    /// one did.
+    pub(super) fn enter_epoch(&self) -> io::Result<()> {
+        self.check_epoch()?;
+        *self.epoch() = self.read_epoch()?;
+        Ok(())
+    }
+
+    /// Fails if another process has written to the disk since this one did.
+    pub(super) fn check_epoch(&self) -> io::Result<()> {
+        self.refuse_taken()?;
+        let known = *self.epoch();
+        if known.is_some() && self.read_epoch()? != known {
+            self.0.taken.store(true, Ordering::Release);
+        }
+        self.refuse_taken()
+    }
+
+    fn refuse_taken(&self) -> io::Result<()> {
+        if self.0.taken.load(Ordering::Acquire) { Err(io::Error::other(Taken)) } else { Ok(()) }
+    }
+
+    /// `None` where the disk is too short to have one.
+    fn read_epoch(&self) -> io::Result<Option<Epoch>> {
+        let mut epoch = [0; EPOCH_BYTES as usize];
+        match self.disk().read(0, &mut epoch) {
+            Ok(()) => Ok(Some(epoch)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn epoch(&self) -> MutexGuard<'_, Option<Epoch>> {
+        // It is whole between any two operations on it.
+        self.0.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unsynced(&self) -> MutexGuard<'_, Vec<Range<u64>>> {
         // The list is whole between any two operations on it.
         self.0.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,6 +180,7 @@ impl redb::StorageBackend for Medium {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
+        self.check_epoch()?;
         self.disk().set_len(len)
     }
 
@@ -123,6 +195,11 @@ impl redb::StorageBackend for Medium {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = offset + data.len() as u64;
+        let changes_epoch = offset < EPOCH_BYTES;
+        // The first write of a commit, and the one that makes it the last.
+        if changes_epoch || self.unsynced().is_empty() {
+            self.check_epoch()?;
+        }
         {
             let mut unsynced = self.unsynced();
             match unsynced.last_mut().filter(|last| last.end == offset) {
@@ -130,34 +207,71 @@ impl redb::StorageBackend for Medium {
                 None => unsynced.push(offset..end),
             }
         }
-        self.disk().write(offset, data)
+        let written = self.disk().write(offset, data);
+        if changes_epoch {
+            let known = self.epoch().take();
+            let next = known.filter(|_| written.is_ok()).map(|epoch| overwritten(epoch, offset, data));
+            // After half a write, the disk tells. An epoch that cannot be read is not checked.
+            *self.epoch() = next.or_else(|| self.read_epoch().ok().flatten());
+        }
+        written
     }
 }
 
+/// `epoch` after a write of `data` at `offset`, which begins in it.
+fn overwritten(mut epoch: Epoch, offset: u64, data: &[u8]) -> Epoch {
+    let room = usize::try_from(offset).ok().and_then(|offset| epoch.get_mut(offset..)).unwrap_or_default();
+    let len = room.len().min(data.len());
+    room[..len].copy_from_slice(&data[..len]);
+    epoch
+}
+
 impl FileDisk {
-    pub(super) fn new(file: File) -> Result<Self, super::error::Cause> {
-        Ok(Self(redb::backends::FileBackend::new(file)?))
+    /// `file` was opened at `path`.
+    pub(super) fn new(file: File, path: &Path) -> io::Result<Self> {
+        Ok(Self { file, path: std::path::absolute(path)? })
+    }
+}
+
+/// A program that is being started holds a copy of the file for a moment, and with it a lock that is only
+/// dropped.
+impl Drop for FileDisk {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
     }
 }
 
 impl Disk for FileDisk {
     fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        Ok(self.file.metadata()?.len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, out)
+        self.file.read_exact_at(out, offset)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.file.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.file.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write(offset, data)
+        self.file.write_all_at(data, offset)
     }
+
+    fn is_in_place(&self) -> bool {
+        match (self.file.metadata(), fs::metadata(&self.path)) {
+            (Ok(own), Ok(found)) => (own.dev(), own.ino()) == (found.dev(), found.ino()),
+            (_, Err(error)) => !is_missing(&error),
+            (Err(_), Ok(_)) => true,
+        }
+    }
+}
+
+/// A file or a folder of its path is not there.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }

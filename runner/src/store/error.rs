@@ -1,10 +1,11 @@
 //! What can be wrong with the store, in words for the person who has to put it right.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::disk::Taken;
 use super::lock::Holder;
 use crate::words::Address;
 
@@ -22,6 +23,8 @@ pub enum OpenError {
     Io { path: PathBuf, source: io::Error },
     #[error("the store `{}` is in use by {holder}; one runner at a time can have it", path.display())]
     Locked { path: PathBuf, holder: Holder },
+    #[error("{}", taken(path))]
+    Taken { path: PathBuf },
     #[error("the store `{}` is empty, and a store never is; {WAY_OUT}", path.display())]
     Empty { path: PathBuf },
     #[error("the store `{}` holds zeros where its header should be; {WAY_OUT}", path.display())]
@@ -67,6 +70,23 @@ pub enum CommitError {
     Damaged(String),
     #[error("an earlier write to the store failed, and it has not been opened again since")]
     MustReopen,
+    #[error("{}", taken(path))]
+    Taken { path: PathBuf },
+    /// The changes may be in the file that was there.
+    #[error(
+        "the store `{}` is no longer there: it or its folder was deleted, moved or replaced while this process \
+         had it; put it back and start again",
+        path.display()
+    )]
+    Missing { path: PathBuf },
+}
+
+fn taken(path: &Path) -> String {
+    format!(
+        "another process has written to the store `{}` since this one opened it, and this one writes nothing \
+         more to it: the file `lock` beside it must not be removed while a runner works",
+        path.display()
+    )
 }
 
 /// Why a store could not be exported.
@@ -117,6 +137,7 @@ impl CommitError {
 #[derive(Debug)]
 pub(super) enum Cause {
     Interrupted,
+    Taken,
     Io(io::Error),
     Damaged(String),
     Newer(u32),
@@ -138,6 +159,7 @@ impl Cause {
                 OpenError::Damaged { path, what: "it has been cut short".into() }
             }
             Self::Io(source) => OpenError::Io { path, source },
+            Self::Taken => OpenError::Taken { path },
             Self::Newer(found) => OpenError::Newer { path, found, known: super::format::VERSION },
             Self::Damaged(what) => OpenError::Damaged { path, what },
             other => OpenError::Damaged { path, what: ReadError::from(other).to_string() },
@@ -148,7 +170,8 @@ impl Cause {
 impl From<Cause> for ReadError {
     fn from(cause: Cause) -> Self {
         match cause {
-            Cause::Interrupted => Self::Interrupted,
+            // Readers of a store that is not written any more go on as when it is closed.
+            Cause::Interrupted | Cause::Taken => Self::Interrupted,
             Cause::Io(source) => Self::Io(source),
             Cause::Damaged(what) => Self::Damaged(what),
             Cause::Newer(found) => Self::Damaged(format!("its format is version {found}")),
@@ -157,13 +180,15 @@ impl From<Cause> for ReadError {
     }
 }
 
-impl From<Cause> for CommitError {
-    fn from(cause: Cause) -> Self {
-        match cause {
-            Cause::Interrupted => Self::MustReopen,
-            Cause::Io(source) if is_full(&source) => Self::Full(source),
-            Cause::Io(source) => Self::Io(source),
-            other => Self::Damaged(match ReadError::from(other) {
+impl Cause {
+    /// Why a commit to the store at `path` did not happen.
+    pub(super) fn of_commit(self, path: &Path) -> CommitError {
+        match self {
+            Self::Interrupted => CommitError::MustReopen,
+            Self::Taken => CommitError::Taken { path: path.to_path_buf() },
+            Self::Io(source) if is_full(&source) => CommitError::Full(source),
+            Self::Io(source) => CommitError::Io(source),
+            other => CommitError::Damaged(match ReadError::from(other) {
                 ReadError::Damaged(what) => what,
                 error => error.to_string(),
             }),
@@ -173,14 +198,15 @@ impl From<Cause> for CommitError {
 
 impl From<io::Error> for Cause {
     fn from(error: io::Error) -> Self {
-        Self::Io(error)
+        let is_taken = error.get_ref().is_some_and(|inner| inner.is::<Taken>());
+        if is_taken { Self::Taken } else { Self::Io(error) }
     }
 }
 
 impl From<redb::StorageError> for Cause {
     fn from(error: redb::StorageError) -> Self {
         match error {
-            redb::StorageError::Io(error) => Self::Io(error),
+            redb::StorageError::Io(error) => error.into(),
             redb::StorageError::PreviousIo | redb::StorageError::DatabaseClosed => Self::Interrupted,
             redb::StorageError::Corrupted(what) => Self::broken(&what),
             other => Self::Damaged(other.to_string()),

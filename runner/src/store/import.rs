@@ -3,7 +3,7 @@
 //! It is made under another name and gets its own when it is whole, so that a failed import leaves
 //! nothing behind. Memory is bounded, however long the export is.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, Read as _};
 use std::path::Path;
 
@@ -16,6 +16,7 @@ use super::format;
 use super::guard::{close, guarded};
 use super::lines::{Header, Inventory, Line, Start, VERSION};
 use super::open::{self, FILE, FILE_IN_THE_MAKING, Origin};
+use super::private;
 use crate::words::Timestamp;
 
 /// The longest line that is read.
@@ -31,7 +32,7 @@ const COMMIT_BYTES: usize = 16 << 20;
 /// short, and where the store cannot be made. Nothing is changed then.
 pub fn import(folder: &Path, input: impl BufRead) -> Result<Inventory, ImportError> {
     let at_folder = |source| OpenError::Folder { path: folder.to_path_buf(), source };
-    fs::create_dir_all(folder).map_err(at_folder)?;
+    private::make_folder(folder).map_err(at_folder)?;
     let path = folder.join(FILE);
     let _lock = open::take_lock(folder, &path)?;
     if path.try_exists().map_err(at_folder)? && is_used(&path)? {
@@ -59,8 +60,7 @@ fn is_used(path: &Path) -> Result<bool, OpenError> {
 fn make(path: &Path, input: impl BufRead) -> Result<Inventory, ImportError> {
     let mut reader = LineReader { input, line: Vec::new(), number: 0 };
     let made = guarded(|| {
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
-        let medium = Medium::new(Box::new(FileDisk::new(file)?));
+        let medium = Medium::new(Box::new(FileDisk::new(private::create_private(path)?, path)?));
         let database = open::open_database(&medium)?;
         let filled = fill(&database, &mut reader);
         drop(database);

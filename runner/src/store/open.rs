@@ -3,7 +3,7 @@
 //! A new store appears under its name only when it is whole, so a file that is not a store was
 //! never one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use super::disk::{Disk, FileDisk, Medium};
 use super::error::{Cause, OpenError};
 use super::format;
 use super::guard::{close, guarded};
-use super::lock::Lock;
+use super::lock::{Holder, Lock};
+use super::private;
 use super::read::{Shared, Store};
 use super::write::Writer;
 use crate::words::{Clock as _, SystemClock};
@@ -29,12 +30,16 @@ const CACHE_BYTES: usize = 16 << 20;
 /// What a file of redb starts with.
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 
-/// Opens the store in `folder`, and creates what is missing of folder and store.
+/// Opens the store in `folder`, and creates what is missing of folder and store. Other users lose what
+/// rights they had to them.
 pub fn open(folder: &Path) -> Result<(Store, Writer), OpenError> {
     let at_folder = |source| OpenError::Folder { path: folder.to_path_buf(), source };
-    fs::create_dir_all(folder).map_err(at_folder)?;
+    private::make_folder(folder).map_err(at_folder)?;
     let path = folder.join(FILE);
     let lock = take_lock(folder, &path)?;
+    if let Err(error) = private::tighten(folder) {
+        tracing::warn!(folder = %folder.display(), %error, "other users may reach files of the store");
+    }
     if !path.try_exists().map_err(at_folder)? {
         create(folder).map_err(|cause| cause.at(path.clone()))?;
     }
@@ -71,9 +76,19 @@ pub(super) struct Opened {
 }
 
 impl Origin {
+    /// The store at `path`, whose own file is locked as long as the medium lives.
     pub(super) fn of_file(path: PathBuf) -> Result<Self, OpenError> {
-        let file = File::options().read(true).write(true).open(&path);
-        let disk = file.map_err(Cause::Io).and_then(FileDisk::new).map_err(|cause| cause.at(path.clone()))?;
+        let failed = |source| Cause::Io(source).at(path.clone());
+        let file = File::options().read(true).write(true).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            // The file `lock` was free: it is not the one that the other process has.
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::Locked { holder: Holder::of(&file), path });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        let disk = FileDisk::new(file, &path).map_err(failed)?;
         Ok(Self { medium: Medium::new(Box::new(disk)), path })
     }
 
@@ -82,6 +97,7 @@ impl Origin {
     pub(super) fn open_at_least(&self, transaction: u64) -> Result<Opened, OpenError> {
         self.check_header()?;
         let database = guarded(|| {
+            self.medium.enter_epoch()?;
             self.medium.settle()?;
             open_database(&self.medium)
         })
@@ -150,8 +166,7 @@ fn start(origin: Origin, lock: Option<Lock>) -> Result<(Store, Writer), OpenErro
 /// Makes a store under another name, and gives it its own when it is durable.
 fn create(folder: &Path) -> Result<(), Cause> {
     let path = folder.join(FILE_IN_THE_MAKING);
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
-    let medium = Medium::new(Box::new(FileDisk::new(file)?));
+    let medium = Medium::new(Box::new(FileDisk::new(private::create_private(&path)?, &path)?));
     initialise(&medium)?;
     fs::rename(&path, folder.join(FILE))?;
     sync_folder(folder)?;

@@ -142,13 +142,18 @@ impl Writer {
             return Err(CommitError::MustReopen);
         }
         let number = self.transaction + 1;
+        let path = &self.origin.path;
         // A disk that cannot tell its length fails the commit, too.
         let len = self.origin.medium.disk().len().unwrap_or(0);
         let quick_repair = len >= self.quick_repair_bytes_min;
         // If redb panics (see `guarded`), this stands.
         self.in_doubt = true;
         let committed =
-            guarded(|| self.shared.with(|database| commit(database, changes, number, quick_repair)))?;
+            guarded(|| self.shared.with(|database| commit(database, changes, number, quick_repair)))
+                .map_err(|cause| cause.of_commit(path))?;
+        if !self.origin.medium.disk().is_in_place() {
+            return Err(CommitError::Missing { path: path.clone() });
+        }
         self.in_doubt = false;
         self.transaction = number;
         Ok(committed)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::store::Holder;
 use crate::words::Address;
 
 #[derive(Debug, thiserror::Error)]
@@ -13,8 +14,8 @@ pub enum SinkError {
          `on_mismatch = \"append\"`", mismatch.way_out(path)
     )]
     Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
-    #[error("sink `{address}` cannot write to `{path}`: another sink or another process writes to it")]
-    Locked { address: Address, path: PathBuf },
+    #[error("sink `{address}` cannot write to `{path}`: {} has it locked", lock_holder(holder))]
+    Locked { address: Address, path: PathBuf, holder: Holder },
     #[error("cannot make the folder `{path}`")]
     Folder { path: PathBuf, source: io::Error },
     #[error("cannot open `{path}` for writing")]
@@ -29,6 +30,14 @@ pub enum SinkError {
     Closed,
     #[error("cannot write to standard output")]
     Stdout { source: io::Error },
+}
+
+fn lock_holder(holder: &Holder) -> String {
+    match holder.pid {
+        Some(pid) if pid == std::process::id() => "another sink of this runner".to_owned(),
+        Some(_) => holder.to_string(),
+        None => "another sink or another process".to_owned(),
+    }
 }
 
 /// How a file differs from what a sink left.

@@ -19,6 +19,7 @@ use super::error::{Mismatch, SinkError};
 use super::format::append_lines;
 use super::tail::Tail;
 use crate::config::{FileSink, OnMismatch};
+use crate::store::Holder;
 use crate::words::{Address, SinkPosition};
 
 /// Memory for lines that is kept between writes.
@@ -323,7 +324,8 @@ impl FileSinkWriter {
             match target.file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    return Err(SinkError::Locked { address: self.address.clone(), path: path.clone() });
+                    let (address, holder) = (self.address.clone(), Holder::of(&target.file));
+                    return Err(SinkError::Locked { address, path: path.clone(), holder });
                 }
                 Err(TryLockError::Error(error)) => {
                     // Some network file systems have no locks; the store's own lock has to do.

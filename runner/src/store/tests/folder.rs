@@ -2,10 +2,13 @@
 
 use std::error::Error;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
 use super::history::{assert_is_after, commit};
-use crate::store::{OpenError, open, open_existing};
+use super::open_on;
+use crate::store::testing::FaultyDisk;
+use crate::store::{Attempts, CommitError, OpenError, import, open, open_existing, verify};
 
 fn store_at(folder: &Path) -> u64 {
     let (store, mut writer) = open(folder).unwrap();
@@ -71,6 +74,157 @@ fn a_second_runner_is_refused_and_told_who_has_the_store() {
     insta::assert_snapshot!(text);
     drop(first);
     store_at(folder.path());
+}
+
+#[test]
+fn a_second_runner_is_refused_though_the_lock_file_was_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, mut writer) = open(folder.path()).unwrap();
+    fs::remove_file(folder.path().join("lock")).unwrap();
+    for error in [open(folder.path()).map(drop), open_existing(folder.path()).map(drop)] {
+        let error = error.unwrap_err();
+        let OpenError::Locked { holder, .. } = &error else { panic!("{error:?}") };
+        assert!(holder.pid.is_none_or(|pid| pid == std::process::id()), "{holder:?}");
+    }
+    writer.commit(commit(1)).unwrap();
+    assert_is_after(&store, 1);
+    drop(writer);
+    store_at(folder.path());
+}
+
+#[test]
+fn a_writer_that_finds_the_commit_of_another_one_stops_and_the_store_stays_sound() {
+    let disk = FaultyDisk::new();
+    let (_, mut first) = open_on(&disk);
+    first.commit(commit(1)).unwrap();
+    // As two processes would, on a file system without locks.
+    let (second_store, mut second) = open_on(&disk);
+    second.commit(commit(2)).unwrap();
+    assert!(matches!(first.commit(commit(2)), Err(CommitError::Taken { .. })));
+    assert!(matches!(first.commit(commit(2)), Err(CommitError::MustReopen)));
+    assert!(matches!(first.reopen(), Err(OpenError::Taken { .. })));
+    // What it closes, it does not write either.
+    drop(first);
+    second.commit(commit(3)).unwrap();
+    assert_is_after(&second_store, 3);
+    assert_eq!(verify(&second_store).unwrap().problems, [""; 0]);
+    drop(second);
+    let (store, _writer) = open_on(&disk);
+    assert_is_after(&store, 3);
+}
+
+#[test]
+fn a_writer_that_only_closes_writes_nothing_over_the_commits_of_another_one() {
+    let disk = FaultyDisk::new();
+    let (_, mut first) = open_on(&disk);
+    first.commit(commit(1)).unwrap();
+    let (_, mut second) = open_on(&disk);
+    second.commit(commit(2)).unwrap();
+    drop(first);
+    second.commit(commit(3)).unwrap();
+    drop(second);
+    let (store, _writer) = open_on(&disk);
+    assert_is_after(&store, 3);
+    assert_eq!(verify(&store).unwrap().problems, [""; 0]);
+}
+
+#[test]
+fn a_commit_is_not_answered_when_the_store_is_no_longer_in_its_place() {
+    let harms: [(&str, fn(&Path)); 4] = [
+        ("the file is deleted", |data| fs::remove_file(data.join("store.redb")).unwrap()),
+        ("the folder is deleted", |data| fs::remove_dir_all(data).unwrap()),
+        ("the folder is moved", |data| fs::rename(data, data.with_file_name("moved")).unwrap()),
+        ("another one is put in its place", |data| {
+            fs::rename(data, data.with_file_name("moved")).unwrap();
+            store_at(data);
+        }),
+    ];
+    for (what, harm) in harms {
+        let parent = tempfile::tempdir().unwrap();
+        let data = parent.path().join("data");
+        let (_, mut writer) = open(&data).unwrap();
+        writer.commit(commit(1)).unwrap();
+        harm(&data);
+        let error = writer.commit(commit(2)).unwrap_err();
+        let CommitError::Missing { .. } = &error else { panic!("{what}: {error:?}") };
+        let text = error.to_string();
+        assert!(
+            text.contains("is no longer there: it or its folder was deleted, moved or replaced"),
+            "{text}"
+        );
+        assert!(matches!(writer.commit(commit(3)), Err(CommitError::MustReopen)), "{what}");
+    }
+}
+
+#[test]
+fn a_store_that_was_moved_away_and_back_goes_on() {
+    let parent = tempfile::tempdir().unwrap();
+    let (data, elsewhere) = (parent.path().join("data"), parent.path().join("elsewhere"));
+    let (store, mut writer) = open(&data).unwrap();
+    writer.commit(commit(1)).unwrap();
+    fs::rename(&data, &elsewhere).unwrap();
+    fs::rename(&elsewhere, &data).unwrap();
+    writer.commit(commit(2)).unwrap();
+    assert_is_after(&store, 2);
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn only_the_owner_reaches_the_data_folder_and_what_is_in_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("deep/data");
+    store_at(&data);
+    drop(Attempts::open(&data));
+    let files = ["store.redb", "lock", "attempts"].map(|name| data.join(name));
+    assert_eq!(mode(&data), 0o700);
+    assert_eq!(files.each_ref().map(|file| mode(file)), [0o600; 3]);
+    // As an earlier version has left them.
+    set_mode(&data, 0o755);
+    files.iter().for_each(|file| set_mode(file, 0o664));
+    store_at(&data);
+    drop(Attempts::open(&data));
+    assert_eq!(mode(&data), 0o700);
+    assert_eq!(files.each_ref().map(|file| mode(file)), [0o600; 3]);
+}
+
+#[test]
+fn a_folder_that_holds_other_things_keeps_its_mode_and_the_store_in_it_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    store_at(folder.path());
+    set_mode(folder.path(), 0o755);
+    set_mode(&folder.path().join("store.redb"), 0o644);
+    fs::write(folder.path().join("tidegate.toml"), "").unwrap();
+    store_at(folder.path());
+    assert_eq!(mode(folder.path()), 0o755);
+    assert_eq!(mode(&folder.path().join("store.redb")), 0o600);
+}
+
+#[test]
+fn links_in_the_data_folder_are_not_followed() {
+    let parent = tempfile::tempdir().unwrap();
+    let (data, target) = (parent.path().join("data"), parent.path().join("precious"));
+    fs::create_dir(&data).unwrap();
+    fs::write(&target, "precious").unwrap();
+    for name in ["store.redb.new", "attempts.new"] {
+        symlink(&target, data.join(name)).unwrap();
+    }
+    store_at(&data);
+    drop(Attempts::open(&data));
+    assert_eq!(mode(&data.join("attempts")), 0o600);
+    fs::remove_file(data.join("store.redb")).unwrap();
+    symlink(&target, data.join("store.redb.new")).unwrap();
+    assert!(import(&data, &b"no export"[..]).is_err());
+    fs::remove_file(data.join("lock")).unwrap();
+    symlink(&target, data.join("lock")).unwrap();
+    assert!(matches!(open(&data), Err(OpenError::Io { .. })));
+    assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! Files and folders of the store: only their owner reaches them, whatever the umask allows, and no link
+//! leads a write elsewhere.
+//!
+//! The store holds every job and the key of the completion tokens, so that a reader of its file could
+//! complete any pending job. A lock that another user can open is a lock that another user can hold.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+const FILE_MODE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+/// The bits that let other users in.
+const OTHERS: u32 = 0o077;
+/// A folder with this bit is shared, as `/tmp` is.
+const STICKY: u32 = 0o1000;
+
+/// Makes a folder that only its owner can enter, and those above it as the umask has them.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
+        fs::create_dir_all(above)?;
+    }
+    match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
+        Ok(()) => fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes an empty file in the place of what has this name. A link of this name is replaced, not followed.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = options().read(true).write(true).create_new(true).open(path)?;
+    file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+    Ok(file)
+}
+
+/// Opens a file for reading and writing, and makes an empty one if there is none. A link is refused.
+pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
+    let file = options().read(true).write(true).create(true).truncate(false).open(path)?;
+    // A file that another user made keeps what its owner has chosen.
+    let _ = tighten_file(&file);
+    Ok(file)
+}
+
+/// Takes the rights of other users to the data folder and to the files in it away, and says so.
+///
+/// A folder that belongs to another user, is shared (as `/tmp` is), or holds anything but a store keeps its
+/// mode: the files in it do not.
+pub(super) fn tighten(folder: &Path) -> io::Result<()> {
+    let mut opened = Vec::new();
+    let mut only_ours = true;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !OURS.iter().any(|name| entry.file_name() == *name) {
+            only_ours = false;
+            continue;
+        }
+        // Of a link, that is the link.
+        if entry.file_type()?.is_file() && entry.metadata()?.mode() & OTHERS != 0 {
+            fs::set_permissions(entry.path(), Permissions::from_mode(FILE_MODE))?;
+            opened.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    if !opened.is_empty() {
+        opened.sort();
+        tracing::warn!(
+            folder = %folder.display(),
+            files = opened.join(", "),
+            "other users could reach files of the store; they cannot any more (mode 0600)"
+        );
+    }
+    let metadata = fs::metadata(folder)?;
+    let (mode, owner) = (metadata.mode(), metadata.uid());
+    let is_own = owner == rustix::process::geteuid().as_raw();
+    if mode & OTHERS != 0 && mode & STICKY == 0 && only_ours && is_own {
+        fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?;
+        tracing::warn!(
+            folder = %folder.display(),
+            before = format!("{:04o}", mode & 0o7777),
+            "other users could enter the data folder; they cannot any more (mode 0700)"
+        );
+    }
+    Ok(())
+}
+
+/// What stands in a data folder.
+const OURS: [&str; 7] =
+    ["store.redb", "store.redb.new", "lock", "attempts", "attempts.new", "control.sock", "control.sock.new"];
+
+fn options() -> OpenOptions {
+    let mut options = File::options();
+    options.mode(FILE_MODE).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
+fn tighten_file(file: &File) -> io::Result<()> {
+    if file.metadata()?.mode() & OTHERS != 0 {
+        file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+    }
+    Ok(())
+}
