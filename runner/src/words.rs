@@ -24,7 +24,7 @@ pub use mark::{Mark, Segment};
 pub use name::{Address, Name};
 pub use origin::{Origin, Origins};
 
-pub use quantity::{format_duration, format_size, parse_duration, parse_size};
+pub use quantity::{format_duration, format_size, grouped, parse_duration, parse_size};
 pub use rate::{Rate, format_rate, parse_rate};
 pub use secret::Secret;
 pub use sink_position::SinkPosition;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::terminal::{cut, cut_front};
+pub(super) use crate::words::grouped;
 
 /// Aligns `rows` under `head`; columns whose position is in `right` stand to the right. Two spaces
 /// between columns, no lines, nothing behind the last one.
@@ -139,19 +140,6 @@ fn widths(shown: &[&Column], room: Option<usize>) -> Vec<usize> {
     widths
 }
 
-/// 1234567 as `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// `1 job`, `1,234 jobs`.
 pub(super) fn jobs(number: u64) -> String {
     format!("{} {}", grouped(number), if number == 1 { "job" } else { "jobs" })
@@ -211,11 +199,5 @@ mod tests {
         assert_eq!(lines(Some(27)), "job     due         error|p/in/1  2026-01-31  no suc…");
         assert_eq!(lines(Some(26)), "job     error|p/in/1  no such order");
         assert_eq!(lines(Some(10)), "job     error|p/in/1  no suc…");
-    }
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        let texts: Vec<String> = [0, 999, 1000, 1_234_567].map(grouped).into();
-        assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -23,6 +23,7 @@ mod locate;
 mod number;
 mod said;
 mod step;
+mod values;
 
 pub(crate) use compile::STACK;
 pub use compile::{CompileError, check_expression, check_script};

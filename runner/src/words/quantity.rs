@@ -114,6 +114,20 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// 1234567 as `1,234,567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Cuts `12ms7` into `12`, `ms` and `7`.
 fn split_quantity(text: &str) -> (&str, &str, &str) {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -160,5 +174,11 @@ mod tests {
             assert_eq!(format_duration(parse_duration(text).unwrap()), text);
         }
         assert_eq!(format_size(1536), "1.5 KiB");
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        let texts: Vec<String> = [0, 999, 1000, 1_234_567].map(grouped).into();
+        assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -14,7 +14,7 @@ use super::control::Ended;
 use super::entry::Entry;
 use super::explain::{self, lowercase};
 use super::imports::Beside;
-use super::{context, number};
+use super::{context, number, values};
 use crate::config::{Limits, Script};
 use crate::words::suggest::nearest;
 
@@ -95,6 +95,7 @@ pub(super) fn engine(limits: &Limits, deadline: &Deadline) -> Engine {
     let mut engine = Engine::new_raw();
     StandardPackage::new().register_into_engine(&mut engine);
     number::register(&mut engine);
+    values::register(&mut engine);
     context::register(&mut engine);
     // It would hide code from `check`.
     engine.disable_symbol("eval");

@@ -15,6 +15,8 @@ pub(super) struct Context {
     fixed: Rc<Fixed>,
     current: Rc<Cell<Current>>,
     lane: Rc<RefCell<Option<ImmutableString>>>,
+    /// How many messages the attempt that runs now has for the log.
+    messages: Rc<Cell<u64>>,
 }
 
 /// What is the same for all jobs of a step.
@@ -38,7 +40,7 @@ impl Context {
     pub(super) fn new(pipeline: &str, step: &str, config: Dynamic, token_key: &TokenKey) -> Self {
         let token_key = token_key.clone();
         let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config, token_key };
-        Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default() }
+        Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default(), messages: Rc::default() }
     }
 
     /// Moves on to another job.
@@ -50,6 +52,17 @@ impl Context {
     /// The lane of the job, where the step has lanes and the job is in one.
     pub(super) fn set_lane(&self, lane: Option<&str>) {
         *self.lane.borrow_mut() = lane.map(ImmutableString::from);
+    }
+
+    /// Counts a message, and says how many that makes.
+    pub(super) fn count_message(&self) -> u64 {
+        self.messages.set(self.messages.get() + 1);
+        self.messages.get()
+    }
+
+    /// How many messages were counted since this was last asked.
+    pub(super) fn take_messages(&self) -> u64 {
+        self.messages.take()
     }
 
     pub(super) fn index(&self) -> u64 {

@@ -1,10 +1,19 @@
 //! The functions that a script has beyond Rhai's own: control and logging.
 
 use rhai::{Dynamic, Engine};
+use tracing::Level;
 
 use super::context::Context;
 use super::control::{self, Emitted};
+use super::said;
 use crate::config::Limits;
+use crate::words::grouped;
+
+/// How many messages of one attempt at a job are written.
+const MESSAGES_MAX: u64 = 100;
+
+/// How many bytes of one message are written.
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
 
 pub(super) fn register(engine: &mut Engine, context: &Context, emitted: &Emitted, limits: &Limits) {
     control::register_endings(engine, context);
@@ -13,34 +22,79 @@ pub(super) fn register(engine: &mut Engine, context: &Context, emitted: &Emitted
 }
 
 fn register_log(engine: &mut Engine, context: &Context) {
-    macro_rules! log {
-        ($name:literal, $level:ident) => {
-            let of = context.clone();
-            engine.register_fn($name, move |message: Dynamic| {
-                tracing::$level!(
-                    target: "tidegate::script",
-                    pipeline = of.pipeline(),
-                    step = of.step(),
-                    index = of.index(),
-                    "{message}"
-                );
-            });
-        };
+    for (name, level) in [
+        ("log_error", Level::ERROR),
+        ("log_warn", Level::WARN),
+        ("log_info", Level::INFO),
+        ("log_debug", Level::DEBUG),
+        ("log_trace", Level::TRACE),
+    ] {
+        let of = context.clone();
+        engine.register_fn(name, move |message: Dynamic| say(&of, level, None, || said::shown(&message)));
     }
-    log!("log_error", error);
-    log!("log_warn", warn);
-    log!("log_info", info);
-    log!("log_debug", debug);
-    log!("log_trace", trace);
     let of = context.clone();
-    engine.on_print(move |message| {
-        let (pipeline, step, index) = (of.pipeline(), of.step(), of.index());
-        tracing::info!(target: "tidegate::script", pipeline, step, index, "{message}");
-    });
+    engine.on_print(move |message| say(&of, Level::INFO, None, || message.to_owned()));
     let of = context.clone();
     engine.on_debug(move |message, _, position| {
-        let (pipeline, step, index) = (of.pipeline(), of.step(), of.index());
-        let line = position.line();
-        tracing::debug!(target: "tidegate::script", pipeline, step, index, line, "{message}");
+        say(&of, Level::DEBUG, position.line(), || message.to_owned());
     });
+}
+
+/// Says how many messages of the attempt that has ended were left out.
+pub(super) fn say_left_out(of: &Context) {
+    let left_out = of.take_messages().saturating_sub(MESSAGES_MAX);
+    if left_out > 0 {
+        let messages = if left_out == 1 { "message" } else { "messages" };
+        let note = format!("… {} more {messages} of this job left out", grouped(left_out));
+        write(of, Level::WARN, None, &note);
+    }
+}
+
+/// Writes one message of the job, as long as it has not written too many.
+fn say(of: &Context, level: Level, line: Option<usize>, message: impl FnOnce() -> String) {
+    if is_heard(level) && of.count_message() <= MESSAGES_MAX {
+        write(of, level, line, &shortened(message()));
+    }
+}
+
+fn shortened(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        let end = message.floor_char_boundary(MESSAGE_BYTES_MAX);
+        let left_out = grouped((message.len() - end) as u64);
+        message.truncate(end);
+        message.push_str(&format!("… {left_out} more bytes left out"));
+    }
+    message
+}
+
+/// Calls `$macro` with the name of a level in the place of its value: `tracing` needs that while it compiles.
+macro_rules! at_level {
+    ($level:expr, $macro:ident) => {
+        match $level {
+            Level::ERROR => $macro!(ERROR),
+            Level::WARN => $macro!(WARN),
+            Level::INFO => $macro!(INFO),
+            Level::DEBUG => $macro!(DEBUG),
+            Level::TRACE => $macro!(TRACE),
+        }
+    };
+}
+
+fn is_heard(level: Level) -> bool {
+    macro_rules! enabled {
+        ($level:ident) => {
+            tracing::enabled!(target: "tidegate::script", Level::$level)
+        };
+    }
+    at_level!(level, enabled)
+}
+
+fn write(of: &Context, level: Level, line: Option<usize>, message: &str) {
+    let (pipeline, step, index) = (of.pipeline(), of.step(), of.index());
+    macro_rules! event {
+        ($level:ident) => {
+            tracing::event!(target: "tidegate::script", Level::$level, pipeline, step, index, line, "{message}")
+        };
+    }
+    at_level!(level, event);
 }

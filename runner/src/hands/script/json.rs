@@ -21,7 +21,7 @@ use super::kind;
 use super::number::BigNumber;
 
 /// How deep values may nest; what is read back later must not be deeper.
-const MAX_DEPTH: usize = 120;
+pub(super) const MAX_DEPTH: usize = 120;
 
 /// Doubles from here on may be integers whose last digits are lost.
 const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0; // 2^63

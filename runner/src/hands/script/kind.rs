@@ -17,8 +17,11 @@ pub(super) fn words(name: &str) -> String {
         "Fn" => "a function",
         "ctx" => "`ctx`",
         super::number::BIG_NUMBER => "a big number",
+        "iterator" => "an iterator",
+        name if name.contains("::iter_basic::") => "an iterator",
         name if name.starts_with("range") || name.contains("::Range") => "a range",
         name if name.ends_with("::Context") => "`ctx`",
+        name if name.contains("::") => "a value of its own kind",
         other => return format!("a value of type `{other}`"),
     };
     known.to_owned()

@@ -1,27 +1,63 @@
-//! What a script throws or gives as a reason, in words and as JSON.
+//! Values of a script in words and as JSON: what it throws, gives as a reason, or writes into the log.
 
 use rhai::Dynamic;
 
-use super::json;
+use super::{json, kind};
 
-/// What was thrown or given as a reason, as a message: a text as it is, of a map its `message`,
-/// anything else as JSON.
+/// What was thrown or given as a reason, as a message: of a map its `message`, anything else as it is shown.
 pub(super) fn text(value: &Dynamic) -> String {
-    if let Ok(text) = value.as_immutable_string_ref() {
-        return text.to_string();
-    }
     if let Ok(map) = value.as_map_ref()
         && let Some(Ok(message)) = map.get("message").map(Dynamic::as_immutable_string_ref)
     {
         return message.to_string();
     }
-    if value.is_map() || value.is_array() {
-        let mut text = Vec::new();
-        if json::write(value, &mut text).is_ok() {
-            return String::from_utf8_lossy(&text).into_owned();
-        }
+    shown(value)
+}
+
+/// A text as it is, `()` as nothing, anything else as JSON, in which words stand for what JSON has no form for.
+pub(super) fn shown(value: &Dynamic) -> String {
+    if let Ok(text) = value.as_immutable_string_ref() {
+        return text.to_string();
     }
-    value.to_string()
+    if let Ok(character) = value.as_char() {
+        return character.to_string();
+    }
+    if value.is_unit() {
+        return String::new();
+    }
+    let mut text = Vec::new();
+    show(value, 0, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// As JSON, which may be cut where it nests deeper than JSON is read.
+fn show(value: &Dynamic, depth: usize, text: &mut Vec<u8>) {
+    let start = text.len();
+    if json::write(value, text).is_ok() {
+        return;
+    }
+    text.truncate(start);
+    if depth == json::MAX_DEPTH {
+        text.extend("…".as_bytes());
+    } else if let Ok(map) = value.as_map_ref() {
+        for (at, (key, value)) in map.iter().enumerate() {
+            text.push(if at == 0 { b'{' } else { b',' });
+            show(&key.as_str().into(), depth + 1, text);
+            text.push(b':');
+            show(value, depth + 1, text);
+        }
+        text.push(b'}');
+    } else if let Ok(array) = value.as_array_ref() {
+        for (at, value) in array.iter().enumerate() {
+            text.push(if at == 0 { b'[' } else { b',' });
+            show(value, depth + 1, text);
+        }
+        text.push(b']');
+    } else if let Ok(float) = value.as_float() {
+        text.extend(float.to_string().bytes());
+    } else {
+        text.extend(kind::of(value).bytes());
+    }
 }
 
 /// What was thrown or given as a reason says beside its `message`, as JSON.

@@ -308,7 +308,9 @@ impl ScriptStep {
         }
         self.emitted.borrow_mut().clear();
         self.room.set(self.limits.memory);
-        self.run_from(0, value, job, outputs)?;
+        let ran = self.run_from(0, value, job, outputs);
+        functions::say_left_out(&self.context);
+        ran?;
         self.hand_on_emitted(outputs)
     }
 }

@@ -10,6 +10,8 @@ mod imports;
 mod limits;
 mod logging;
 mod returning;
+mod reviewed;
+mod values;
 
 use std::fmt::Write as _;
 use std::time::Duration;

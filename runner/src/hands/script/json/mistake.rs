@@ -27,7 +27,7 @@ impl ReadError {
             )
         };
         let message = match said {
-            "EOF while parsing a value" if text.trim_ascii().is_empty() => "there is nothing".to_owned(),
+            "EOF while parsing a value" if text.trim_ascii().is_empty() => "the text is empty".to_owned(),
             "expected ident" | "expected value" | "EOF while parsing a value" if !word.is_empty() => {
                 return Self { message: unknown(&word), line, column: start + 1 };
             }

@@ -1,0 +1,43 @@
+//! Every function that a script can call was looked at: none makes code of a text.
+
+use std::collections::BTreeSet;
+
+use rhai::{Dynamic, Engine};
+
+use crate::config::Limits;
+use crate::hands::script::compile::{self, Deadline};
+use crate::hands::script::context::Context;
+use crate::hands::script::control::Emitted;
+use crate::hands::script::functions;
+use crate::words::TokenKey;
+
+/// An engine as a step has it.
+fn engine() -> Engine {
+    let limits = Limits::default();
+    let mut engine = compile::engine(&limits, &Deadline::default());
+    let context = Context::new("shop", "price", Dynamic::UNIT, &TokenKey::NONE);
+    functions::register(&mut engine, &context, &Emitted::default(), &limits);
+    engine
+}
+
+#[test]
+fn the_functions_of_a_script_are_those_that_were_reviewed() {
+    let registered: BTreeSet<String> = engine()
+        .collect_fn_metadata(
+            None,
+            |info| Some(format!("{}/{}", info.metadata.name, info.metadata.num_params)),
+            true,
+        )
+        .into_iter()
+        .collect();
+    let reviewed: BTreeSet<String> = include_str!("reviewed.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .flat_map(str::split_whitespace)
+        .map(str::to_owned)
+        .collect();
+    let new: Vec<_> = registered.difference(&reviewed).collect();
+    let gone: Vec<_> = reviewed.difference(&registered).collect();
+    assert!(new.is_empty(), "review these, and add them to reviewed.txt with the reason: {new:?}");
+    assert!(gone.is_empty(), "no script can call these: take them out of reviewed.txt: {gone:?}");
+}

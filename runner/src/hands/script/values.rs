@@ -1,0 +1,49 @@
+//! Values as texts: `parse_json`, `to_json`, and what `print` and `debug` write.
+//!
+//! Rhai's own `parse_json` evaluates its text as a script, so that data would run. Here it is the reader
+//! of jobs, and `to_json` is the writer of outputs: both replace Rhai's for every kind of argument.
+
+use std::any::TypeId;
+
+use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext};
+
+use super::{json, said};
+
+type Answer<T> = Result<T, Box<EvalAltResult>>;
+
+/// Types of Rhai that it gives no name, and a value of which a script can hold.
+const ITERATORS: [&str; 4] = [
+    "rhai::packages::iter_basic::CharsStream",
+    "rhai::packages::iter_basic::BitRange",
+    "rhai::packages::iter_basic::StepRange<i64>",
+    "rhai::packages::iter_basic::StepRange<f64>",
+];
+
+pub(super) fn register(engine: &mut Engine) {
+    engine.register_fn("parse_json", |call: NativeCallContext<'_>, text: ImmutableString| {
+        json::read(text.as_bytes()).map_err(|error| fail(&call, format!("`parse_json` got no JSON: {error}")))
+    });
+    // Rhai prefers the function for the very kind of an argument, and brings one for maps.
+    for kind in [TypeId::of::<Map>(), TypeId::of::<Dynamic>()] {
+        engine.register_raw_fn("to_json", [kind], |call, arguments| -> Answer<ImmutableString> {
+            let mut text = Vec::new();
+            json::write(arguments[0], &mut text)
+                .map_err(|error| fail(&call, format!("`to_json` cannot write this: {error}")))?;
+            Ok(String::from_utf8_lossy(&text).as_ref().into())
+        });
+    }
+    for name in ["print", "debug"] {
+        for kind in [TypeId::of::<Map>(), TypeId::of::<Array>()] {
+            engine.register_raw_fn(name, [kind], |_, arguments| -> Answer<ImmutableString> {
+                Ok(said::shown(arguments[0]).into())
+            });
+        }
+    }
+    for path in ITERATORS {
+        engine.register_type_with_name_raw(path, "iterator");
+    }
+}
+
+fn fail(call: &NativeCallContext<'_>, message: String) -> Box<EvalAltResult> {
+    EvalAltResult::ErrorRuntime(message.into(), call.call_position()).into()
+}
