@@ -47,6 +47,8 @@ fn processor(
     let path = reading.folder().join(&run.value);
     match read_text(&path) {
         Ok(text) => {
+            // Some editors begin a text with a mark of its bytes' order, which belongs to no script.
+            let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
             files.add(&path, text.as_str());
             let (named_in, named_at) = (reading.file.to_path_buf(), run.place.span.clone());
             Some(Processor::Script(Script { path, text, named_in, named_at }))

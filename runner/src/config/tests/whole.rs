@@ -449,6 +449,18 @@ fn files_of_other_editors_are_read() {
 }
 
 #[test]
+fn a_script_of_another_editor_is_read_without_its_mark() {
+    let folder = Folder::of(&[(
+        "a.toml",
+        "[source.in]\ntype = \"file\"\npath = \"in\"\nformat = \"ndjson\"\n[step.s]\nfrom = \"in\"\nrun = \"s.rhai\"\nto = \"out\"\n[sink.out]\ntype = \"null\"",
+    )]);
+    folder.write("s.rhai", "\u{feff}fn process(job) { job }\r\n".as_bytes());
+    let configuration = loaded(&folder);
+    let [Processor::Script(script)] = &*configuration.steps[0].processors else { panic!("a script") };
+    assert_eq!(script.text, "fn process(job) { job }\r\n");
+}
+
+#[test]
 fn requests_and_commands_are_read_with_everything_that_they_say() {
     let folder = Folder::of(&[(
         "a.toml",

@@ -38,6 +38,7 @@ impl Beside {
             _ => EvalAltResult::ErrorRuntime(format!("`{name}.rhai` cannot be read: {error}").into(), at),
         })?;
         let source = path.display().to_string();
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         let mut ast = engine.compile(text).map_err(|error| in_module(&source, error.into(), at))?;
         // Errors of its functions name the file that they stand in.
         ast.set_source(source);

@@ -55,6 +55,12 @@ fn an_import_that_is_broken_is_told_with_its_own_place() {
 }
 
 #[test]
+fn an_imported_script_of_another_editor_is_read_without_its_mark() {
+    let draft = body("import \"m\" as m; m::one()").beside("m.rhai", "\u{feff}fn one() { 1 }\r\n");
+    assert_eq!(draft.run("0"), "-> 1");
+}
+
+#[test]
 fn constants_at_the_top_are_read_through_global() {
     let texts = [
         "const RATE = 2;\nfn process(job) { job * global::RATE }",
