@@ -20,7 +20,7 @@ pub mod template;
 pub use batch::{Batch, Fault, Form, LineRun, Places, Stamp};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use hash::{DeliveryHash, HashPrefix, content_hash, delivery_hash, key_hash};
-pub use mark::{Mark, Segment};
+pub use mark::{Mark, Segment, Tail};
 pub use name::{Address, Name};
 pub use origin::{Origin, Origins};
 

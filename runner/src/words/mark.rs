@@ -37,9 +37,27 @@ pub struct Segment {
     /// 1 where an earlier segment holds what stands before.
     pub offset: u64,
     pub line: u64,
+    /// How it was read further on; stores of older runners have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<Tail>,
+    /// Each rotated file that stood beside it when it was found has a segment of its own. False in the
+    /// stores of older runners.
+    #[serde(default)]
+    pub siblings_known: bool,
     /// The place after its last job, once nothing more is added to it. Only the last segment of a
     /// source may lack it.
     pub end: Option<Mark>,
+}
+
+/// A second fingerprint, further on in a file. With that of the beginning it tells a copy of the file
+/// from another file that begins alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tail {
+    /// A place up to which the file was read.
+    pub at: Mark,
+    /// XXH3-64 of the `len` bytes before it.
+    pub hash: u64,
+    pub len: u32,
 }
 
 impl Segment {

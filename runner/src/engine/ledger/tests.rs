@@ -77,6 +77,8 @@ fn segment(ordinal: u32, end: Option<Mark>) -> Segment {
         fingerprint_len: 0,
         offset: 0,
         line: 1,
+        tail: None,
+        siblings_known: true,
         end,
     }
 }

@@ -2,11 +2,12 @@
 //! by a fingerprint of its beginning.
 
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use flate2::bufread::MultiGzDecoder;
 use twox_hash::XxHash3_64;
 
 use super::error::SourceError;
@@ -172,27 +173,84 @@ pub(super) fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
 }
 
-/// XXH3-64 of the first `len` bytes (or of all, where there are fewer), and how many these are.
-pub(super) fn fingerprint(file: &File, len: u32) -> io::Result<(u64, u32)> {
-    let mut bytes = [0; FINGERPRINT_BYTES as usize];
-    let wanted = len.min(FINGERPRINT_BYTES);
-    let mut read = 0;
-    while read < wanted {
-        match file.read_at(&mut bytes[read as usize..wanted as usize], u64::from(read)) {
-            Ok(0) => break,
-            // Never more than was asked for, which fits.
-            Ok(more) => read += u32::try_from(more).unwrap_or(u32::MAX),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+/// The first bytes of a file's content, at most [`FINGERPRINT_BYTES`].
+#[derive(Debug)]
+pub(super) struct Head {
+    bytes: Vec<u8>,
+    /// A packed file ends before its content does.
+    cut: bool,
+}
+
+impl Head {
+    /// `packed`: the content is what gzip makes of the file. Of content that is damaged, what stands
+    /// before the damage.
+    pub(super) fn of(file: &File, packed: bool) -> io::Result<Self> {
+        let mut bytes = Vec::with_capacity(FINGERPRINT_BYTES as usize);
+        let raw = Positioned { file, offset: 0 };
+        let limit = u64::from(FINGERPRINT_BYTES);
+        if packed {
+            use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+            match MultiGzDecoder::new(io::BufReader::new(raw)).take(limit).read_to_end(&mut bytes) {
+                Ok(_) => {}
+                Err(error) if error.kind() == UnexpectedEof => return Ok(Self { bytes, cut: true }),
+                Err(error) if matches!(error.kind(), InvalidData | InvalidInput) => {}
+                Err(error) => return Err(error),
+            }
+        } else {
+            raw.take(limit).read_to_end(&mut bytes)?;
         }
+        Ok(Self { bytes, cut: false })
     }
-    Ok((XxHash3_64::oneshot(&bytes[..read as usize]), read))
+
+    /// Whether a packed file ends before so much of its content.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// XXH3-64 of its first `len` bytes (or of all, where there are fewer), and how many these are.
+    pub(super) fn fingerprint(&self, len: u32) -> (u64, u32) {
+        let bytes = &self.bytes[..self.bytes.len().min(len as usize)];
+        // At most `FINGERPRINT_BYTES`, which fits.
+        (XxHash3_64::oneshot(bytes), u32::try_from(bytes.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Whether the file of `segment` began so.
+    pub(super) fn is_of(&self, segment: &Segment) -> bool {
+        self.fingerprint(segment.fingerprint_len) == (segment.fingerprint, segment.fingerprint_len)
+    }
+}
+
+/// Reads a file from a place of its own, and leaves the file's place as it is.
+struct Positioned<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl Read for Positioned<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(bytes, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
 }
 
 /// Whether `file` begins as the file of `segment` did.
 pub(super) fn begins_like(file: &File, segment: &Segment) -> io::Result<bool> {
-    let (hash, len) = fingerprint(file, segment.fingerprint_len)?;
-    Ok(len == segment.fingerprint_len && hash == segment.fingerprint)
+    let packed = is_gzip(&segment.path);
+    // Runners up to store version 5 took the fingerprint of the packed bytes, and so does `bytes`.
+    Ok((packed && Head::of(file, true)?.is_of(segment)) || Head::of(file, false)?.is_of(segment))
+}
+
+/// Whether `file` holds what the second fingerprint of `segment` says, if it is long enough to tell.
+pub(super) fn goes_on_like(file: &File, segment: &Segment) -> io::Result<bool> {
+    let Some(tail) = segment.tail.filter(|_| !is_gzip(&segment.path)) else { return Ok(true) };
+    let mut bytes = vec![0; tail.len as usize];
+    match file.read_exact_at(&mut bytes, tail.at.offset - u64::from(tail.len)) {
+        Ok(()) => Ok(XxHash3_64::oneshot(&bytes) == tail.hash),
+        // Less is there than was read, which its reader sees.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether the file at `path` begins as the file of `segment` did; not where there is none.
@@ -223,8 +281,10 @@ pub(super) fn find_again(
 ) -> Result<Option<(File, Metadata)>, SourceError> {
     let fits = |opened: (File, Metadata)| -> Result<Option<(File, Metadata)>, SourceError> {
         let long_enough = is_gzip(&segment.path) || opened.1.len() >= offset;
+        let failed = |error| SourceError::open(&segment.path, error);
         let same = long_enough
-            && begins_like(&opened.0, segment).map_err(|error| SourceError::open(&segment.path, error))?;
+            && begins_like(&opened.0, segment).map_err(failed)?
+            && goes_on_like(&opened.0, segment).map_err(failed)?;
         Ok(same.then_some(opened))
     };
     let mut copy = None;

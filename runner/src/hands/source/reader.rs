@@ -185,7 +185,7 @@ impl Reader {
         }
         let mut draft = Draft::new(limit);
         let stop = self.fill(&mut draft, end)?;
-        let batch = self.deliver(draft, end, stop == (Stop::Dry { close: true }));
+        let batch = self.deliver(draft, end, stop);
         match (batch, stop) {
             (Some(batch), _) => Ok(Some(Read::Batch(batch))),
             (None, Stop::Dry { close: false }) if end.is_none() && !self.is_lost() => self.step_on(),
@@ -196,11 +196,18 @@ impl Reader {
     /// Opens the file of the segment where the cursor stands, or finds that it is lost.
     fn open(&mut self) -> Result<(), SourceError> {
         let Some(place) = &mut self.place else { return Ok(()) };
-        let Some(segment) = self.shared.segments().get(place.ordinal).cloned() else { return Ok(()) };
-        let opened = match self.opened.take() {
-            Some(opened) => Some(opened),
-            None => find_again(&segment, self.cursor.at().offset, self.shared.spec.follow)?,
-        };
+        let Some(mut segment) = self.shared.segments().get(place.ordinal).cloned() else { return Ok(()) };
+        let (spec, at) = (&self.shared.spec, self.cursor.at());
+        let mut opened = self.opened.take();
+        if opened.is_none() {
+            opened = find_again(&segment, at.offset, spec.follow)?;
+        }
+        if opened.is_none() {
+            let mut segments = self.shared.segments();
+            opened = segments.find_copy(&self.shared.address, spec, segment.ordinal, at)?;
+            segment = segments.get(segment.ordinal).cloned().unwrap_or(segment);
+            place.path = Arc::from(segment.path.as_path());
+        }
         let Some((file, metadata)) = opened else {
             place.lost = true;
             return Ok(());
@@ -272,7 +279,7 @@ impl Reader {
 
     /// Makes a batch of the draft, and shares how far it goes. `None` where there is none, or where
     /// another reader has ended the segment before where this one has come to in the meantime.
-    fn deliver(&mut self, draft: Draft, end: Option<Mark>, close: bool) -> Option<SourceBatch> {
+    fn deliver(&mut self, draft: Draft, end: Option<Mark>, stop: Stop) -> Option<SourceBatch> {
         let shared = Arc::clone(&self.shared);
         let mut segments = shared.segments();
         let place = self.place.as_mut()?;
@@ -285,24 +292,29 @@ impl Reader {
             self.start_again_at(start, start.index);
             return None;
         }
+        let far = draft.start().is_some_and(|start| {
+            start.index.saturating_sub(self.marked.index) >= MARK_JOBS
+                || start.offset.saturating_sub(self.marked.offset) >= MARK_BYTES
+        });
         if !self.looking {
             if self.early || !self.cursor.is_skipping() {
                 segments.reach(at);
             }
-            if close {
+            if stop == (Stop::Dry { close: true }) {
                 if place.lost && at.offset < place.len {
-                    tell_loss(&shared, place, at, Some(place.len));
+                    tell_cut(&shared, place, at, place.len);
                 }
                 segments.close(place.ordinal, at);
             }
             if let Some(file) = self.stream.as_ref().and_then(Stream::plain).filter(|_| !place.lost) {
                 segments.strengthen(place.ordinal, file, at.offset);
+                if far || stop != Stop::Full {
+                    segments.note_tail(place.ordinal, file, at);
+                }
             }
         }
         let start = draft.start()?;
         let batch = draft.finish(self.cursor.codec(), Arc::clone(&place.path))?;
-        let far = start.index.saturating_sub(self.marked.index) >= MARK_JOBS
-            || start.offset.saturating_sub(self.marked.offset) >= MARK_BYTES;
         let mark = far.then_some(start);
         self.marked = mark.unwrap_or(self.marked);
         let mut rows = std::mem::take(&mut self.owed);
@@ -323,9 +335,13 @@ impl Reader {
             // Its true end is not known, but lies past what is there now.
             let at = self.cursor.at();
             let index = if self.early { at.index } else { self.cursor.next() };
-            let end = Mark { index, offset: at.offset + 1, ..at };
-            tell_loss(&self.shared, place, Mark { index: end.index, ..at }, None);
-            self.shared.segments().close(place.ordinal, end);
+            let mut segments = self.shared.segments();
+            let tail = segments.get(place.ordinal).and_then(|segment| segment.tail);
+            // A mark may stand far before the job that is next.
+            let known = tail.map(|tail| tail.at).into_iter().chain([at]).find(|at| at.index == index);
+            tell_loss(&self.shared, place, index, known);
+            let end = Mark { index, offset: known.unwrap_or(at).offset + 1, ..at };
+            segments.close(place.ordinal, end);
             return None;
         };
         let message = format!(
@@ -336,7 +352,7 @@ impl Reader {
         while self.cursor.at().index < end.index && !draft.is_full() {
             self.cursor.lose(&mut draft, &message);
         }
-        let mut read = self.deliver(draft, Some(end), false)?;
+        let mut read = self.deliver(draft, Some(end), Stop::Full)?;
         read.batch.form = Form::Unchecked;
         read.batch.places = None;
         read.mark = None;
@@ -362,20 +378,30 @@ fn is_whole(shared: &Shared, place: &Place, stream: &Stream) -> Result<bool, Sou
     }
 }
 
-/// Warns that the rest of a file cannot be had. `len`: how long the file was, where that is known.
-fn tell_loss(shared: &Shared, place: &Place, at: Mark, len: Option<u64>) {
+/// Warns that the bytes of a file from `at` to `len` cannot be had.
+fn tell_cut(shared: &Shared, place: &Place, at: Mark, len: u64) {
     let (source, path) = (&shared.address, place.path.display());
     let Mark { offset: byte, line, index, .. } = at;
-    match len {
-        Some(len) => tracing::warn!(
-            %source, %path, byte, line, index,
-            "the file was cut off or overwritten while it was read: its bytes from {byte} (line {line}) to \
-             {len} are lost",
-        ),
-        None => tracing::warn!(
+    tracing::warn!(
+        %source, %path, byte, line, index,
+        "the file was cut off or overwritten while it was read: its bytes from {byte} (line {line}) to \
+         {len} are lost",
+    );
+}
+
+/// Warns that a file is gone, with the jobs from `index` on, which stood at `at` if that is known.
+fn tell_loss(shared: &Shared, place: &Place, index: u64, at: Option<Mark>) {
+    let (source, path) = (&shared.address, place.path.display());
+    match at {
+        Some(Mark { offset: byte, line, .. }) => tracing::warn!(
             %source, %path, byte, line, index,
             "the file that was being read is not found again as it was: what stood in it from job {index} \
              on, past byte {byte} (line {line}), is lost if it was not read",
+        ),
+        None => tracing::warn!(
+            %source, %path, index,
+            "the file that was being read is not found again as it was: what stood in it from job {index} \
+             on is lost if it was not read",
         ),
     }
 }

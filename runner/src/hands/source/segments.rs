@@ -3,17 +3,23 @@
 //! Guarantee: segments are only ever added at the end, and the index at which one ends never
 //! changes once it is known. So readers at different paces agree about which index is which line.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{File, Metadata};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use super::files::{FINGERPRINT_BYTES, FileId, Found, begins_like, fingerprint, is_gzip, still_begins_like};
-use crate::words::{Address, Mark, Segment};
+use twox_hash::XxHash3_64;
+
+use super::files::{FINGERPRINT_BYTES, FileId, Found, Head, begins_like, is_gzip, still_begins_like};
+use crate::words::{Address, Mark, Segment, Tail};
 
 mod choosing;
 
+mod copies;
+
 pub(super) use choosing::{Fresh, Standing};
 use choosing::{Part, Why};
+use copies::LogName;
 
 #[derive(Debug)]
 pub(super) struct Segments {
@@ -21,10 +27,20 @@ pub(super) struct Segments {
     /// The last segment of each file, by what the file system calls it and by its path.
     by_id: HashMap<FileId, usize>,
     by_path: HashMap<PathBuf, usize>,
+    /// The segments of each log, whatever numbers and dates its rotated files have.
+    by_log: HashMap<LogName, Vec<usize>>,
+    /// The files of the last listing, and how long they were; not where the path names one file.
+    present: HashMap<FileId, (PathBuf, u64)>,
+    /// Copies of files that were read, and how long they were then.
+    copies: HashMap<FileId, u64>,
+    /// Packed files whose content ends too early for now.
+    unfinished: HashSet<FileId>,
+    /// Rotated files that were there before the first one that is read: they are not read.
+    passed: Vec<Found>,
     /// Files of the last listing that were not looked at yet, in order of name.
     waiting: VecDeque<Found>,
     /// Rotated files of the last listing of which nothing says whether they were to be read.
-    doubtful: Vec<(PathBuf, FileId)>,
+    doubtful: Vec<Found>,
     /// The path names one file, not a folder or a pattern.
     single: bool,
     /// How long a file was when it was left before an unfinished line.
@@ -51,6 +67,11 @@ impl Segments {
             entries: Vec::with_capacity(known.len()),
             by_id: HashMap::new(),
             by_path: HashMap::new(),
+            by_log: HashMap::new(),
+            present: HashMap::new(),
+            copies: HashMap::new(),
+            unfinished: HashSet::new(),
+            passed: Vec::new(),
             waiting: VecDeque::new(),
             doubtful: Vec::new(),
             single: false,
@@ -140,6 +161,24 @@ impl Segments {
         self.by_id.insert(id, ordinal as usize);
     }
 
+    /// Takes a second fingerprint before `at`, up to which `file` was read. One that cannot be had now is
+    /// taken later.
+    pub(super) fn note_tail(&mut self, ordinal: u32, file: &File, at: Mark) {
+        let len = at.offset.min(FINGERPRINT_BYTES.into());
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        if len == 0 || file.read_exact_at(&mut bytes, at.offset - len).is_err() {
+            return;
+        }
+        let tail = Tail { at, hash: XxHash3_64::oneshot(&bytes), len: u32::try_from(len).unwrap_or(0) };
+        self.change(ordinal, |segment| {
+            let further = segment.tail.is_none_or(|known| known.at.offset < at.offset);
+            if further {
+                segment.tail = Some(tail);
+            }
+            further
+        });
+    }
+
     /// Takes a longer fingerprint of a file that was short when it was found. A hash that cannot be
     /// had now is taken later.
     pub(super) fn strengthen(&mut self, ordinal: u32, file: &File, read_to: u64) {
@@ -151,7 +190,8 @@ impl Segments {
             return;
         }
         // The beginning as it was known must still be there, or it is another file's already.
-        if let (Ok(true), Ok((hash, len))) = (begins_like(file, segment), fingerprint(file, now)) {
+        if let (Ok(true), Ok(head)) = (begins_like(file, segment), Head::of(file, false)) {
+            let (hash, len) = head.fingerprint(now);
             self.change(ordinal, |segment| {
                 (segment.fingerprint, segment.fingerprint_len) = (hash, len);
                 true
@@ -159,18 +199,19 @@ impl Segments {
         }
     }
 
-    /// Adds what [`Self::next`] answered as the last segment, and hands over its file.
-    pub(super) fn push(&mut self, address: &Address, fresh: Fresh) -> (File, Metadata) {
+    /// Adds what [`Self::next`] answered as the last segment, and hands over its ordinal and its file.
+    pub(super) fn push(&mut self, address: &Address, fresh: Fresh) -> (u32, (File, Metadata)) {
         if self.waiting.front().is_some_and(|found| found.path == fresh.path) {
             self.waiting.pop_front();
         }
         let first = self.floor;
         self.tell_doubts(address, &fresh);
         tell(address, &fresh, first);
+        self.pass_over(&fresh);
         self.revision += 1;
+        let ordinal = self.next_ordinal();
         let segment = Segment {
-            // Four billion rotations are out of reach.
-            ordinal: u32::try_from(self.entries.len()).unwrap_or(u32::MAX),
+            ordinal,
             first,
             path: fresh.path,
             device: fresh.id.device,
@@ -179,21 +220,65 @@ impl Segments {
             fingerprint_len: fresh.fingerprint.1,
             offset: fresh.part.offset,
             line: fresh.part.line,
+            tail: None,
+            siblings_known: true,
             end: None,
         };
         self.remember(segment, self.revision);
-        fresh.opened
+        (ordinal, fresh.opened)
+    }
+
+    /// Gives rotated files that are not read a segment without jobs, so that they are known from then on.
+    fn pass_over(&mut self, fresh: &Fresh) {
+        for found in std::mem::take(&mut self.passed) {
+            // One that is gone again, or cannot be read, is no rotated file that could be mistaken later.
+            let Ok(file) = File::open(&found.path) else { continue };
+            let Ok(head) = Head::of(&file, is_gzip(&found.path)) else { continue };
+            if found.id == fresh.id {
+                continue;
+            }
+            self.revision += 1;
+            let (ordinal, (fingerprint, fingerprint_len)) =
+                (self.next_ordinal(), head.fingerprint(FINGERPRINT_BYTES));
+            let end = Mark { index: self.floor, segment: ordinal, offset: found.len, line: 1 };
+            let segment = Segment {
+                ordinal,
+                first: self.floor,
+                path: found.path,
+                device: found.id.device,
+                inode: found.id.inode,
+                fingerprint,
+                fingerprint_len,
+                offset: 0,
+                line: 1,
+                tail: None,
+                siblings_known: true,
+                end: Some(end),
+            };
+            self.remember(segment, self.revision);
+        }
+    }
+
+    /// Four billion rotations are out of reach.
+    fn next_ordinal(&self) -> u32 {
+        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a file was read before, or passed over, under whatever name.
+    fn is_known(&self, path: &Path, id: FileId, len: u64) -> bool {
+        let entry = self.by_id.get(&id).and_then(|&at| self.entries.get(at));
+        entry.is_some_and(|entry| {
+            // An empty beginning is that of each file.
+            (entry.segment.fingerprint_len > 0 || len == 0)
+                && still_begins_like(path, &entry.segment).unwrap_or(false)
+        })
     }
 
     /// Warns of rotated files that nobody read and nobody will.
     fn tell_doubts(&mut self, address: &Address, fresh: &Fresh) {
         let doubtful = std::mem::take(&mut self.doubtful);
-        let is_known = |path: &Path, id| {
-            let entry = self.by_id.get(id).and_then(|&at| self.entries.get(at));
-            entry.is_some_and(|entry| still_begins_like(path, &entry.segment).unwrap_or(false))
-        };
-        let unread = doubtful.iter().filter(|(path, id)| !is_known(path, id) && *id != fresh.id);
-        let names: Vec<_> = unread.map(|(path, _)| path.display().to_string()).collect();
+        let unread = doubtful.iter().filter(|found| found.id != fresh.id);
+        let names: Vec<_> = unread.map(|found| found.path.display().to_string()).collect();
         if !names.is_empty() {
             tracing::warn!(
                 source = %address,
@@ -215,6 +300,9 @@ impl Segments {
         let at = self.entries.len();
         self.by_id.insert(FileId::of_segment(&segment), at);
         self.by_path.insert(segment.path.clone(), at);
+        if let Some(log) = LogName::of(&segment.path) {
+            self.by_log.entry(log).or_default().push(at);
+        }
         self.entries.push(Entry { segment, revision });
     }
 
@@ -229,9 +317,30 @@ impl Segments {
     }
 }
 
+/// Says that a file repeats one that was read, and from where on it does not.
+fn tell_copy(address: &Address, found: &Found, original: &Path, from: Option<Mark>) {
+    let (path, original) = (found.path.display(), original.display());
+    match from {
+        None => {
+            tracing::info!(source = %address, %path, %original, "passes over a copy of a file that was read")
+        }
+        Some(Mark { offset: byte, line, .. }) => tracing::info!(
+            source = %address, %path, %original, byte, line,
+            "goes on in a copy of a file that was read, behind what was read of it",
+        ),
+    }
+}
+
 /// Says what is read next.
 fn tell(address: &Address, fresh: &Fresh, index: u64) {
     let path = fresh.path.display();
+    if let Some(like) = &fresh.like {
+        tracing::warn!(
+            source = %address, %path, like = %like.display(), index,
+            "the file begins as one that was read, and that beginning is too short to tell a copy: it is \
+             read, and its jobs come twice if it is one",
+        );
+    }
     match fresh.part.why {
         // The first one is what the configuration says anyway.
         Why::New if index == 1 => tracing::debug!(source = %address, %path, "begins a file"),

@@ -2,6 +2,8 @@
 
 mod beginnings;
 
+mod copies;
+
 mod follow;
 
 mod formats;

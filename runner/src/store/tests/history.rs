@@ -159,6 +159,8 @@ fn segment(ordinal: u32) -> Segment {
         fingerprint: 3,
         offset: 0,
         line: 1,
+        tail: None,
+        siblings_known: true,
         end: None,
         fingerprint_len: 4,
     }

@@ -50,9 +50,11 @@ impl Reader {
             }
             segments.close(place.ordinal, self.cursor.at());
         }
-        let opened = segments.push(&shared.address, fresh);
+        let (ordinal, opened) = segments.push(&shared.address, fresh);
         self.leave(&segments);
-        if let Some(segment) = segments.get(next).cloned() {
+        // Those between are rotated files that are passed over.
+        self.owed.extend((next..ordinal).filter_map(|passed| segments.get(passed).cloned()));
+        if let Some(segment) = segments.get(ordinal).cloned() {
             self.enter(&segment, segment.start());
             self.opened = Some(opened);
         }

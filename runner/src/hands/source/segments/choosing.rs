@@ -1,17 +1,19 @@
 //! The decision which file, and from where on, comes after the segments that there are.
 
+use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Segments;
+use super::copies::Copy;
 use crate::config::{DataFormat, FileSource};
 use crate::hands::source::error::SourceError;
 use crate::hands::source::files::{
-    FINGERPRINT_BYTES, FileId, Found, fingerprint, is_gzip, list, open_if_there, still_begins_like,
+    FINGERPRINT_BYTES, FileId, Found, Head, is_gzip, list, open_if_there, still_begins_like,
 };
-use crate::hands::source::rotated::{Written, rotated_since};
+use crate::hands::source::rotated::{Written, rotated_since, siblings};
 use crate::words::{Address, Mark};
 
 /// Where a reader stands that has come to the end of the last segment.
@@ -36,6 +38,8 @@ pub(in crate::hands::source) struct Fresh {
     pub(super) part: Part,
     /// The bytes before the part end in the middle of a line, and the part goes on with it.
     pub(super) mid_line: bool,
+    /// A file that was read begins alike, too briefly to say that this one is a copy of it.
+    pub(super) like: Option<PathBuf>,
     /// The file itself: its name may be another one's by the time it is read.
     pub(super) opened: (File, Metadata),
 }
@@ -75,8 +79,17 @@ impl Segments {
         let mut listed = false;
         loop {
             while let Some(found) = self.waiting.front() {
-                if let Some(part) = self.judge(spec, found, here)? {
-                    if let Some(fresh) = begin(spec, found, part)? {
+                let found = found.clone();
+                if let Some(part) = self.judge(spec, &found, here)? {
+                    let (part, like) = match self.copied(address, spec, &found, part, here)? {
+                        Copy::Passed => {
+                            self.waiting.pop_front();
+                            continue;
+                        }
+                        Copy::Goes(part) => (part, None),
+                        Copy::Other { like } => (part, like),
+                    };
+                    if let Some(fresh) = begin(spec, &found, part, like)? {
                         return Ok(Some(fresh));
                     }
                     if self.single {
@@ -102,25 +115,37 @@ impl Segments {
     ) -> Result<(), SourceError> {
         let listing = list(address, &spec.path, spec.follow)?;
         self.single = listing.single;
+        self.present = match self.single {
+            true => HashMap::new(),
+            false => listing.files.iter().map(|found| (found.id, (found.path.clone(), found.len))).collect(),
+        };
         self.waiting = listing.files.into();
         self.doubtful.clear();
-        if let Some(last) = self.entries.last().map(|entry| &entry.segment)
-            && (self.single && spec.follow)
-        {
+        self.passed.clear();
+        if !(self.single && spec.follow) {
+            return Ok(());
+        }
+        if let Some(last) = self.entries.last().map(|entry| &entry.segment) {
             let id = FileId::of_segment(last);
             // A reader that lost the file has none open.
             let open = here.filter(|here| here.id == Some(id)).and_then(|here| here.written);
             if open.is_some() && self.waiting.front().is_some_and(|found| found.id == id) {
                 return Ok(());
             }
-            match rotated_since(&spec.path, last, open)? {
+            let is_known = |path: &Path, id, len| self.is_known(path, id, len);
+            match rotated_since(&spec.path, last, open, is_known)? {
                 Some(rotated) => {
                     rotated.files.into_iter().rev().for_each(|found| self.waiting.push_front(found));
+                    self.passed = rotated.passed;
                     self.doubtful = rotated.doubtful;
                 }
                 // Nothing is next as long as it is open what comes before it.
                 None => self.waiting.clear(),
             }
+        } else if let Some(siblings) = siblings(&spec.path)? {
+            self.passed = siblings;
+        } else {
+            self.waiting.clear();
         }
         Ok(())
     }
@@ -144,7 +169,8 @@ impl Segments {
         }
         let Some(end) = known.end.or(here.map(|here| here.at)) else { return Ok(None) };
         let whole = spec.format == DataFormat::Bytes || is_gzip(&found.path);
-        if by_id.is_some() && !self.single && (found.len == end.offset || is_gzip(&found.path)) {
+        let settled = found.path == known.path && (found.len == end.offset || is_gzip(&found.path));
+        if by_id.is_some() && !self.single && settled {
             // The usual case of a folder's files is not worth opening them.
             return Ok(None);
         }
@@ -184,16 +210,23 @@ fn holds_jobs(spec: &FileSource, found: &Found) -> bool {
 }
 
 /// `None` where another file is there by now, or none.
-fn begin(spec: &FileSource, found: &Found, part: Part) -> Result<Option<Fresh>, SourceError> {
+fn begin(
+    spec: &FileSource,
+    found: &Found,
+    part: Part,
+    like: Option<PathBuf>,
+) -> Result<Option<Fresh>, SourceError> {
     let Some((file, metadata)) = open_if_there(&found.path)? else { return Ok(None) };
     if FileId::of(&metadata) != found.id {
         return Ok(None);
     }
     let failed = |error| SourceError::open(&found.path, error);
-    let fingerprint = fingerprint(&file, FINGERPRINT_BYTES).map_err(failed)?;
-    let mid_line = spec.format != DataFormat::Bytes && goes_on_in_line(&file, part.offset).map_err(failed)?;
+    let packed = is_gzip(&found.path) && spec.format != DataFormat::Bytes;
+    let fingerprint = Head::of(&file, packed).map_err(failed)?.fingerprint(FINGERPRINT_BYTES);
+    let lines = spec.format != DataFormat::Bytes && !packed;
+    let mid_line = lines && goes_on_in_line(&file, part.offset).map_err(failed)?;
     let opened = (file, metadata);
-    Ok(Some(Fresh { path: found.path.clone(), id: found.id, fingerprint, part, mid_line, opened }))
+    Ok(Some(Fresh { path: found.path.clone(), id: found.id, fingerprint, part, mid_line, like, opened }))
 }
 
 /// Whether no newline stands at `offset`, on either side.
