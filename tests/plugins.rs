@@ -3,6 +3,7 @@
 mod commands;
 mod isolated;
 mod libraries;
+mod setup;
 mod steps;
 mod tokens;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 /// An attempt that brought no output.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     pub kind: FailureKind,
     /// A sentence fragment without a final stop.
@@ -16,6 +17,9 @@ pub struct Failure {
     pub place: Option<Place>,
     /// What outside of the code it came from, where that is known.
     pub cause: Option<Cause>,
+    /// The step itself could not be set up, so that no job is at fault. The runner says so.
+    #[doc(hidden)]
+    pub of_setup: bool,
 }
 
 /// What a failure came from, for those who tell one such failure from another: a timeout from a refusal.
@@ -92,7 +96,7 @@ pub struct Place {
 impl Failure {
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), context: None, place: None, cause: None }
+        Self { kind, message: message.into(), context: None, place: None, cause: None, of_setup: false }
     }
 
     /// The word for it in error records, and in what a retry policy says it is for: that of its cause

@@ -31,8 +31,7 @@ fn load(path: &Path) -> Loaded {
 }
 
 fn run(loaded: &Loaded, config: &serde_json::Value, payload: &str) -> String {
-    let mut runner =
-        PluginRunner::new(&loaded.plugin().offers()[0], &spec(config)).expect("it can be set up");
+    let mut runner = PluginRunner::new(&loaded.plugin().offers()[0], &spec(config));
     let mut outputs = Outputs::new([""]);
     let job = Job { index: 1, payload: payload.as_bytes(), attempt: 1, now_ms: 0, hash: 0 };
     runner.process(&job, &mut outputs).expect("the job is in order");

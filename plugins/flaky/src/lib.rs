@@ -1,6 +1,7 @@
 //! Misbehaves on request, for tests of whoever runs plugins: each job says in `do` how.
 
 use std::hint::black_box;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
@@ -16,10 +17,26 @@ pub struct Config {
     pub fail_in_create: bool,
     /// Panics when it is created.
     pub panic_in_create: bool,
+    /// Is not created unless this file is there.
+    pub needs: Option<PathBuf>,
+    /// How it says that the file is not there.
+    pub without: Without,
     /// Panics when it is dropped.
     pub panic_in_drop: bool,
     /// Leaves a thread behind that holds the context for so many milliseconds.
     pub leave_thread_ms: Option<u64>,
+}
+
+/// What `create` answers where the file is not there that it needs.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Without {
+    #[default]
+    Fail,
+    Retry,
+    /// In 20 ms.
+    RetryIn,
+    GateClosed,
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,6 +68,10 @@ enum Act {
     Token,
     Panic,
     Abort,
+    /// Takes away the file that it needs, and panics.
+    PanicForGood,
+    /// Takes away the file that it needs, and ends the process.
+    AbortForGood,
     /// Never comes back, and does not look whether it should.
     Hang,
     /// Comes back when it is told to stop.
@@ -91,6 +112,15 @@ impl PluginStep for Flaky {
         if config.fail_in_create {
             return Err(Failure::failed("not created, as asked"));
         }
+        if config.needs.as_ref().is_some_and(|file| !file.exists()) {
+            let why = "what it needs is not there";
+            return Err(match config.without {
+                Without::Fail => Failure::failed(why),
+                Without::Retry => Failure::retry(why),
+                Without::RetryIn => Failure::retry_in(Duration::from_millis(20), why),
+                Without::GateClosed => Failure::gate_closed(why),
+            });
+        }
         Ok(Self { config, context: context.clone(), leaked: Vec::new() })
     }
 
@@ -112,6 +142,15 @@ impl PluginStep for Flaky {
             }
             Act::Panic => panic!("panicked, as asked"),
             Act::Abort => std::process::abort(),
+            Act::PanicForGood | Act::AbortForGood => {
+                if let Some(file) = &self.config.needs {
+                    std::fs::remove_file(file)?;
+                }
+                if matches!(act, Act::AbortForGood) {
+                    std::process::abort();
+                }
+                panic!("panicked, as asked");
+            }
             Act::Hang => loop {
                 thread::sleep(Duration::from_secs(1));
             },
@@ -149,7 +188,29 @@ impl Drop for Flaky {
     }
 }
 
-tidegate_plugin::export_plugin!(Flaky);
+/// The same, and nothing of it can be seen outside.
+#[derive(Debug)]
+pub struct Calm(Flaky);
+
+impl PluginStep for Calm {
+    const NAME: &'static str = "calm";
+    const DESCRIPTION: &'static str = "misbehaves on request, and only inside";
+    type Config = Config;
+
+    fn schema() -> Option<String> {
+        Flaky::schema()
+    }
+
+    fn create(config: Config, context: &Context) -> Result<Self, Failure> {
+        Flaky::create(config, context).map(Self)
+    }
+
+    fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
+        self.0.process(job, outlet)
+    }
+}
+
+tidegate_plugin::export_plugin!(Flaky, Calm);
 
 #[cfg(test)]
 mod tests {

@@ -124,6 +124,8 @@ impl Dispatcher {
                 (step, StepEvent::Ran { batch, taken, halts, bytes, ends })
             }
             Event::Committed { step, batch } => (step, StepEvent::Committed { batch }),
+            Event::Hold { step, until } => (step, StepEvent::Hold { until }),
+            Event::PutBack { step, batch } => (step, StepEvent::PutBack { batch }),
             Event::Failed { step } => (step, StepEvent::Failed),
             Event::Rewind { step } => (step, StepEvent::Rewind),
             Event::Grew { queue, head } => {
@@ -142,7 +144,8 @@ impl Dispatcher {
                 return self.decide(now, commands);
             }
         };
-        if matches!(event, StepEvent::Ran { .. }) && !self.steps[step].is_aside() {
+        let comes_home = matches!(event, StepEvent::Ran { .. } | StepEvent::PutBack { .. });
+        if comes_home && !self.steps[step].is_aside() {
             self.free_slots += 1;
         }
         self.steps[step].handle(event, now, commands);
@@ -258,7 +261,7 @@ impl Dispatcher {
         // Those furthest downstream first, so that what is begun gets out before more is let in, and
         // queues stay short.
         for (step, &paused) in self.steps.iter_mut().zip(&self.paused).rev() {
-            step.run(paused, &mut self.free_slots, commands);
+            step.run(paused || step.is_held(now), &mut self.free_slots, commands);
         }
         if let Some(end) = self.end(now) {
             self.stage = Stage::Done;
@@ -269,8 +272,9 @@ impl Dispatcher {
     fn end(&self, now: Timestamp) -> Option<End> {
         let stopping = self.stage == Stage::Stopping;
         for (step, &paused) in self.steps.iter().zip(&self.paused) {
-            // What a paused step has not begun would wait for somebody who has it go on.
-            let waits = paused && self.until_idle;
+            // What a paused step has not begun would wait for somebody who has it go on, and that of one which
+            // cannot be set up for what it needs.
+            let waits = (paused || step.is_held(now)) && self.until_idle;
             if if waits { step.is_at_work() } else { step.is_busy(stopping) } {
                 return None;
             }
@@ -282,7 +286,8 @@ impl Dispatcher {
             return None;
         }
         for (step, &paused) in self.steps.iter().zip(&self.paused) {
-            let over = step.is_exhausted(&self.heads, self.until_idle, now) || paused && self.until_idle;
+            let waits = (paused || step.is_held(now)) && self.until_idle;
+            let over = step.is_exhausted(&self.heads, self.until_idle, now) || waits;
             if !over {
                 return None;
             }

@@ -183,6 +183,12 @@ impl RetryPolicy {
         }
     }
 
+    /// The wait after this attempt (from 1), before jitter.
+    #[must_use]
+    pub fn wait(&self, attempt: u32) -> Duration {
+        Duration::from_millis(self.delay(attempt))
+    }
+
     /// The wait after this attempt (from 1) in milliseconds, before jitter.
     fn delay(&self, attempt: u32) -> u64 {
         let initial = millis(self.initial);

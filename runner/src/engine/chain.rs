@@ -137,6 +137,14 @@ impl Links {
         }
     }
 
+    /// Makes plugins ready that are not: at first, and after a panic or a crash.
+    ///
+    /// # Errors
+    /// What the plugin says, or why it cannot be reached.
+    pub(super) fn set_up(&mut self) -> Result<(), Failure> {
+        self.links.iter_mut().try_for_each(Link::set_up)
+    }
+
     /// Whether it pays to show it the jobs of a batch before they are run.
     pub(super) fn wants_batches(&self) -> bool {
         self.isolated.is_some()

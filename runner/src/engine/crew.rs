@@ -152,6 +152,7 @@ impl Crew {
             token_key,
             given_up: Arc::default(),
             attempts: attempts.clone(),
+            ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
         });
         let [aside, askers] = [(); 2].map(|()| Aside::new(Arc::clone(&shop), messages.0.clone()));
         let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;

@@ -17,11 +17,11 @@ use super::request::Asked;
 use super::request::Request;
 use super::retrying::Halts;
 use super::shelf::Shelf;
-use super::stats::Stats;
+use super::stats::{ClosedBy, Stats};
 use super::status::Asking;
 use super::tail::Tails;
 use super::ticks::Ticks;
-use super::work::{Ran, Stumble};
+use super::work::{Hindrance, Ran, Stumble};
 use crate::config::{Configuration, QueueRef, Step};
 use crate::decide::{BatchId, Bounds, Dispatcher, End, Event, Flow, Port, ReadId, Ticker};
 use crate::hands::source::BatchLimit;
@@ -241,6 +241,9 @@ impl Floor {
             }
             Message::Ran { step, id, ran } => {
                 self.note_held(step, &ran, now);
+                if let Some(Hindrance { by: ClosedBy::Setup { until }, .. }) = ran.held {
+                    self.dispatcher.handle(Event::Hold { step, until }, now, &mut commands);
+                }
                 let event = self.take_ran(step, id, ran, now);
                 self.dispatcher.handle(event, now, &mut commands);
             }
@@ -300,6 +303,9 @@ impl Floor {
     fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<Ran>, now: Timestamp) -> Event {
         if let Some(stumble) = &ran.halt {
             self.halt(step, describe(stumble), now);
+        }
+        if ran.goes_back {
+            return Event::PutBack { step, batch: id };
         }
         let (taken, halts, bytes) = (ran.taken, ran.halt.is_some(), ran.byte_len());
         let ends = ran.ends.clone();

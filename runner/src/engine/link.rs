@@ -141,15 +141,27 @@ impl<'c> Owner<'c> {
             token_key: self.token_key,
         };
         let link = if self.isolate {
-            Isolated::new(loaded, offer, &spec).map(|isolated| Link::Isolated(Box::new(isolated)))
+            Link::Isolated(Box::new(Isolated::new(loaded, offer, &spec)))
         } else {
-            PluginRunner::new(offer, &spec).map(|runner| Link::Plugin(Box::new(runner)))
+            Link::Plugin(Box::new(PluginRunner::new(offer, &spec)))
         };
-        link.map_err(|failure| plugin.masked(failure.to_string()))
+        Ok(link)
     }
 }
 
 impl Link {
+    /// Makes a plugin ready that is not.
+    ///
+    /// # Errors
+    /// What it says, or why it cannot be reached.
+    pub(super) fn set_up(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Plugin(plugin) => plugin.set_up(),
+            Self::Isolated(isolated) => isolated.set_up(),
+            Self::Script(_) | Self::Filter(..) | Self::Http(_) | Self::Exec(_) | Self::Pass => Ok(()),
+        }
+    }
+
     /// Runs `job` through it, which has `left` of its time. `pieces` counts what is asked of the outside.
     ///
     /// # Errors

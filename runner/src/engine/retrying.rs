@@ -6,7 +6,7 @@ use tidegate_plugin::{Cause, Failure, FailureKind};
 
 use super::gather::Item;
 use crate::config::{Configuration, GateRef, Promise, Step};
-use crate::decide::{Decision, RetryPolicy, Then, Tried, Trouble};
+use crate::decide::{Before, Decision, RetryPolicy, Then, Tried, Trouble};
 use crate::hands::script::json;
 use crate::store::{Delayed, DelayedJob, JobForm, NEVER, Standing};
 use crate::words::{Address, Form, Timestamp};
@@ -14,6 +14,11 @@ use crate::words::{Address, Form, Timestamp};
 /// For how long a step starts nothing when a job finds the gate closed of which nobody has said how often
 /// it is looked at.
 const GATE_EVERY: Duration = Duration::from_secs(5);
+
+/// What could not be set up is tried again after no shorter time than this …
+const SETUP_MIN: Duration = Duration::from_millis(10);
+/// … and after no longer one, unless that was asked for.
+const SETUP_MAX: Duration = Duration::from_mins(1);
 
 /// How a step goes about failures.
 #[derive(Debug)]
@@ -121,6 +126,17 @@ impl Retrying {
         }
     }
 
+    /// When a step is set up again that could not be, `setbacks` times in a row: after the delays of its
+    /// policy, but never much later than what it needs is there again.
+    pub(super) fn set_up_again(&self, failure: &Failure, setbacks: u32, now: Timestamp) -> Timestamp {
+        let wait = match failure.kind {
+            FailureKind::GateClosed => self.gate_every,
+            FailureKind::RetryIn(asked) => asked,
+            _ => self.policy.as_ref().unwrap_or(&RetryPolicy::DEFAULT).wait(setbacks).min(SETUP_MAX),
+        };
+        after(now, wait.max(SETUP_MIN))
+    }
+
     /// What becomes of a job that is not tried again, whatever the policy says.
     pub(super) fn refused(&self) -> Fate {
         match (self.has_errors, self.only_once) {
@@ -128,6 +144,15 @@ impl Retrying {
             (false, true) => Fate::Dropped(Why::AtMostOnce),
             (false, false) => Fate::Halts(Halts::NoErrors),
         }
+    }
+}
+
+/// What has to be durable before a batch of the step may run.
+pub(super) fn before(step: &Step, configuration: &Configuration) -> Before {
+    match step.delivery {
+        Promise::AtMostOnce => Before::Progress,
+        Promise::ExactlyOnce if step.has_effects(configuration) => Before::Snapshot,
+        Promise::ExactlyOnce | Promise::AtLeastOnce => Before::Nothing,
     }
 }
 

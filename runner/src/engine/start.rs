@@ -10,9 +10,10 @@ use super::error::{Chain, EngineError};
 use super::floor::Floor;
 use super::ledger::trims_by_age;
 use super::recover::take_up;
+use super::retrying::before;
 use crate::config::{
-    BeginAt, Configuration, GateRef, Input, Promise, PushSource, QueueRef, SinkRef, SourceKind, SourceRef,
-    Step, Take, Target,
+    BeginAt, Configuration, GateRef, Input, PushSource, QueueRef, SinkRef, SourceKind, SourceRef, Step, Take,
+    Target,
 };
 use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Ticker};
 use crate::hands::sink::Sink;
@@ -283,15 +284,6 @@ fn pause(floor: &mut Floor, configuration: &Configuration, store: &Store) -> Res
         }
     }
     Ok(())
-}
-
-/// What has to be durable before a batch of the step may run.
-fn before(step: &Step, configuration: &Configuration) -> Before {
-    match step.delivery {
-        Promise::AtMostOnce => Before::Progress,
-        Promise::ExactlyOnce if step.has_effects(configuration) => Before::Snapshot,
-        Promise::ExactlyOnce | Promise::AtLeastOnce => Before::Nothing,
-    }
 }
 
 /// The number of the configuration: the last one, or the next where it has changed.

@@ -52,6 +52,19 @@ pub enum ClosedBy {
     Failure,
     /// One of its jobs.
     Job,
+    /// What it runs could not be set up, and is set up again then.
+    Setup { until: Timestamp },
+}
+
+impl ClosedBy {
+    fn is_like(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
+    /// Something does not work, and why may change.
+    fn is_trouble(self) -> bool {
+        matches!(self, Self::Failure | Self::Setup { .. })
+    }
 }
 
 impl Stats {
@@ -116,7 +129,7 @@ impl StepStats {
         let since = closed.as_ref().map_or(now, |before| before.since);
         let news = closed
             .as_ref()
-            .is_none_or(|before| before.by != by || by == ClosedBy::Failure && before.why != why);
+            .is_none_or(|before| !before.by.is_like(by) || by.is_trouble() && before.why != why);
         *closed = Some(Closed { since, by, why });
         news
     }

@@ -1,5 +1,8 @@
 //! One batch through one step, on a worker's thread.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Step as _};
 
 use super::attempted::Watch;
@@ -9,10 +12,10 @@ use super::delivery::Made;
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
 use super::link::{Common, Owner, Scripts};
-use super::retrying::{self, Halts, Retrying};
+use super::retrying::{self, Halts, Retrying, before};
 use super::status::Word;
 use crate::config::{self, Configuration, Processor, Promise, Take};
-use crate::decide::{Counters, JobEnd, Status};
+use crate::decide::{Before, Counters, JobEnd, Status};
 use crate::hands::script::{Entry, Outlet, ScriptStep};
 use crate::store::{Outcome, Slot, Store};
 use crate::words::{Address, Clock, Form, Origins, Timestamp};
@@ -21,14 +24,20 @@ mod ran;
 
 mod failing;
 
+mod setup;
+
 use failing::{After, Failing};
 use ran::{Binding, Yield};
-pub(super) use ran::{Ran, Stumble};
+pub(super) use ran::{Hindrance, Ran, Stumble};
+use setup::{Setback, Setup};
 
 /// A step made ready for one thread.
 #[derive(Debug)]
 pub(super) struct Worker {
     runner: Runner,
+    setup: Setup,
+    /// Nothing has to be durable before a batch of it runs.
+    starts_at_once: bool,
     address: Address,
     gatherer: Gatherer,
     bindings: Vec<Binding>,
@@ -62,6 +71,7 @@ impl Worker {
         generation: u64,
         store: &Store,
         common: &Common<'_>,
+        ever_set_up: &Arc<AtomicBool>,
     ) -> Result<Self, String> {
         let scripts: Vec<config::Script> =
             step.processors.iter().filter_map(Processor::script).cloned().collect();
@@ -85,6 +95,8 @@ impl Worker {
         };
         Ok(Self {
             runner,
+            setup: Setup::new(Arc::clone(ever_set_up)),
+            starts_at_once: before(step, configuration) == Before::Nothing,
             gatherer: Gatherer::new(configuration, step),
             bindings: step.outputs.iter().map(Binding::new).collect(),
             cards: step.queuer.as_ref().map(Cards::new).filter(Cards::has_lanes),
@@ -112,7 +124,32 @@ impl Worker {
             {
                 self.pass_all(portion, work.sequential)
             }
-            _ => self.run_each(work, slot, carries, clock),
+            _ => match self.set_up_for(work, clock) {
+                Some(Setback { failure, until: Some(until) }) if self.starts_at_once && !work.sequential => {
+                    Ran {
+                        held: Some(Hindrance::of_setup(&failure, until)),
+                        goes_back: true,
+                        ..Ran::default()
+                    }
+                }
+                setback => self.run_each(work, slot, carries, clock, setback),
+            },
+        }
+    }
+
+    /// Sets up what the jobs of a batch need before any of them is begun; answers with what follows where
+    /// that fails. Of jobs that come again, some need nothing.
+    fn set_up_for(&mut self, work: &Work, clock: &dyn Clock) -> Option<Setback> {
+        let fresh = work.words.is_none() && work.portions.iter().all(|portion| portion.returned.is_none());
+        if !fresh {
+            return None;
+        }
+        match self.runner.set_up() {
+            Ok(()) => {
+                self.setup.succeeded();
+                None
+            }
+            Err(failure) => Some(self.setup.failed(failure, &self.retrying, clock.now())),
         }
     }
 
@@ -142,7 +179,14 @@ impl Worker {
         Ran { taken: portion.jobs, outputs, counters, ends, ..Ran::default() }
     }
 
-    fn run_each(&mut self, work: &Work, slot: &mut Slot, carries: bool, clock: &dyn Clock) -> Ran {
+    fn run_each(
+        &mut self,
+        work: &Work,
+        slot: &mut Slot,
+        carries: bool,
+        clock: &dyn Clock,
+        mut setback: Option<Setback>,
+    ) -> Ran {
         let now = clock.now();
         let made_before = match self.made_before(work, carries) {
             Ok(made_before) => made_before,
@@ -152,7 +196,7 @@ impl Worker {
             }
         };
         let mut made = Yield::new(&self.bindings, &self.origins(), carries, work.sequential);
-        if work.words.is_none() {
+        if work.words.is_none() && setback.is_none() {
             self.prepare(work, carries, &made_before, now);
         }
         let mut checkpoint = Checkpoint::default();
@@ -185,10 +229,17 @@ impl Worker {
                     continue;
                 }
                 Some(word) => word.settle(item.payload, &mut made.outputs),
-                None => watch.attempt(&item, || attempt(runner, cards, &item, now, &mut made.outputs)),
+                None => self.setup.ready(setback.as_ref(), &item, || runner.set_up()).and_then(|()| {
+                    watch.attempt(&item, || attempt(runner, cards, &item, now, &mut made.outputs))
+                }),
             };
             let after = match attempted {
                 Ok(()) => After::Through(made.note(step, &self.bindings, &item)),
+                Err(failure) if failure.of_setup => {
+                    made.outputs.roll_back(&checkpoint);
+                    let failed = || self.setup.failed(failure, retrying, clock.now());
+                    failing.sets_back(&item, setback.get_or_insert_with(failed), now, &mut made)
+                }
                 Err(failure) => {
                     made.outputs.roll_back(&checkpoint);
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
@@ -251,6 +302,16 @@ impl Worker {
     fn origins(&self) -> Origins {
         let inputs = self.gatherer.inputs.iter().map(|input| input.name.clone()).collect();
         Origins::new(self.address.clone(), inputs)
+    }
+}
+
+impl Runner {
+    /// Makes plugins ready that are not.
+    fn set_up(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Links(links) => links.set_up(),
+            Self::Script(_) | Self::Pass => Ok(()),
+        }
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Shop {
     /// Set when nobody wants to know any more what gates and monitors say.
     pub(super) given_up: Arc<AtomicBool>,
     pub(super) attempts: Attempts,
+    /// By step: what it runs was set up at least once.
+    pub(super) ever_set_up: Vec<Arc<AtomicBool>>,
 }
 
 impl Shop {
@@ -177,7 +179,8 @@ impl<'s> Hand<'s> {
             Some(worker) => worker,
             empty => {
                 let declared = &configuration.steps[step];
-                match Worker::new(configuration, declared, *generation, store, &self.shop.common()) {
+                let (common, ever) = (self.shop.common(), &self.shop.ever_set_up[step]);
+                match Worker::new(configuration, declared, *generation, store, &common, ever) {
                     Ok(made) => empty.insert(made),
                     Err(why) => return failed(work, why),
                 }

@@ -74,6 +74,7 @@ fn held(closed: &ClosedStatus, gate: &str) -> String {
     match &*closed.by {
         "failure" => format!("behind the gate `{gate}`, which cannot be asked{why}"),
         "job" => format!("held back by one of its jobs{why}"),
+        "setup" => format!("held back until it can be set up{why}"),
         _ => format!("behind the gate `{gate}`, which is closed{why}"),
     }
 }

@@ -171,6 +171,7 @@ fn held(closed: &ClosedStatus, gate: Option<&AskedStatus>, now: Timestamp) -> St
     match &*closed.by {
         "failure" => format!("gate cannot be asked, and counts as closed {ago}{why}"),
         "job" => format!("held back by one of its jobs {ago}{why}"),
+        "setup" => format!("cannot be set up {ago}, and is tried again and again{why}"),
         _ => format!("gate closed {ago}{why}"),
     }
 }

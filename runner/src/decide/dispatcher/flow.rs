@@ -147,6 +147,10 @@ pub enum Event {
     Ran { step: usize, batch: BatchId, taken: usize, halts: bool, bytes: usize, ends: Vec<JobEnd> },
     /// A batch is durably delivered.
     Committed { step: usize, batch: BatchId },
+    /// What the step runs could not be set up: it starts nothing before this.
+    Hold { step: usize, until: Timestamp },
+    /// Nothing of a batch has run that nothing was done for before: it runs again.
+    PutBack { step: usize, batch: BatchId },
     /// A batch of the step cannot be delivered; the step has to stop.
     Failed { step: usize },
     /// Somebody wants the step to run earlier jobs once more.

@@ -132,9 +132,14 @@ impl Machine for Picker {
                     gate.answered(open, now);
                 }
             }
+            StepEvent::Hold { until } => self.hold(until, now),
             StepEvent::Failed => self.failed(commands),
             // What comes again is told job by job; progress is put back by the next run only.
-            StepEvent::Returned { .. } | StepEvent::NoneDue { .. } | StepEvent::Rewind => {}
+            // Of a batch that could not run each job is told to be held.
+            StepEvent::Returned { .. }
+            | StepEvent::NoneDue { .. }
+            | StepEvent::Rewind
+            | StepEvent::PutBack { .. } => {}
         }
     }
 
@@ -266,6 +271,11 @@ impl Machine for Picker {
             || until_idle && self.is_full && self.input.reading == Reading::Ready;
         // Whatever could start has been picked by now.
         self.end == Halting::Halted || is_read && (empty || until_idle)
+    }
+
+    fn is_held(&self, _now: Timestamp) -> bool {
+        // What was begun is told to be held when it comes home, and nothing else is picked meanwhile.
+        false
     }
 
     fn wakes(&self, now: Timestamp) -> Option<Timestamp> {

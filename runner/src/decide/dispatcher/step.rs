@@ -83,6 +83,9 @@ pub(super) trait Machine: Debug + Send {
     /// Whether it has nothing to do until something happens elsewhere.
     fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool;
 
+    /// Whether what it runs could not be set up, and is to be set up again later.
+    fn is_held(&self, now: Timestamp) -> bool;
+
     /// When it has something to do, if only time has to pass for that.
     fn wakes(&self, now: Timestamp) -> Option<Timestamp>;
 }
@@ -138,6 +141,8 @@ pub(super) enum StepEvent {
     Ran { batch: BatchId, taken: usize, halts: bool, bytes: usize, ends: Vec<JobEnd> },
     Committed { batch: BatchId },
     Gate { open: bool },
+    Hold { until: Timestamp },
+    PutBack { batch: BatchId },
     Failed,
     Rewind,
 }

@@ -33,6 +33,8 @@ pub(super) struct Stream {
     /// One of its readers cannot go on.
     broken: bool,
     rewinding: Rewinding,
+    /// What it runs could not be set up at the first of these times; nothing starts before the second one.
+    waits: Option<(Timestamp, Timestamp)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,7 @@ impl Stream {
             halted: false,
             broken: false,
             rewinding: Rewinding::No,
+            waits: None,
         }
     }
 
@@ -129,7 +132,7 @@ impl Stream {
 }
 
 impl Machine for Stream {
-    fn handle(&mut self, event: StepEvent, _now: Timestamp, commands: &mut Vec<Command>) {
+    fn handle(&mut self, event: StepEvent, now: Timestamp, commands: &mut Vec<Command>) {
         match event {
             StepEvent::Read { input, read, first, jobs, bytes } => {
                 self.take_in(input, Remnant { read, first, skip: 0, jobs, bytes }, commands);
@@ -153,6 +156,11 @@ impl Machine for Stream {
             StepEvent::Begun { batch } => self.begun(batch),
             StepEvent::Ran { batch, taken, halts, bytes, .. } => self.ran(batch, taken, halts, bytes),
             StepEvent::Committed { batch } => self.committed(batch, commands),
+            StepEvent::Hold { until } => {
+                let until = self.waits.map_or(until, |(_, before)| before.max(until));
+                self.waits = Some((now, until));
+            }
+            StepEvent::PutBack { batch } => self.put_back(batch),
             StepEvent::Failed => self.halt(commands),
             StepEvent::Rewind => {
                 if self.rewinding == Rewinding::No {
@@ -171,7 +179,9 @@ impl Machine for Stream {
             Mode::Paused => {}
             Mode::Open => {
                 self.form(around.next_batch, commands);
-                self.begin(commands);
+                if !self.is_held(now) {
+                    self.begin(commands);
+                }
             }
         }
         self.commit_in_order(commands);
@@ -233,8 +243,14 @@ impl Machine for Stream {
         self.halted || fresh && dry(returned)
     }
 
-    fn wakes(&self, _now: Timestamp) -> Option<Timestamp> {
+    fn is_held(&self, now: Timestamp) -> bool {
+        // A clock that was set back makes nothing wait for long.
+        self.waits.is_some_and(|(since, until)| since <= now && now < until)
+    }
+
+    fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let open = !self.halted && !self.about_to_halt() && self.rewinding == Rewinding::No;
-        self.inputs.last().filter(|_| open)?.wakes()
+        let goes_on = self.waits.filter(|_| self.is_held(now)).map(|(_, until)| until);
+        self.inputs.last().filter(|_| open)?.wakes().into_iter().chain(goes_on).min()
     }
 }

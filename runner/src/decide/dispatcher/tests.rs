@@ -353,3 +353,34 @@ fn a_glance_counts_what_is_read_and_what_is_behind_it() {
     play.committed(0, 0);
     assert_eq!(glance(&play), (12, Some(9), 5));
 }
+
+#[test]
+fn what_could_not_be_set_up_waits_and_runs_the_same_batch_again() {
+    let mut play = Play::new(&[source()], &[]);
+    play.start();
+    assert_eq!(play.read(0, 1, 2), "read 0@3, run 0#0");
+    assert_eq!(play.read(0, 3, 2), "read 0@5, run 0#1");
+    play.on(Event::Hold { step: 0, until: Timestamp(50) });
+    assert_eq!(play.on(Event::PutBack { step: 0, batch: BatchId(0) }), "");
+    // Another thread has run the next one, which is delivered after it.
+    assert_eq!(play.ran(0, 1, 2), "");
+    assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
+    play.now = Timestamp(50);
+    assert_eq!(play.on(Event::Tick), "run 0#0");
+    assert_eq!(play.ran(0, 0, 2), "commit 0@1+2, commit 0@3+2");
+}
+
+#[test]
+fn a_stop_and_an_idle_end_wait_for_nothing_that_cannot_be_set_up() {
+    for until_idle in [false, true] {
+        let mut play = Play::with(&[source()], &[], BOUNDS, until_idle);
+        play.start();
+        play.read(0, 1, 2);
+        play.on(Event::Idle { port: PORT });
+        play.on(Event::Hold { step: 0, until: Timestamp(50) });
+        let put_back = play.on(Event::PutBack { step: 0, batch: BatchId(0) });
+        let (end, words) =
+            if until_idle { (put_back, "Drained") } else { (play.on(Event::Stop), "drop #0, Stopped") };
+        assert_eq!(end, words);
+    }
+}

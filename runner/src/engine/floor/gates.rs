@@ -1,5 +1,7 @@
 //! The floor's part in gates: what is known of them, and what is said about it.
 
+use std::time::Duration;
+
 use tidegate_plugin::{Failure, FailureKind};
 
 use super::Floor;
@@ -7,8 +9,8 @@ use crate::config::GateRef;
 use crate::decide::JobEnd;
 use crate::engine::answering::Asked;
 use crate::engine::stats::ClosedBy;
-use crate::engine::work::Ran;
-use crate::words::Timestamp;
+use crate::engine::work::{Hindrance, Ran};
+use crate::words::{Timestamp, format_duration};
 
 impl Floor {
     /// Takes note of what was found out about the gate of a step: whether it is open. One that cannot be
@@ -23,7 +25,7 @@ impl Floor {
         stats.answered(Asked::Gate, trouble, now);
         let (by, why) = match seen {
             Ok(true) => {
-                if stats.open(|by| by != ClosedBy::Job) {
+                if stats.open(|by| matches!(by, ClosedBy::Gate | ClosedBy::Failure)) {
                     tracing::info!(%step, gate, "the gate is open");
                 }
                 return true;
@@ -38,7 +40,9 @@ impl Floor {
                 ClosedBy::Failure => tracing::warn!(
                     %step, gate, "whether the gate is open cannot be found out, so it counts as closed{why}"
                 ),
-                ClosedBy::Gate | ClosedBy::Job => tracing::info!(%step, gate, "the gate is closed{why}"),
+                ClosedBy::Gate | ClosedBy::Job | ClosedBy::Setup { .. } => {
+                    tracing::info!(%step, gate, "the gate is closed{why}")
+                }
             }
         }
         false
@@ -47,13 +51,29 @@ impl Floor {
     /// Takes note of whether a job has held back its step.
     pub(super) fn note_held(&mut self, step: usize, ran: &Ran, now: Timestamp) {
         let (stats, step) = (&self.stats.steps[step], &self.configuration.steps[step].address);
-        if let Some(why) = &ran.held {
-            if stats.close(ClosedBy::Job, why.clone(), now) {
-                tracing::info!(%step, "the step is held back by one of its jobs: {}", on_one_line(why));
+        if let Some(Hindrance { by, why }) = &ran.held {
+            if stats.close(*by, why.clone(), now) {
+                let why = on_one_line(why);
+                match by {
+                    ClosedBy::Setup { until } => {
+                        let wait = format_duration(Duration::from_millis(
+                            until.0.saturating_sub(now.0).try_into().unwrap_or(0),
+                        ));
+                        tracing::warn!(%step, "the step is held back, and is set up again in {wait}: {why}");
+                    }
+                    _ => tracing::info!(%step, "the step is held back by one of its jobs: {why}"),
+                }
             }
-        } else if ran.ends.iter().any(|end| !matches!(end, JobEnd::Held(_)))
-            && stats.open(|by| by == ClosedBy::Job)
-        {
+            return;
+        }
+        let runs = ran.ends.iter().any(|end| !matches!(end, JobEnd::Held(_)));
+        let goes_on = stats.open(|by| match by {
+            ClosedBy::Job => runs,
+            // Another thread may run jobs as before.
+            ClosedBy::Setup { until } => (runs || ran.taken > 0) && until <= now,
+            ClosedBy::Gate | ClosedBy::Failure => false,
+        });
+        if goes_on {
             tracing::info!(%step, "the step goes on");
         }
     }

@@ -28,7 +28,8 @@ impl Workers {
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
             let (plugins, given_up) = (Plugins::default(), Arc::default());
             let common = Common { plugins: &plugins, token_key: &TokenKey::NONE, given_up: &given_up };
-            let worker = Worker::new(configuration, step, generation, store, &common).unwrap();
+            let worker =
+                Worker::new(configuration, step, generation, store, &common, &Arc::default()).unwrap();
             self.0.insert(step.address.clone(), (version, worker));
         }
         &mut self.0.get_mut(&step.address).unwrap().1

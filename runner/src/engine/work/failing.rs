@@ -2,12 +2,14 @@
 
 use tidegate_plugin::Failure;
 
-use super::ran::Yield;
+use super::ran::{Hindrance, Yield};
+use super::setup::Setback;
 use crate::config::Take;
 use crate::decide::JobEnd;
 use crate::engine::error_record::{self, Case};
 use crate::engine::gather::Item;
 use crate::engine::retrying::{self, Fate, Halts, Retrying, Why};
+use crate::engine::stats::ClosedBy;
 use crate::store::Outcome;
 use crate::words::{Address, Timestamp};
 
@@ -30,6 +32,32 @@ pub(super) enum After {
 }
 
 impl Failing<'_> {
+    /// What the step runs could not be set up: the job waits, or stands in the way.
+    pub(super) fn sets_back(
+        &self,
+        item: &Item<'_>,
+        setback: &Setback,
+        now: Timestamp,
+        made: &mut Yield,
+    ) -> After {
+        let Setback { failure, until } = setback;
+        match *until {
+            Some(until) => {
+                made.ran.held = Some(Hindrance::of_setup(failure, until));
+                self.holds(item, until, now, made)
+            }
+            None => After::Halts(Box::new(failure.clone()), Halts::Run),
+        }
+    }
+
+    /// It was no attempt: the job waits.
+    fn holds(&self, item: &Item<'_>, until: Timestamp, now: Timestamp, made: &mut Yield) -> After {
+        // With a queuer the whole step waits; without, the job steps aside.
+        let due = if made.sequential { now } else { until };
+        made.ran.stays(retrying::held(self.step, item, due), JobEnd::Held(until));
+        After::Stays
+    }
+
     /// `refused`: there was no attempt, and the outside has said that the job is invalid.
     pub(super) fn befalls(
         &self,
@@ -48,11 +76,8 @@ impl Failing<'_> {
                 return After::Stays;
             }
             Fate::Held(until) => {
-                // With a queuer the whole step waits; without, the job steps aside.
-                let due = if made.sequential { now } else { until };
-                made.ran.stays(retrying::held(self.step, item, due), JobEnd::Held(until));
-                made.ran.held = Some(failure.message);
-                return After::Stays;
+                made.ran.held = Some(Hindrance { by: ClosedBy::Job, why: failure.message });
+                return self.holds(item, until, now, made);
             }
             Fate::Pending => {
                 let row = retrying::pending(self.step, item, &failure.message, now);

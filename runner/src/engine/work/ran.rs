@@ -10,6 +10,7 @@ use crate::decide::{Counters, JobEnd};
 use crate::engine::delivery::Made;
 use crate::engine::gather::Item;
 use crate::engine::retrying::{self, Halts};
+use crate::engine::stats::ClosedBy;
 use crate::store::{Delayed, Outcome, Span};
 use crate::words::{Address, DeliveryHash, Origins, Timestamp};
 
@@ -33,8 +34,25 @@ pub(in crate::engine) struct Ran {
     pub(in crate::engine) stayed: usize,
     /// Of jobs that were picked: what became of each that is taken.
     pub(in crate::engine) ends: Vec<JobEnd>,
-    /// Why a job of it has found its gate closed, if one has.
-    pub(in crate::engine) held: Option<String>,
+    /// What keeps the step from starting anything, if the batch has come upon that.
+    pub(in crate::engine) held: Option<Hindrance>,
+    /// Nothing of it has run, and it can run again as it is.
+    pub(in crate::engine) goes_back: bool,
+}
+
+/// What keeps a step from starting anything.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Hindrance {
+    pub(in crate::engine) by: ClosedBy,
+    /// A sentence fragment.
+    pub(in crate::engine) why: String,
+}
+
+impl Hindrance {
+    /// What the step runs could not be set up, and is set up again at `until`.
+    pub(super) fn of_setup(failure: &Failure, until: Timestamp) -> Self {
+        Self { by: ClosedBy::Setup { until }, why: failure.to_string() }
+    }
 }
 
 /// The job that halted a step, and why.

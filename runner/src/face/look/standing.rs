@@ -73,7 +73,8 @@ pub(in crate::face) struct StepStatus {
 pub(in crate::face) struct ClosedStatus {
     /// RFC 3339.
     pub(in crate::face) since: String,
-    /// `gate`; `failure`, where the gate cannot be asked; `job`, where one of its jobs has said so.
+    /// `gate`; `failure`, where the gate cannot be asked; `job`, where one of its jobs has said so; `setup`,
+    /// where its plugin cannot be set up.
     #[serde(default)]
     pub(in crate::face) by: String,
     /// Empty where nobody has said.

@@ -93,6 +93,7 @@ pub(super) fn closed(stats: &StepStats) -> Option<ClosedStatus> {
             ClosedBy::Gate => "gate",
             ClosedBy::Failure => "failure",
             ClosedBy::Job => "job",
+            ClosedBy::Setup { .. } => "setup",
         };
         ClosedStatus { since: rfc3339(closed.since), by: by.to_owned(), why: closed.why }
     })

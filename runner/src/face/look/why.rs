@@ -110,7 +110,8 @@ impl<'a> Case<'a> {
         }
         let closed = self.closed.as_ref();
         if let Some(again) = sight.gate {
-            reasons.push(self.gate_closed(closed.filter(|closed| closed.by != ClosedBy::Job), again));
+            let by_gate = |closed: &&Closed| matches!(closed.by, ClosedBy::Gate | ClosedBy::Failure);
+            reasons.push(self.gate_closed(closed.filter(by_gate), again));
         }
         if let Some(since) = self.gate_answers.asked
             && (sight.gate.is_none() || times::is_long(since, self.now))
@@ -118,12 +119,16 @@ impl<'a> Case<'a> {
             reasons.push(silent(&format!("the gate `{}`", self.gate), since, self.now));
         }
         if let Some(until) = sight.held_until.filter(|&until| until > self.now) {
-            let closed = closed.filter(|closed| closed.by == ClosedBy::Job);
-            reasons.push(format!(
-                "a job has found its gate closed{}: the step starts nothing before that is over, {}",
-                closed.map(in_brackets).unwrap_or_default(),
-                self.until(until)
-            ));
+            let until = self.until(until);
+            reasons.push(match closed.filter(|closed| matches!(closed.by, ClosedBy::Setup { .. })) {
+                Some(closed) => {
+                    format!("the step cannot be set up{}; it is tried again {until}", in_brackets(closed))
+                }
+                None => format!(
+                    "a job has found its gate closed{}: the step starts nothing before that is over, {until}",
+                    closed.filter(|closed| closed.by == ClosedBy::Job).map(in_brackets).unwrap_or_default(),
+                ),
+            });
         }
         reasons
     }
@@ -164,7 +169,7 @@ impl<'a> Case<'a> {
                 "whether the gate `{gate}` is open cannot be found out{why}, so it counts as closed, since \
                  {since}; it is asked again {again}"
             ),
-            ClosedBy::Gate | ClosedBy::Job => {
+            ClosedBy::Gate | ClosedBy::Job | ClosedBy::Setup { .. } => {
                 format!("the gate `{gate}` is closed{why} since {since}; it is looked at again {again}")
             }
         }

@@ -183,6 +183,7 @@ struct Told {
     place: Option<(String, u64, Option<u64>)>,
     /// It came back after its time was over.
     late: bool,
+    of_setup: bool,
 }
 
 /// The kinds of failure that come out of a plugin's step; all others are `Failed`.
@@ -220,10 +221,10 @@ pub(super) fn write_made(outputs: &Outputs, took: Duration, to: &mut Vec<u8>) {
 }
 
 pub(super) fn write_failed(failure: &Failure, to: &mut Vec<u8>) {
-    let Failure { kind, message, context, place, cause } = failure.clone();
+    let Failure { kind, message, context, place, cause, of_setup, .. } = failure.clone();
     let place = place.map(|Place { file, line, column }| (file, line, column));
     let late = cause == Some(Cause::Timeout);
-    let told = Told { kind: Kind::of(kind), message, context, place, late };
+    let told = Told { kind: Kind::of(kind), message, context, place, late, of_setup };
     // Texts and numbers can always be written.
     let text = serde_json::to_vec(&told).unwrap_or_default();
     framed(FAILED, to, |to| to.extend_from_slice(&text));
@@ -269,11 +270,13 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
             Frame::Made(outputs, took)
         }
         [FAILED] => {
-            let Told { kind, message, context, place, late } =
+            let Told { kind, message, context, place, late, of_setup } =
                 serde_json::from_slice(body.0).map_err(io::Error::other)?;
-            let place = place.map(|(file, line, column)| Place { file, line, column });
-            let cause = late.then_some(Cause::Timeout);
-            Frame::Failed(Failure { kind: kind.into(), message, context, place, cause })
+            let mut failure = Failure::new(kind.into(), message);
+            failure.place = place.map(|(file, line, column)| Place { file, line, column });
+            failure.cause = late.then_some(Cause::Timeout);
+            (failure.context, failure.of_setup) = (context, of_setup);
+            Frame::Failed(failure)
         }
         [LOG] => {
             let [level] = body.array()?;

@@ -46,11 +46,9 @@ pub struct Isolated {
 type Ended = (FailureKind, Option<Cause>, String);
 
 impl Isolated {
-    /// Starts a process and sets up the step in it.
-    ///
-    /// # Errors
-    /// What the plugin says, or why there is no process.
-    pub fn new(loaded: &Loaded, offer: &Offer, spec: &PluginSpec<'_>) -> Result<Self, Failure> {
+    /// Starts no process yet.
+    #[must_use]
+    pub fn new(loaded: &Loaded, offer: &Offer, spec: &PluginSpec<'_>) -> Self {
         let setup = Setup {
             path: loaded.image().path().to_owned(),
             offer: offer.name().to_owned(),
@@ -63,7 +61,7 @@ impl Isolated {
             memory: spec.memory,
             token_key: spec.token_key.clone(),
         };
-        let mut isolated = Self {
+        Self {
             setup,
             image: Arc::clone(loaded.image()),
             journal: Tracing::new(spec),
@@ -73,9 +71,18 @@ impl Isolated {
             answers: VecDeque::new(),
             stops_at_failure: false,
             stopped: false,
-        };
-        isolated.start()?;
-        Ok(isolated)
+        }
+    }
+
+    /// Starts a process where there is none, and sets up the step in it: at first, and after a crash.
+    ///
+    /// # Errors
+    /// What the plugin says, or why there is no process.
+    pub fn set_up(&mut self) -> Result<(), Failure> {
+        match self.server {
+            Some(_) => Ok(()),
+            None => self.start(),
+        }
     }
 
     /// Begins another batch, and forgets what is left of the one before.
@@ -99,11 +106,10 @@ impl Isolated {
             return Err(self.failure(FailureKind::Failed, "a job before this one ended the batch"));
         }
         if self.answers.is_empty()
-            && let Err((kind, cause, why)) = self.work()
+            && let Err(failure) = self.work()
             && self.answered + self.answers.len() < self.jobs.len()
         {
             // Those before it have their answers, so it is this one.
-            let failure = Failure { cause, ..self.failure(kind, &why) };
             self.answers.push_back(Err(failure));
         }
         self.answered += 1;
@@ -111,6 +117,10 @@ impl Isolated {
             .answers
             .pop_front()
             .unwrap_or_else(|| Err(self.failure(FailureKind::Failed, "its process left the job out")));
+        if answer.as_ref().is_err_and(|failure| failure.of_setup) {
+            // What is left of the process is of no use.
+            self.server = None;
+        }
         self.stopped = answer.is_err() && self.stops_at_failure;
         let (made, took) = answer?;
         for (position, payloads) in made.iter().enumerate() {
@@ -138,22 +148,27 @@ impl Isolated {
     }
 
     /// Has the process work off what is left of the batch, as far as it comes.
-    fn work(&mut self) -> Result<(), Ended> {
+    fn work(&mut self) -> Result<(), Failure> {
         self.weigh_between_batches();
         if !self.send() {
             // It died between two batches, which is no job's fault.
             self.server = None;
-            self.start().map_err(|failure| (failure.kind, failure.cause, failure.message))?;
+            self.start()?;
             self.send();
         }
-        match self.wait(Self::time_left) {
-            Ok(Seen::Gone) => Err((FailureKind::Crashed, None, self.post_mortem())),
-            Ok(_) => Ok(()),
+        let (kind, cause, why) = match self.wait(Self::time_left) {
+            Ok(Seen::Gone) => (FailureKind::Crashed, None, self.post_mortem()),
+            Ok(_) => return Ok(()),
             Err(ended) => {
                 self.server = None;
-                Err(ended)
+                ended
             }
-        }
+        };
+        let failure = self.failure(kind, &why);
+        Err(match cause {
+            Some(cause) => failure.because(cause),
+            None => failure,
+        })
     }
 
     /// Whether there is a process and it could be reached.
@@ -237,7 +252,7 @@ impl Isolated {
     fn start(&mut self) -> Result<(), Failure> {
         let started = Server::start(&self.setup, &self.image);
         let started = started.map_err(|error| format!("a process for it cannot be started: {error}"));
-        self.server = Some(started.map_err(|why| self.failure(FailureKind::Failed, &why))?);
+        self.server = Some(started.map_err(|why| self.failure_of_setup(FailureKind::Failed, &why))?);
         let (kind, why) = match self.wait(Self::time_for_setup) {
             Ok(Seen::Done) => {
                 if let Some(server) = &mut self.server {
@@ -248,7 +263,8 @@ impl Isolated {
             Ok(Seen::Gone) => (FailureKind::Crashed, self.post_mortem()),
             Ok(Seen::Refused | Seen::Working) => {
                 self.server = None;
-                if let Some(Err(failure)) = self.answers.pop_back() {
+                if let Some(Err(mut failure)) = self.answers.pop_back() {
+                    failure.of_setup = true;
                     return Err(failure);
                 }
                 (FailureKind::Failed, "its process could not set it up".to_owned())
@@ -256,12 +272,18 @@ impl Isolated {
             Err((kind, _, why)) => (kind, why),
         };
         self.server = None;
-        Err(self.failure(kind, &format!("while it was set up, {why}")))
+        Err(self.failure_of_setup(kind, &format!("while it was set up, {why}")))
     }
 
     /// What the process died of.
     fn post_mortem(&mut self) -> String {
         self.server.take().map_or_else(|| "its process is gone".to_owned(), Server::post_mortem)
+    }
+
+    fn failure_of_setup(&self, kind: FailureKind, why: &str) -> Failure {
+        let mut failure = self.failure(kind, why);
+        failure.of_setup = true;
+        failure
     }
 
     fn failure(&self, kind: FailureKind, why: &str) -> Failure {

@@ -86,7 +86,8 @@ fn work(
                 }
                 shared.flush()
             })?;
-            if stops && processed.is_err() {
+            // Where it cannot be set up again after a panic, the runner begins with another process.
+            if processed.is_err_and(|failure| stops || failure.of_setup) {
                 break;
             }
         }
@@ -112,7 +113,9 @@ fn create(setup: &Setup, image: Vec<u8>, shared: &Arc<Mutex<Shared>>) -> Result<
         memory: setup.memory,
         token_key: &setup.token_key,
     };
-    PluginRunner::with_journal(offer, &spec, Box::new(Relay(Arc::clone(shared))))
+    let mut runner = PluginRunner::with_journal(offer, &spec, Box::new(Relay(Arc::clone(shared))));
+    runner.set_up()?;
+    Ok(runner)
 }
 
 /// The shared file, and what is to be written to it.

@@ -37,7 +37,7 @@ pub struct PluginSpec<'a> {
 #[derive(Debug)]
 pub struct PluginRunner {
     offer: Offer,
-    /// `None` after a panic, until the next job.
+    /// `None` before the first job, and after a panic until the next one.
     instance: Option<Instance>,
     watch: Arc<Watch>,
     named: String,
@@ -79,27 +79,21 @@ pub(super) struct Tracing {
 struct Line(Arc<Watch>);
 
 impl PluginRunner {
-    /// Makes an instance for this thread.
-    ///
-    /// # Errors
-    /// What the plugin says.
-    pub fn new(offer: &Offer, spec: &PluginSpec<'_>) -> Result<Self, Failure> {
+    /// Of this thread; makes no instance yet.
+    #[must_use]
+    pub fn new(offer: &Offer, spec: &PluginSpec<'_>) -> Self {
         Self::with_journal(offer, spec, Box::new(Tracing::new(spec)))
     }
 
     /// As [`Self::new`], with a log of the caller's.
-    pub(super) fn with_journal(
-        offer: &Offer,
-        spec: &PluginSpec<'_>,
-        journal: Box<dyn Journal>,
-    ) -> Result<Self, Failure> {
+    pub(super) fn with_journal(offer: &Offer, spec: &PluginSpec<'_>, journal: Box<dyn Journal>) -> Self {
         let watch = Arc::new(Watch {
             ticks: Ticks::fit_for(spec.timeout),
             deadline: AtomicU64::new(u64::MAX),
             journal,
             token_key: spec.token_key.clone(),
         });
-        let mut runner = Self {
+        Self {
             offer: offer.clone(),
             instance: None,
             watch,
@@ -112,9 +106,18 @@ impl PluginRunner {
             timeout_nanos: nanos(spec.timeout),
             memory: spec.memory,
             before: Checkpoint::default(),
-        };
-        runner.instance = Some(runner.create()?);
-        Ok(runner)
+        }
+    }
+
+    /// Makes an instance where there is none: at first, and after a panic.
+    ///
+    /// # Errors
+    /// What the plugin says.
+    pub fn set_up(&mut self) -> Result<(), Failure> {
+        if self.instance.is_none() {
+            self.instance = Some(self.create()?);
+        }
+        Ok(())
     }
 
     fn create(&self) -> Result<Instance, Failure> {
@@ -127,7 +130,16 @@ impl PluginRunner {
             timeout: self.timeout,
         };
         let created = self.offer.create(&spec, Box::new(Line(Arc::clone(&self.watch))));
-        created.map_err(|failure| self.explained(failure, " while it was set up"))
+        created.map_err(|failure| {
+            let mut failure = failure;
+            // There is no job that it could mean.
+            if failure.kind == FailureKind::Pending {
+                failure.kind = FailureKind::Failed;
+            }
+            failure = self.explained(failure, " while it was set up");
+            failure.of_setup = true;
+            failure
+        })
     }
 
     /// Says which plugin it was. What it asks for (another attempt, a closed gate) stays as it is.
@@ -228,9 +240,7 @@ impl PluginRunner {
     }
 
     fn run(&mut self, job: &Job<'_>, outputs: &mut Outputs, left_nanos: u64) -> Result<(), Failure> {
-        if self.instance.is_none() {
-            self.instance = Some(self.create()?);
-        }
+        self.set_up()?;
         // It is there since the line above.
         let Some(instance) = &mut self.instance else { return Ok(()) };
         outputs.mark(&mut self.before);

@@ -56,7 +56,9 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
     };
     if let Some(Ended::Said { kind, why, context, at, file: source }) = ended {
         let place = place(at, source.unwrap_or(file));
-        return Failure { context, place, ..Failure::new(kind, why) };
+        let mut failure = Failure::new(kind, why);
+        (failure.context, failure.place) = (context, place);
+        return failure;
     }
     let context = match innermost {
         EvalAltResult::ErrorRuntime(thrown, _) => said::context(thrown),
@@ -78,7 +80,9 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
     }
     // That a script ended itself was dealt with above, so that here its time was over.
     let cause = matches!(innermost, EvalAltResult::ErrorTerminated(..)).then_some(Cause::Timeout);
-    Failure { kind, message, context, place: place(position, file), cause }
+    let mut failure = Failure::new(kind, message);
+    (failure.context, failure.place, failure.cause) = (context, place(position, file), cause);
+    failure
 }
 
 /// `position` in `file`, where it is one.

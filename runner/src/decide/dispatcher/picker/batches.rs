@@ -68,6 +68,11 @@ impl Picker {
         }
     }
 
+    /// Nothing starts before `until`.
+    pub(super) fn hold(&mut self, until: Timestamp, now: Timestamp) {
+        (self.held_until, self.held_since) = (self.held_until.max(Some(until)), now);
+    }
+
     fn add_batch(
         &mut self,
         jobs: Vec<JobKey>,
@@ -170,7 +175,7 @@ impl Picker {
                 JobEnd::Pending => self.room.pend(key, now),
                 JobEnd::Forgotten => self.room.forgot(key),
                 JobEnd::Held(until) => {
-                    (self.held_until, self.held_since) = (self.held_until.max(Some(until)), now);
+                    self.hold(until, now);
                     self.room.put_back(key)
                 }
             };

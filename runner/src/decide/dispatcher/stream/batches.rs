@@ -176,6 +176,17 @@ impl Stream {
         }
     }
 
+    /// Nothing of a batch has run.
+    pub(super) fn put_back(&mut self, id: BatchId) {
+        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
+            debug_assert_eq!((batch.phase, self.before), (Phase::Running, Before::Nothing));
+            batch.phase = Phase::Formed;
+        }
+        if self.halted {
+            self.batches.retain(|batch| batch.phase == Phase::Running);
+        }
+    }
+
     pub(super) fn commit_in_order(&mut self, commands: &mut Vec<Command>) {
         if self.halted {
             return;

@@ -1,0 +1,108 @@
+//! A plugin that cannot be set up: at first, and after it has run.
+
+use super::errors;
+use crate::project::{Project, ids, jobs};
+
+/// A step of `plugin` that needs the file `there`. One that acts outside takes its jobs one after the other.
+fn needy(plugin: &str, more: &str) -> Project {
+    let queuer = if plugin == "flaky" { "queuer = { strategy = \"serial\" }\n" } else { "" };
+    let project = Project::pipeline("").file("tidegate.toml", tidegate_toml());
+    let (there, toml) = (project.path().join("there"), project.read("p.toml"));
+    let step = format!(
+        "[pipeline]\nerrors = \"failed\"\n{toml}\n[step.work]\nfrom = \"in\"\nto = \"out\"\nrun = \"plugin:{plugin}\"\n\
+         retry = {{ backoff = \"list\", delays = [\"10ms\"], on = [\"timeout\"] }}\n{queuer}{more}\n\
+         [step.work.config]\nneeds = \"{}\"\n",
+        there.display()
+    );
+    project.write("p.toml", step);
+    project
+}
+
+const HELD: &str = "the step is held back, and is set up again in ";
+
+#[test]
+fn a_plugin_that_cannot_be_made_again_holds_its_step_back_and_fails_no_other_job() {
+    let cases = [
+        ("flaky", "none", "panic_for_good"),
+        ("flaky", "process", "abort_for_good"),
+        ("flaky/calm", "none", "panic_for_good"),
+        ("flaky/calm", "process", "panic_for_good"),
+    ];
+    for (plugin, isolate, act) in cases {
+        let ends = format!("{{\"id\":3,\"do\":\"{act}\"}}\n");
+        let project = needy(plugin, &format!("isolate = \"{isolate}\""))
+            .file("there", "")
+            .file("in.ndjson", jobs(1..=2) + ends.as_str() + jobs(4..=900).as_str());
+        let mut running = project.started();
+        running.wait_until_it_says(HELD);
+        let closed = &project.status("p/work", "p/in")["closed"];
+        assert_eq!(closed["by"], "setup", "{isolate} {act} {plugin}");
+        let why = format!("plugin `{plugin}` while it was set up: what it needs is not there");
+        assert_eq!(closed["why"], why, "{isolate} {act} {plugin}");
+        let told = project.tidegate(&["status"]).done().stdout;
+        assert!(told.contains("cannot be set up since"), "{told}");
+        project.write("there", "");
+        let ended = running.outcome().done().says("the step goes on");
+        assert_eq!(ended.stderr.matches("the step is held back").count(), 1, "{}", ended.stderr);
+        let mut out = ids(&project.read("out.ndjson"));
+        out.sort_unstable();
+        assert_eq!(out, (1..=900).filter(|id| *id != 3).collect::<Vec<_>>(), "{isolate} {act} {plugin}");
+        assert_eq!(errors(&project).len(), 1, "{isolate} {act} {plugin}");
+    }
+}
+
+#[test]
+fn a_plugin_may_be_started_before_what_it_needs() {
+    let cases = [
+        ("flaky", "none", "gate_closed", "gate = \"open\""),
+        ("flaky", "process", "retry", ""),
+        ("flaky/calm", "none", "retry", ""),
+        ("flaky/calm", "process", "retry_in", ""),
+    ];
+    for (plugin, isolate, without, gate) in cases {
+        let open = "[gate.open]\nrun = \"open.rhai\"\nevery = \"10ms\"\n";
+        let project = needy(plugin, &format!("isolate = \"{isolate}\"\n{gate}"))
+            .file("tidegate.toml", tidegate_toml() + open)
+            .file("open.rhai", "fn open(answer) { true }")
+            .file("in.ndjson", jobs(1..=3));
+        project.change("p.toml", "needs = ", &format!("without = \"{without}\"\nneeds = "));
+        let mut running = project.started();
+        running.wait_until_it_says("what it needs is not there");
+        project.write("there", "");
+        running.outcome().done();
+        assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3], "{plugin} {isolate} {without}");
+        assert!(errors(&project).is_empty(), "{plugin} {isolate} {without}");
+    }
+}
+
+#[test]
+fn a_plugin_that_could_never_be_made_stops_its_step() {
+    for (plugin, isolate) in [("flaky", "process"), ("flaky/calm", "none")] {
+        let project = needy(plugin, &format!("isolate = \"{isolate}\"\n")).file("in.ndjson", jobs(1..=3));
+        let why =
+            format!("): plugin `{plugin}` while it was set up: what it needs is not there; progress stays");
+        project.run().failed(1).says(&why);
+        assert!(errors(&project).is_empty());
+        project.write("there", "");
+        project.run().done();
+        assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3], "{isolate} {plugin}");
+    }
+}
+
+#[test]
+fn a_step_that_is_held_back_ends_when_it_is_stopped_and_keeps_its_jobs() {
+    let project = needy("flaky/calm", "").file("in.ndjson", jobs(1..=5));
+    project.change("p.toml", "needs = ", "without = \"retry\"\nneeds = ");
+    let mut running = project.started();
+    running.wait_until_it_says(HELD);
+    running.terminate();
+    running.outcome().done();
+    project.tidegate(&["run", ".", "--until-idle"]).done().says("held back until it can be set up: plugin `");
+    project.write("there", "");
+    project.run().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 2, 3, 4, 5]);
+}
+
+fn tidegate_toml() -> String {
+    format!("[runner]\nplugins = \"{}\"\n", super::folder().display())
+}
