@@ -17,6 +17,7 @@
 //! | `lock` | one process at a time |
 //! | `read` | the reading handle, and what it tells of queues, progress, sources and sinks |
 //! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
+//! | `made`, `rows` | where to find what a step made of a job, and what it delayed of one |
 //! | `walk` | the delayed jobs of a step one by one, however many |
 //! | `completion` | what the outside has said of a pending job |
 //! | `pause`, `token_key` | records that stand alone |
@@ -57,6 +58,10 @@ mod snapshot;
 mod completion;
 
 mod delayed;
+
+mod made;
+
+mod rows;
 
 mod walk;
 
@@ -106,6 +111,7 @@ pub use generation::Generation;
 pub use import::import;
 pub use lines::Inventory;
 pub use lock::Holder;
+pub use made::{Made, MadeOf};
 pub use open::{open, open_disk, open_existing};
 pub use pause::Pause;
 pub use private::create_private;

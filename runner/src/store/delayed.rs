@@ -147,9 +147,8 @@ impl Store {
         })
     }
 
-    /// The first delayed job of `step` that was made of the job at `index` of this input, as delivery hashes
-    /// name it. Looks at all that come before it, but reads no more of them than that.
-    pub fn delayed_of(
+    /// As [`Store::delayed_of`]. Looks at all that come before it, but reads no more of them than that.
+    pub(super) fn delayed_of_all(
         &self,
         step: &Address,
         (input, index): (&str, u64),

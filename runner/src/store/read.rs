@@ -14,6 +14,8 @@ use super::format::{
     SEGMENTS, SINKS,
 };
 use super::guard::{close, guarded};
+use super::made::Pages;
+use super::rows::Rows;
 use super::value::Value;
 use crate::decide::Progress;
 use crate::words::{Address, Batch, Mark, Origin, Segment, SinkPosition, Timestamp};
@@ -45,6 +47,9 @@ pub(super) struct Shared {
     database: RwLock<Option<Database>>,
     /// How often the database was closed or opened again. Changes only while `database` is locked for writing.
     openings: AtomicU64,
+    /// What is known of where jobs stand, for those who look for some.
+    pages: Pages,
+    rows: Rows,
 }
 
 /// What is known of a queue.
@@ -235,9 +240,27 @@ impl Store {
         })
     }
 
+    /// The time of the last commit, or when the store was made.
+    pub fn committed_at(&self) -> Result<Timestamp, ReadError> {
+        self.view(|txn| Ok(CommitRecord::read(&txn.open_table(META)?)?.time))
+    }
+
     /// The number of the last commit; 0 in a new store.
     pub fn transaction(&self) -> Result<u64, ReadError> {
         self.view(|txn| Ok(CommitRecord::read(&txn.open_table(META)?)?.number))
+    }
+
+    pub(super) fn pages(&self) -> &Pages {
+        &self.shared.pages
+    }
+
+    pub(super) fn rows(&self) -> &Rows {
+        &self.shared.rows
+    }
+
+    /// As it is now, whatever moment this handle shows.
+    pub(super) fn latest(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), moment: None }
     }
 
     pub(super) fn view<T>(
@@ -258,7 +281,16 @@ impl Store {
 
 impl Shared {
     pub(super) fn new(database: Database) -> Self {
-        Self { database: RwLock::new(Some(database)), openings: AtomicU64::new(0) }
+        Self {
+            database: RwLock::new(Some(database)),
+            openings: AtomicU64::new(0),
+            pages: Pages::default(),
+            rows: Rows::default(),
+        }
+    }
+
+    pub(super) fn rows(&self) -> &Rows {
+        &self.rows
     }
 
     fn opening(&self) -> u64 {
@@ -278,6 +310,8 @@ impl Shared {
         let mut guard = self.database.write().unwrap_or_else(PoisonError::into_inner);
         self.openings.fetch_add(1, Ordering::Release);
         close(guard.take());
+        self.pages.forget();
+        self.rows.forget();
         *guard = open()?;
         Ok(())
     }

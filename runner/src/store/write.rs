@@ -154,6 +154,7 @@ impl Writer {
         if !self.origin.medium.disk().is_in_place() {
             return Err(CommitError::Missing { path: path.clone() });
         }
+        self.shared.rows().add(&changes.delayed, &committed.delayed);
         self.in_doubt = false;
         self.transaction = number;
         Ok(committed)

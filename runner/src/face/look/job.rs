@@ -4,14 +4,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::made::{Made, Maker};
+use super::made::Maker;
 use super::subject::Subject;
 use super::why::{self, Case};
 use super::{Answer, partners, rfc3339};
 use crate::config::{Configuration, InputRef, Step, Take, Target};
 use crate::decide::{self, Progress};
 use crate::engine::{self, Handle, Row};
-use crate::store::{DelayedJob, DelayedKey, Outcome, ReadError, Standing, Store};
+use crate::store::{DelayedJob, DelayedKey, Made, Outcome, ReadError, Standing, Store};
 use crate::words::{Address, Clock as _, SystemClock, Timestamp, delivery_hash};
 
 /// So many delayed jobs are counted that wait before one.

@@ -2,25 +2,16 @@
 
 use std::ops::Range;
 
-use crate::store::{DetailedBatch, ReadError, Store};
-use crate::words::{Address, Origin, Timestamp};
+use crate::store::{DetailedBatch, Made, MadeOf, ReadError, Store};
+use crate::words::{Address, Timestamp};
 
 /// So many jobs are looked through from where the job was committed on, and so many about the place
 /// where its like were made.
 const LOOKED_THROUGH: u64 = 20_000;
-/// So many at a time.
-const PAGE: usize = 1_000;
 const PAGE_BYTES: usize = 2 << 20;
-/// Among so many in a row, one should be of the step.
+/// Among so many in a row, one should be of the step; most often, one of the first.
 const PROBE: usize = 256;
-
-/// What stands on a queue, and how it came there.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub(super) index: u64,
-    pub(super) payload: Vec<u8>,
-    pub(super) origin: Origin,
-}
+const PROBE_FIRST: usize = 8;
 
 /// A step, and a job of one of its inputs.
 #[derive(Debug)]
@@ -50,7 +41,8 @@ impl Maker<'_> {
             place.saturating_sub(LOOKED_THROUGH / 2).max(first.end)..place.saturating_add(LOOKED_THROUGH / 2);
         let mut found = Vec::new();
         for range in [first, about.start..about.end.min(end)] {
-            self.look_through(queue, range, most, &mut found)?;
+            let left = most - found.len();
+            found.extend(self.store.made(queue, range, self.of(), left)?);
         }
         Ok(found)
     }
@@ -60,45 +52,27 @@ impl Maker<'_> {
         let Range { mut start, mut end } = range;
         while end - start > LOOKED_THROUGH / 4 {
             let middle = start + (end - start) / 2;
-            let Some((_, origins)) = self.page(queue, middle, PROBE)? else { break };
             // Where others have made so many, it is not worth a longer search.
-            let Some(index) = origins.iter().flatten().find_map(|origin| self.index_in(origin)) else {
-                break;
-            };
+            let Some(index) = self.probe(queue, middle)? else { break };
             if index < self.index { start = middle } else { end = middle }
         }
         Ok(start)
     }
 
-    fn look_through(
-        &self,
-        queue: &Address,
-        mut range: Range<u64>,
-        most: usize,
-        found: &mut Vec<Made>,
-    ) -> Result<(), ReadError> {
-        while !range.is_empty() && found.len() < most {
-            let jobs = usize::try_from(range.end - range.start).unwrap_or(PAGE).min(PAGE);
-            let Some((batch, origins)) = self.page(queue, range.start, jobs)? else { break };
-            for (position, origin) in origins.into_iter().enumerate() {
-                let is_of_it = |origin: &Origin| self.index_in(origin) == Some(self.index);
-                let Some(origin) = origin.filter(is_of_it) else { continue };
-                let payload = batch.payloads.get(position).unwrap_or_default().to_vec();
-                found.push(Made { index: batch.first + position as u64, payload, origin });
+    /// What the step has made there or soon behind: the index that it came from.
+    fn probe(&self, queue: &Address, at: u64) -> Result<Option<u64>, ReadError> {
+        for jobs in [PROBE_FIRST, PROBE] {
+            let Some((_, origins)) = self.page(queue, at, jobs)? else { return Ok(None) };
+            let index = origins.iter().flatten().find_map(|origin| self.of().index_in(origin));
+            if index.is_some() {
+                return Ok(index);
             }
-            range.start = batch.end();
         }
-        found.truncate(most);
-        Ok(())
+        Ok(None)
     }
 
-    /// Of what the step has made, the index in the input.
-    fn index_in(&self, origin: &Origin) -> Option<u64> {
-        let of_input = |(input, _): &&(String, u64)| input == self.input;
-        (origin.step == *self.step)
-            .then(|| origin.inputs.iter().find(of_input))
-            .flatten()
-            .map(|&(_, index)| index)
+    fn of(&self) -> MadeOf<'_> {
+        MadeOf { step: self.step, input: self.input, index: self.index }
     }
 
     /// From there on, or from the first that is still kept.

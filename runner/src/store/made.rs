@@ -1,0 +1,294 @@
+//! What a step has made of one job, found on a queue by where its jobs came from.
+//!
+//! The log has no row a job, so there is nothing to look a job up in. Instead each page of a queue is read once,
+//! and what is kept of it is from which to which index of which input its jobs came. A page whose jobs came from
+//! elsewhere is not read again. Jobs do not change where they stand, so neither do pages.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::error::ReadError;
+use super::read::Store;
+use crate::words::{Address, Origin};
+
+/// Jobs of a page: those with the indices from a multiple of it on.
+const PAGE: u64 = 128;
+/// So many jobs are read together where pages are not known yet, and so many bytes of them.
+const READ: usize = 1024;
+const READ_BYTES: usize = 2 << 20;
+/// So many pages are known at a time, of together about 8 million jobs; then all are forgotten.
+const PAGES_MAX: usize = 1 << 16;
+
+/// What stands on a queue, and how it came there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub index: u64,
+    pub payload: Vec<u8>,
+    pub origin: Origin,
+}
+
+/// A step, and a job of one of its inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct MadeOf<'a> {
+    pub step: &'a Address,
+    /// The input, as delivery hashes name it.
+    pub input: &'a str,
+    pub index: u64,
+}
+
+/// What is known of pages.
+#[derive(Debug, Default)]
+pub(super) struct Pages(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Steps and their inputs, by number.
+    makers: Vec<(Address, String)>,
+    /// By queue and the number of the page.
+    pages: BTreeMap<Address, BTreeMap<u64, Box<[Span]>>>,
+    count: usize,
+    /// How many pages were read to be known.
+    #[cfg(test)]
+    learnt: u64,
+}
+
+/// All jobs of a page that a maker made came from one of these indices.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    maker: usize,
+    first: u64,
+    last: u64,
+}
+
+impl Store {
+    /// What the step has made of the job, of what stands on `queue` in `range`: at most the first `most`.
+    pub fn made(
+        &self,
+        queue: &Address,
+        range: Range<u64>,
+        of: MadeOf<'_>,
+        most: usize,
+    ) -> Result<Vec<Made>, ReadError> {
+        let mut found = Vec::new();
+        let Some(state) = self.queue(queue)? else { return Ok(found) };
+        let (start, end) = (range.start.max(state.first), range.end.min(state.head + 1));
+        let mut at = start;
+        while at < end && found.len() < most {
+            let page = at / PAGE;
+            let next = ((page + 1) * PAGE).min(end);
+            if self.may_hold(queue, page, of, (state.first, state.head))? {
+                self.find(queue, at..next, of, &mut found)?;
+            }
+            at = next;
+        }
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// Whether the page may hold what is looked for. One that is whole, and not known, is read for it.
+    fn may_hold(
+        &self,
+        queue: &Address,
+        page: u64,
+        of: MadeOf<'_>,
+        (first, head): (u64, u64),
+    ) -> Result<bool, ReadError> {
+        if let Some(may) = self.pages().known().may_hold(queue, page, of) {
+            return Ok(may);
+        }
+        let start = (page * PAGE).max(1);
+        if start < first || (page + 1) * PAGE > head + 1 {
+            return Ok(true);
+        }
+        self.learn(queue, page, start)?;
+        Ok(self.pages().known().may_hold(queue, page, of).unwrap_or(true))
+    }
+
+    /// Reads a page that is whole, and those behind it that come with it.
+    fn learn(&self, queue: &Address, page: u64, mut at: u64) -> Result<(), ReadError> {
+        let mut drafts: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
+        let end = (page + 1) * PAGE;
+        while at < end {
+            let Some((batch, origins)) = self.read_details(queue, at, READ, READ_BYTES)? else {
+                return Ok(());
+            };
+            let mut known = self.pages().known();
+            for (index, origin) in (at..).zip(&origins) {
+                let spans = drafts.entry(index / PAGE).or_default();
+                origin.iter().for_each(|origin| known.note(origin, spans));
+            }
+            at = batch.end();
+        }
+        // The last one goes on.
+        drafts.retain(|&page, _| (page + 1) * PAGE <= at);
+        self.pages().known().keep(queue, drafts);
+        Ok(())
+    }
+
+    fn find(
+        &self,
+        queue: &Address,
+        range: Range<u64>,
+        of: MadeOf<'_>,
+        found: &mut Vec<Made>,
+    ) -> Result<(), ReadError> {
+        let mut at = range.start;
+        while at < range.end {
+            let jobs = usize::try_from(range.end - at).unwrap_or(READ);
+            let Some((batch, origins)) = self.read_details(queue, at, jobs, READ_BYTES)? else { break };
+            for (position, origin) in origins.into_iter().enumerate() {
+                let Some(origin) = origin.filter(|origin| of.is_of(origin)) else { continue };
+                let payload = batch.payloads.get(position).unwrap_or_default().to_vec();
+                found.push(Made { index: batch.first + position as u64, payload, origin });
+            }
+            at = batch.end();
+        }
+        Ok(())
+    }
+}
+
+impl MadeOf<'_> {
+    /// Of what the step has made, the index in the input.
+    #[must_use]
+    pub fn index_in(&self, origin: &Origin) -> Option<u64> {
+        let is_of_it = |(input, _): &&(String, u64)| input == self.input;
+        let inputs = (origin.step == *self.step).then_some(&origin.inputs)?;
+        inputs.iter().find(is_of_it).map(|&(_, index)| index)
+    }
+
+    fn is_of(&self, origin: &Origin) -> bool {
+        self.index_in(origin) == Some(self.index)
+    }
+}
+
+impl Pages {
+    /// Forgets all: the file may be another one now.
+    pub(super) fn forget(&self) {
+        *self.known() = Known::default();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // It is whole between any two operations on it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// `None` where nothing is known of the page.
+    fn may_hold(&self, queue: &Address, page: u64, of: MadeOf<'_>) -> Option<bool> {
+        let spans = self.pages.get(queue)?.get(&page)?;
+        let maker = self.makers.iter().position(|(step, input)| step == of.step && input == of.input);
+        let holds = |span: &Span| Some(span.maker) == maker && (span.first..=span.last).contains(&of.index);
+        Some(spans.iter().any(holds))
+    }
+
+    fn note(&mut self, origin: &Origin, spans: &mut Vec<Span>) {
+        for (input, index) in &origin.inputs {
+            let known = self.makers.iter().position(|(step, name)| *step == origin.step && name == input);
+            let maker = known.unwrap_or_else(|| {
+                self.makers.push((origin.step.clone(), input.clone()));
+                self.makers.len() - 1
+            });
+            match spans.iter_mut().find(|span| span.maker == maker) {
+                Some(span) => (span.first, span.last) = (span.first.min(*index), span.last.max(*index)),
+                None => spans.push(Span { maker, first: *index, last: *index }),
+            }
+        }
+    }
+
+    fn keep(&mut self, queue: &Address, pages: BTreeMap<u64, Vec<Span>>) {
+        if self.count + pages.len() > PAGES_MAX {
+            (self.pages, self.count) = (BTreeMap::new(), 0);
+        }
+        #[cfg(test)]
+        {
+            self.learnt += pages.len() as u64;
+        }
+        let of_queue = self.pages.entry(queue.clone()).or_default();
+        for (page, spans) in pages {
+            self.count += usize::from(of_queue.insert(page, spans.into()).is_none());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_plugin::Payloads;
+
+    use super::*;
+    use crate::store::testing::FaultyDisk;
+    use crate::store::{Append, Block, Changes, Details, Writer, open_disk};
+    use crate::words::Origins;
+
+    const INPUT: &str = "p/in";
+
+    /// Each commit appends what was made of these indices.
+    fn history(commits: impl IntoIterator<Item = Vec<u64>>) -> (Store, Writer) {
+        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
+        for indices in commits {
+            let mut origins = Origins::new(address("p/step"), vec![INPUT.to_owned()]);
+            indices.iter().for_each(|&index| origins.push(&[index]));
+            let mut jobs = Payloads::new();
+            indices.iter().for_each(|index| jobs.push(index.to_string().as_bytes()));
+            let block = Block::encode(&jobs, Details { origins: Some(&origins), carried: None });
+            let appends = vec![Append { queue: address("p/out"), block }];
+            writer.commit(&Changes { appends, ..Changes::default() }).unwrap();
+        }
+        (store, writer)
+    }
+
+    fn address(text: &str) -> Address {
+        Address::parse(text).unwrap()
+    }
+
+    fn made(store: &Store, index: u64, range: Range<u64>) -> Vec<u64> {
+        let of = MadeOf { step: &address("p/step"), input: INPUT, index };
+        let made = store.made(&address("p/out"), range, of, 10).unwrap();
+        assert!(made.iter().all(|made| made.payload == index.to_string().as_bytes()));
+        made.iter().map(|made| made.index).collect()
+    }
+
+    fn learnt(store: &Store) -> u64 {
+        store.pages().known().learnt
+    }
+
+    #[test]
+    fn each_page_is_read_once_however_many_jobs_are_looked_for() {
+        let jobs = 60_000;
+        let (store, _writer) =
+            history((0..jobs / 500).map(|part| (part * 500 + 1..=part * 500 + 500).collect()));
+        assert_eq!(made(&store, 30_000, 1..jobs + 1), [30_000]);
+        let once = learnt(&store);
+        assert_eq!(once, (jobs + 1) / PAGE);
+        for index in [1, 127, 128, 129, 59_999, jobs, jobs + 1] {
+            let expected: &[u64] = if index <= jobs { &[index] } else { &[] };
+            assert_eq!(made(&store, index, 1..jobs + 1), expected);
+        }
+        assert_eq!(learnt(&store), once);
+    }
+
+    #[test]
+    fn what_was_made_late_or_twice_is_found_and_what_is_outside_the_range_is_not() {
+        let (store, _writer) =
+            history([(1..=300).collect(), vec![7, 400, 7], (301..=500).collect(), vec![7]]);
+        assert_eq!(made(&store, 7, 1..1000), [7, 301, 303, 504]);
+        assert_eq!(made(&store, 7, 8..504), [301, 303]);
+        assert_eq!(made(&store, 7, 302..1000), [303, 504]);
+        assert_eq!(made(&store, 400, 1..1000), [302, 403]);
+        assert_eq!(made(&store, 501, 1..1000), [0; 0]);
+    }
+
+    #[test]
+    fn what_comes_later_is_found_where_a_page_was_not_whole() {
+        let (store, mut writer) = history([vec![1, 2, 3]]);
+        assert_eq!(made(&store, 9, 1..1000), [0; 0]);
+        let mut origins = Origins::new(address("p/step"), vec![INPUT.to_owned()]);
+        origins.push(&[9]);
+        let jobs: Payloads = [b"9".as_slice()].into_iter().collect();
+        let block = Block::encode(&jobs, Details { origins: Some(&origins), carried: None });
+        let appends = vec![Append { queue: address("p/out"), block }];
+        writer.commit(&Changes { appends, ..Changes::default() }).unwrap();
+        assert_eq!(made(&store, 9, 1..1000), [4]);
+    }
+}
