@@ -129,3 +129,33 @@ fn unseen(case: &Case<'_>) -> Result<Option<Unseen>, ReadError> {
     let unseen = || Unseen { jobs: Some(jobs), why: case.unseen() };
     Ok((jobs > 0).then(unseen))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::LoadOptions;
+    use crate::engine::{Generation, Options, Run};
+    use crate::store::open_disk;
+    use crate::store::testing::FaultyDisk;
+
+    #[test]
+    fn a_run_that_has_ended_or_has_not_begun_hides_no_queuer() {
+        let folder = tempfile::tempdir().unwrap();
+        let toml = "[source.in]\ntype = \"http\"\n[step.work]\nfrom = \"in\"\nto = \"out\"\n\
+                    queuer = { strategy = \"serial\" }\n[sink.out]\ntype = \"null\"\n";
+        std::fs::write(folder.path().join("p.toml"), toml).unwrap();
+        let settings = "[runner]\nlisten = \"127.0.0.1:0\"\n";
+        std::fs::write(folder.path().join("tidegate.toml"), settings).unwrap();
+        let generation = Generation::read(folder.path(), &LoadOptions::default()).unwrap();
+        let configuration = generation.configuration;
+        let opened = || open_disk(Box::new(FaultyDisk::new())).unwrap();
+        let run = Run::new(Arc::clone(&configuration), opened(), Arc::new(SystemClock), Options::default());
+        let handle = run.handle();
+        drop(run);
+        let (store, _writer) = opened();
+        let answer = preview(&store, &configuration, Some(&handle), "p/work", (1, 10)).unwrap();
+        assert!(matches!(&answer, Answer::Preview(Preview { waiting: 0, .. })), "{answer:?}");
+    }
+}

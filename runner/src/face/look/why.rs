@@ -39,8 +39,9 @@ impl<'a> Case<'a> {
         let from_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
         // A run does not read for a step that is paused; where nothing of it runs, the store knows more.
         let idle = |sight: &Sight| sight.paused && from_queue && sight.room.counts().running == 0;
-        let sight = match run.map(|run| run.sight(position)) {
-            Some(sight) if !sight.as_deref().is_some_and(idle) => sight,
+        // A run that ends, or has not begun, answers nothing.
+        let sight = match run.and_then(|run| run.sight(position)) {
+            Some(sight) if !idle(&sight) => Some(sight),
             _ => Sight::of_store(store, configuration, step, now)?.map(Box::new),
         };
         let gate = step.gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
