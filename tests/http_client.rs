@@ -47,7 +47,7 @@ impl Client {
 
     /// Sends one request and waits for the answer.
     pub(crate) fn try_request(&mut self, line: &str, headers: &[&str], body: &[u8]) -> io::Result<Answer> {
-        let mut head = format!("{line} HTTP/1.1\r\nhost: runner\r\ncontent-length: {}\r\n", body.len());
+        let mut head = format!("{line} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n", body.len());
         for header in headers {
             head.extend([header, "\r\n"]);
         }

@@ -260,7 +260,7 @@ fn what_cannot_be_taken_is_refused_with_the_reason_and_keeps_nobody_else() {
 fn a_body_that_is_far_too_large_is_refused_before_it_is_read() {
     let project = project("", SINK);
     let (running, place, mut client) = started(&project);
-    let head = "POST /sources/p/requests HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let head = "POST /sources/p/requests HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     client.send(format!("{head}content-length: 2147483648\r\n\r\n{{").as_bytes()).expect("it listens");
     assert_eq!(client.answer().expect("it answers").status, 413);
     // The same without having said so.
@@ -277,7 +277,7 @@ fn a_body_that_is_far_too_large_is_refused_before_it_is_read() {
 fn those_who_send_nothing_keep_nobody() {
     let project = project("", SINK);
     let (running, place, mut client) = started(&project);
-    let head = "POST /sources/p/requests HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+    let head = "POST /sources/p/requests HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     let mut hanging: Vec<_> = (0..200).map(|_| Client::new(&place)).collect();
     for (number, hanging) in hanging.iter_mut().enumerate() {
         let whole = format!("{head}content-length: 100\r\n\r\n{{");

@@ -73,6 +73,8 @@ mod http_client;
 
 mod http_source;
 
+mod doors;
+
 mod handle;
 
 mod delayed;

@@ -16,6 +16,7 @@ mod left;
 mod log;
 mod look;
 mod moved;
+mod places;
 mod plugin;
 mod plugin_new;
 mod progress;

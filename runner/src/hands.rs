@@ -14,6 +14,8 @@ pub(crate) mod give;
 
 mod handle;
 
+pub mod open_files;
+
 mod scrub;
 
 pub mod http;

@@ -59,7 +59,7 @@ impl Kind {
         match self {
             Self::PipelineFile => &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink"],
             Self::SettingsFile => &["runner", "log", "plugin", "retry", "queuer", "gate"],
-            Self::Runner => &["data", "listen", "workers", "shutdown_timeout", "plugins"],
+            Self::Runner => &["data", "listen", "hosts", "workers", "shutdown_timeout", "plugins"],
             Self::Log => &["level", "format"],
             Self::Pipeline => &["name", "errors", "delivery"],
             Self::FileSource => &["type", "path", "format", "follow", "max_line", "headers", "delimiter"],

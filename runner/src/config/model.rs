@@ -57,6 +57,8 @@ pub struct Settings {
     pub pins: BTreeMap<String, Pin>,
     /// Where HTTP sources are reached; `None`: no port is opened.
     pub listen: Option<SocketAddr>,
+    /// The names that the port answers for besides its own, in small letters.
+    pub hosts: Vec<String>,
 }
 
 /// `[log]`

@@ -1,6 +1,6 @@
 //! `tidegate.toml`: the runner's own settings.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,6 +58,7 @@ pub(super) fn read(
         file.has_listen = runner.field("listen").is_some();
         file.settings = Settings {
             listen: runner.field("listen").and_then(|field| listen(reading, field)),
+            hosts: runner.field("hosts").map(|field| hosts(reading, field)).unwrap_or_default(),
             workers: runner.field("workers").and_then(|field| workers(reading, field)).unwrap_or(0),
             shutdown_timeout: runner.field("shutdown_timeout").and_then(|field| duration(reading, field)),
             plugins: runner
@@ -104,6 +105,29 @@ fn listen(reading: &mut Reading<'_>, field: Field<'_>) -> Option<SocketAddr> {
         reading.report(Diagnostic::error_at(&text.place, message).help(help));
     }
     address
+}
+
+/// Names or addresses, without ports: a proxy may listen on any.
+fn hosts(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<String> {
+    let texts = field.texts(reading).unwrap_or_default();
+    let mut hosts = Vec::new();
+    for text in texts {
+        if is_host(&text.value) {
+            hosts.push(text.value.to_ascii_lowercase());
+        } else {
+            let message = format!("{} in `hosts` is no name of a host", text.quoted());
+            let help = "write the name alone, as `tide.example`, without `https://`, a port or a path";
+            reading.report(Diagnostic::error_at(&text.place, message).help(help));
+        }
+    }
+    hosts
+}
+
+fn is_host(text: &str) -> bool {
+    let is_name = |label: &str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    text.parse::<IpAddr>().is_ok() || text.split('.').all(is_name)
 }
 
 fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {

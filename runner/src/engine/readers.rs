@@ -10,6 +10,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::Payloads;
 
+use super::error::Chain;
 use super::held::{Fetched, Returned};
 use super::message::Message;
 use super::shelf::{Gathered, Missing};
@@ -60,6 +61,9 @@ impl SourceThread {
     }
 }
 
+/// How long to wait for another try where too many files are open.
+const FILES_WAIT: Duration = Duration::from_millis(200);
+
 fn read_source(
     (port, number): (Port, u64),
     mut reader: Reader,
@@ -69,7 +73,7 @@ fn read_source(
     ending: &AtomicBool,
 ) {
     for () in asked {
-        let mut told_idle = false;
+        let (mut told_idle, mut told_short) = (false, false);
         let message = loop {
             if ending.load(Ordering::Acquire) {
                 return;
@@ -88,9 +92,23 @@ fn read_source(
                     told_idle = true;
                     reader.wait();
                 }
+                // The next call goes on where this one stopped.
+                Err(error) if error.is_short_of_files() => {
+                    if !told_short {
+                        tracing::warn!(error = %Chain(&error), "the source waits until fewer files are open");
+                        told_short = true;
+                    }
+                    thread::sleep(FILES_WAIT);
+                }
                 Err(error) => break Message::Broken { port, reader: number, error: error.into() },
             }
         };
+        if told_short {
+            tracing::info!(
+                thread = thread::current().name(),
+                "there are fewer open files; the source goes on"
+            );
+        }
         let last = !matches!(message, Message::Read { .. });
         if messages.send(message).is_err() || last {
             return;

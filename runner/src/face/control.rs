@@ -9,10 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _};
 use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use super::look::{Answer, Query, answer};
+use super::places::{Place, Places};
 use crate::config::Configuration;
 use crate::engine::{Chain, Granted, Handle, Request};
 use crate::store::{ReadError, Store};
@@ -21,7 +24,18 @@ const NAME: &str = "control.sock";
 /// The longest path that fits a socket's address everywhere.
 const PATH_MAX: usize = 100;
 /// The longest question, in bytes: the longest job that can be pushed, as text in a text.
-const QUESTION_MAX: u64 = 40 << 20;
+const QUESTION_MAX: usize = 40 << 20;
+/// Questions of together so many bytes are in memory at one time …
+const QUESTIONS_BYTES: u32 = 80 << 20;
+/// … but for those that are no longer than this.
+const QUESTION_FREE_BYTES: usize = 64 << 10;
+/// How long more of a question may take to come.
+const PIECE_PATIENCE: Duration = Duration::from_secs(10);
+/// Conversations at a time. There are fewer where few files may be open.
+const CONVERSATIONS_MAX: u64 = 256;
+const CONVERSATIONS_MIN: u64 = 8;
+/// One open file of so many may be a conversation.
+const FILES_PER_CONVERSATION: u64 = 16;
 /// How long an answer may take: to a look, to one at everything, to a change, which waits for what runs.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_WITH_EVERYTHING: Duration = Duration::from_mins(10);
@@ -107,11 +121,12 @@ impl Conversations {
 }
 
 /// Answers questions until the runtime ends. The caller holds the lock of the store, so a socket that
-/// is there belongs to nobody.
+/// is there belongs to no other runner. So many `files` may be open.
 pub(super) fn serve(
     data: &Path,
     desk: Desk,
     conversations: Conversations,
+    files: u64,
 ) -> io::Result<impl Future<Output = ()> + use<>> {
     let path = data.join(NAME);
     match std::fs::remove_file(&path) {
@@ -124,18 +139,29 @@ pub(super) fn serve(
     if let Some(id) = socket_id(&path) {
         let _ = conversations.0.socket.set(id);
     }
+    let count = (files / FILES_PER_CONVERSATION).clamp(CONVERSATIONS_MIN, CONVERSATIONS_MAX);
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let (places, room) = (Places::new(count, count), Arc::new(Semaphore::new(QUESTIONS_BYTES as usize)));
     Ok(async move {
         let _address = address;
         loop {
+            let place = places.take().await;
             let Ok((stream, _)) = listener.accept().await else {
                 // Out of file handles, most likely; those who wait will ask again.
+                drop(place);
+                places.make_room();
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let (desk, conversations) = (desk.clone(), conversations.clone());
+            place.accepted();
+            let (desk, conversations, room) = (desk.clone(), conversations.clone(), Arc::clone(&room));
             conversations.count(|open| *open += 1);
             tokio::spawn(async move {
-                if let Err(error) = converse(stream, desk).await {
+                let outcome = tokio::select! {
+                    outcome = converse(stream, desk, &place, &room) => outcome,
+                    () = place.has_to_leave() => Err(io::ErrorKind::TimedOut.into()),
+                };
+                if let Err(error) = outcome {
                     tracing::debug!(%error, "a conversation on the local socket broke off");
                 }
                 conversations.count(|open| *open -= 1);
@@ -144,10 +170,15 @@ pub(super) fn serve(
     })
 }
 
-async fn converse(mut stream: tokio::net::UnixStream, desk: Desk) -> io::Result<()> {
+async fn converse(
+    mut stream: tokio::net::UnixStream,
+    desk: Desk,
+    place: &Place,
+    room: &Semaphore,
+) -> io::Result<()> {
     let (reading, mut writing) = stream.split();
-    let mut question = String::new();
-    tokio::io::BufReader::new(reading.take(QUESTION_MAX)).read_line(&mut question).await?;
+    let (question, _room) = listen(reading, place, room).await?;
+    place.asks(false);
     // Neither the store nor the run is waited for on a thread that carries I/O.
     let reply = tokio::task::spawn_blocking(move || reply(&question, &desk)).await;
     let reply = reply.unwrap_or_else(|error| Reply::Refusal(Refusal::Other(error.to_string())));
@@ -156,8 +187,34 @@ async fn converse(mut stream: tokio::net::UnixStream, desk: Desk) -> io::Result<
     writing.write_all(&text).await
 }
 
-fn reply(question: &str, desk: &Desk) -> Reply {
-    match serde_json::from_str(question) {
+/// Reads a question, up to the end of its line, and takes the room for a long one.
+async fn listen<'r>(
+    reading: impl AsyncRead + Unpin,
+    place: &Place,
+    room: &'r Semaphore,
+) -> io::Result<(Vec<u8>, Option<SemaphorePermit<'r>>)> {
+    let (mut reading, mut question, mut taken) =
+        (tokio::io::BufReader::new(reading), Vec::new(), None::<SemaphorePermit<'r>>);
+    loop {
+        let piece = timeout(PIECE_PATIENCE, reading.fill_buf()).await??;
+        let end = memchr::memchr(b'\n', piece);
+        let len = end.map_or(piece.len(), |end| end + 1);
+        question.extend_from_slice(&piece[..len]);
+        reading.consume(len);
+        place.came(len);
+        if end.is_some() || len == 0 || question.len() >= QUESTION_MAX {
+            return Ok((question, taken));
+        }
+        if question.len() > QUESTION_FREE_BYTES && taken.is_none() {
+            // No client keeps it for long: one that sends no more is not waited for.
+            let permits = u32::try_from(QUESTION_MAX).unwrap_or(QUESTIONS_BYTES);
+            taken = Some(room.acquire_many(permits).await.map_err(io::Error::other)?);
+        }
+    }
+}
+
+fn reply(question: &[u8], desk: &Desk) -> Reply {
+    match serde_json::from_slice(question) {
         Ok(Question::Look(query)) => {
             match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
                 Ok(answer) => Reply::Told(Told::Answer(answer)),

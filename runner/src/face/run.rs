@@ -15,6 +15,7 @@ use super::progress::Progress;
 use super::{control, find, log, look, summary};
 use crate::decide::End;
 use crate::engine::{self, Chain, Generation, Handle, Options};
+use crate::hands::open_files;
 use crate::store::{self, Attempts};
 use crate::words::SystemClock;
 
@@ -30,6 +31,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     exit::show(&generation.warnings);
     let configuration = generation.configuration;
     log::start(&configuration.log);
+    let files = open_files::raise();
     let (store, writer) = match find::open_patiently(|| store::open(&configuration.data)) {
         Ok(opened) => opened,
         Err(error) => return exit::fail(Chain(&error)),
@@ -49,11 +51,11 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let conversations = control::Conversations::default();
     let stats = run.stats();
     let desk = control::Desk { store, configuration: Arc::clone(&configuration), handle: run.handle() };
-    let server = match listen(desk.clone()) {
+    let server = match listen(desk.clone(), files) {
         Ok(server) => server,
         Err(exit) => return exit,
     };
-    if let Err(error) = start_io(desk, conversations.clone()) {
+    if let Err(error) = start_io(desk, conversations.clone(), files) {
         return exit::fail(format_args!("cannot start: {error}"));
     }
     let progress = Progress::start(&configuration, Arc::clone(&stats));
@@ -80,9 +82,9 @@ pub(super) fn run(command: &cli::Run) -> Exit {
 }
 
 /// Opens the port that the settings name, if they do.
-fn listen(desk: control::Desk) -> Result<Option<Server>, Exit> {
+fn listen(desk: control::Desk, files: u64) -> Result<Option<Server>, Exit> {
     let Some(address) = desk.configuration.settings.listen else { return Ok(None) };
-    match Server::start(address, desk) {
+    match Server::start(address, desk, files) {
         Ok(server) => {
             tracing::info!(address = %server.address(), "listening");
             Ok(Some(server))
@@ -95,12 +97,12 @@ fn listen(desk: control::Desk) -> Result<Option<Server>, Exit> {
 }
 
 /// Starts the thread that carries signals and the local socket. It ends with the process.
-fn start_io(desk: control::Desk, conversations: control::Conversations) -> io::Result<()> {
+fn start_io(desk: control::Desk, conversations: control::Conversations, files: u64) -> io::Result<()> {
     let (configuration, handle) = (Arc::clone(&desk.configuration), desk.handle.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let guard = runtime.enter();
     let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    match control::serve(&configuration.data, desk, conversations) {
+    match control::serve(&configuration.data, desk, conversations, files) {
         Ok(serve) => {
             runtime.spawn(serve);
         }

@@ -7,15 +7,19 @@ use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Bytes, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::answer::Refusal;
+use crate::face::places::Place;
 use crate::words::format_size;
 
 /// How long more of a body may take to come …
 const PIECE_PATIENCE: Duration = Duration::from_secs(15);
 /// … and all of it.
 const BODY_PATIENCE: Duration = Duration::from_mins(5);
+
+/// How long room for a body is waited for.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A whole body, and the room that it takes.
 pub(super) struct Whole {
@@ -28,6 +32,7 @@ pub(super) async fn collect(
     mut body: Incoming,
     (whose, most): (&str, usize),
     room: &Arc<Semaphore>,
+    place: &Place,
 ) -> Result<Whole, Refusal> {
     if body.size_hint().lower() > most as u64 {
         return Err(too_large(whose, most));
@@ -66,17 +71,30 @@ pub(super) async fn collect(
             rest.extend_from_slice(&piece);
         }
     }
+    place.work();
     let bytes = if rest.is_empty() { first } else { Bytes::from(rest) };
     Ok(Whole { bytes, _room: taken })
+}
+
+/// Room for `bytes` that parsing makes of a whole body. It is waited for: what has it needs no more of it.
+pub(super) async fn reserve_parsed(
+    parsed: &Arc<Semaphore>,
+    bytes: usize,
+) -> Result<OwnedSemaphorePermit, Refusal> {
+    let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let room = timeout(ROOM_PATIENCE, Arc::clone(parsed).acquire_many_owned(permits)).await;
+    room.ok().and_then(Result::ok).ok_or_else(full)
 }
 
 /// Nobody waits for room with half a body, so that nobody waits for ever.
 fn reserve(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
     let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
-    Arc::clone(room).try_acquire_many_owned(permits).map_err(|_| {
-        let error = "the runner has as many bodies in hand as it has room for; nothing was taken";
-        Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
-    })
+    Arc::clone(room).try_acquire_many_owned(permits).map_err(|_| full())
+}
+
+fn full() -> Refusal {
+    let error = "the runner has as many bodies in hand as it has room for; nothing was taken";
+    Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
 }
 
 fn too_large(whose: &str, most: usize) -> Refusal {

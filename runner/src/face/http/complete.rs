@@ -19,6 +19,7 @@ use crate::decide;
 use crate::engine::{Claim, Completed, Granted, Reply, check, claim, completion_of};
 use crate::face::control::Desk;
 use crate::face::look::{JobStatus, Status};
+use crate::face::places::Place;
 use crate::hands::script::json as text;
 use crate::store::Completion;
 use crate::words::Address;
@@ -30,6 +31,7 @@ pub(super) async fn complete(
     request: Request<Incoming>,
     asked: Asked,
     shop: &Shop,
+    place: &Place,
 ) -> Result<Response, Refusal> {
     only(&request, &[Method::POST])?;
     let token = token(request.headers(), request.uri().query()).ok_or_else(stranger)?;
@@ -44,7 +46,7 @@ pub(super) async fn complete(
     });
     let (claim, token) = claim.await?;
     let limit = ("(the most that can be said of a job)", BODY_BYTES_MAX);
-    let body = body::collect(request.into_body(), limit, &shop.room).await?;
+    let body = body::collect(request.into_body(), limit, &shop.room, place).await?;
     let (configuration, step) = (Arc::clone(&shop.desk.configuration), claim.step.clone());
     let at_once = body.bytes.len() <= AT_ONCE_BYTES;
     let judge = move || judge(&configuration, &step, &body.bytes);

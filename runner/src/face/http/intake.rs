@@ -51,6 +51,19 @@ impl Form {
     }
 }
 
+/// About how many bytes parsing makes of a body, until its jobs are on disk: the jobs themselves, twice; for
+/// each of them where it ends and its line, and its key several times.
+pub(super) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
+    const JOB_BYTES: usize = 40;
+    const KEY_BYTES: usize = 160;
+    let jobs = match form {
+        Form::Json => 1,
+        Form::Ndjson => memchr::memchr_iter(b'\n', body).count() + 1,
+    };
+    let each = if source.key.is_empty() { JOB_BYTES } else { JOB_BYTES + KEY_BYTES };
+    2 * body.len() + jobs.saturating_mul(each)
+}
+
 /// Reads all jobs, or says what is wrong with the first that is none.
 pub(super) fn read(
     body: &[u8],
@@ -128,6 +141,12 @@ fn on_one_line(json: &str) -> String {
 
 /// The key that stands in a job.
 fn key(job: &str, path: &[String], queue: &Address, content: u64) -> Result<Key, String> {
+    if job.starts_with('[') {
+        return Err(format!(
+            "a list is one job, and has no `{}`; send lines as `application/x-ndjson`, a job each",
+            path.join(".")
+        ));
+    }
     let lacks = || format!("the job lacks `{}`, by which the source tells jobs apart", path.join("."));
     let mut value = job;
     for name in path {

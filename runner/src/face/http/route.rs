@@ -1,6 +1,7 @@
 //! What a path asks for.
 
 use super::answer::Refusal;
+use crate::words::suggest::did_you_mean;
 use crate::words::{Address, Name};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +47,29 @@ impl Route {
     }
 }
 
+impl Route {
+    /// Refuses parameters that mean nothing here: a client that sends one expects something of it.
+    pub(super) fn check(&self, query: Option<&str>) -> Result<(), Refusal> {
+        let known: &[&str] = if let Self::Complete(_) = self { &["token"] } else { &[] };
+        let names = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let names = names.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+        match names.into_iter().find(|name| !known.contains(name)) {
+            None => Ok(()),
+            Some(unknown) => {
+                let near = did_you_mean(unknown, known.iter().copied());
+                let near = near.map_or_else(String::new, |near| format!("; {near}"));
+                Err(Refusal::wrong(format!("there is no parameter `{unknown}`{near}")).closing())
+            }
+        }
+    }
+}
+
 impl Asked {
     fn of(pipeline: &str, queue: &str, index: &str) -> Option<Self> {
-        Some(Self { queue: address(pipeline, queue)?, index: index.parse().ok()? })
+        // One job has one address: no sign, and no zeros before the number.
+        let digits = index.bytes().all(|byte| byte.is_ascii_digit());
+        let index = index.parse().ok().filter(|_| digits && (index == "0" || !index.starts_with('0')))?;
+        Some(Self { queue: address(pipeline, queue)?, index })
     }
 }
 
@@ -79,10 +100,33 @@ mod tests {
             "/sources/p/../q",
             "/jobs/p/q/x",
             "/jobs/p/q/-1",
+            "/jobs/p/q/+1",
+            "/jobs/p/q/01",
+            "/jobs/p/q/+1/complete",
+            "/jobs/p/q/99999999999999999999",
             "/jobs/p/q/7/x",
             "/monitor/p",
         ] {
             assert_eq!(route(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn a_parameter_that_means_nothing_is_refused() {
+        let check = |path: &str, query| {
+            Route::of(path)
+                .unwrap()
+                .check(query)
+                .map_or_else(|refusal| refusal.to_string(), |()| "taken".into())
+        };
+        assert_eq!(check("/sources/p/q", None), "taken");
+        assert_eq!(check("/sources/p/q", Some("")), "taken");
+        assert_eq!(check("/jobs/p/q/7/complete", Some("token=abc")), "taken");
+        assert_eq!(check("/sources/p/q", Some("delay=5s")), "400 there is no parameter `delay`");
+        assert_eq!(check("/jobs/p/q/7", Some("why")), "400 there is no parameter `why`");
+        assert_eq!(
+            check("/jobs/p/q/7/complete", Some("token=abc&tokem=abc")),
+            "400 there is no parameter `tokem`; did you mean `token`?"
+        );
     }
 }

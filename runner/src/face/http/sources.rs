@@ -6,19 +6,22 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::answer::{Refusal, Response, at_job, json};
 use super::intake::{self, Form, Intake};
-use super::{Shop, body, only};
+use super::{PARSED_BYTES, Shop, body, only};
 use crate::config::{Configuration, HttpSource, PushSource, QueueRef};
 use crate::engine::{Conflict, Push, Pushed};
+use crate::face::places::Place;
 use crate::words::Address;
 use crate::words::suggest::nearest;
 
 /// Larger bodies are read on a thread of their own, so that no other request waits for it.
 pub(super) const AT_ONCE_BYTES: usize = 32 << 10;
+/// What becomes so few bytes needs no room, as most requests: at most 64 MiB, of all that are in work.
+const PARSED_FREE_BYTES: usize = 64 << 10;
 /// How long a commit is waited for. It takes milliseconds, unless the disk is full.
 pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
 /// The longest key in a header.
@@ -28,6 +31,7 @@ pub(super) async fn take(
     request: Request<Incoming>,
     address: &Address,
     shop: &Shop,
+    place: &Place,
 ) -> Result<Response, Refusal> {
     let (queue, source) = find(address, &shop.desk.configuration)?;
     only(&request, &[Method::POST])?;
@@ -36,7 +40,12 @@ pub(super) async fn take(
     let header = header_key(request.headers())?;
     have_room(queue, source, shop)?;
     let limit = ("(`max_body` of the source); send fewer jobs at a time", source.max_body);
-    let body = body::collect(request.into_body(), limit, &shop.room).await?;
+    let body = body::collect(request.into_body(), limit, &shop.room, place).await?;
+    let cost = intake::cost(&body.bytes, form, source);
+    let room = match cost.checked_sub(PARSED_FREE_BYTES) {
+        Some(_) => Some(body::reserve_parsed(&shop.parsed, cost.min(PARSED_BYTES)).await?),
+        None => None,
+    };
     let read =
         |body: &[u8], source: &HttpSource| intake::read(body, form, (address, source), header.as_deref());
     let intake = if body.bytes.len() <= AT_ONCE_BYTES {
@@ -49,7 +58,8 @@ pub(super) async fn take(
         });
         reading.await.unwrap_or_else(|error| Err(Refusal::broken(&error.to_string())))?
     };
-    push(intake, form, (address, queue), shop).await
+    drop(body);
+    push((intake, room), form, (address, queue), shop).await
 }
 
 /// The source at `address`, and the queue that it fills.
@@ -117,8 +127,9 @@ fn have_room(queue: QueueRef, source: &HttpSource, shop: &Shop) -> Result<(), Re
     }
 }
 
+/// `room` is held until the jobs are on disk, though the client may have gone.
 async fn push(
-    intake: Intake,
+    (intake, room): (Intake, Option<OwnedSemaphorePermit>),
     form: Form,
     (address, queue): (&Address, QueueRef),
     shop: &Shop,
@@ -126,7 +137,10 @@ async fn push(
     let (sender, answered) = oneshot::channel();
     let Intake { jobs, whole, each, lines } = intake;
     // Whoever has gone away does not want the answer.
-    let answer = Box::new(move |outcome| _ = sender.send(outcome));
+    let answer = Box::new(move |outcome| {
+        drop(room);
+        let _ = sender.send(outcome);
+    });
     if !shop.desk.handle.push(Push { queue, jobs, whole, each, answer }) {
         return Err(Refusal::ending());
     }

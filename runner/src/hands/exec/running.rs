@@ -10,6 +10,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::hands::open_files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -77,6 +78,7 @@ impl Running {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn()?;
         let pid = Pid::from_child(&child);
+        open_files::restore(pid);
         let (input, out, said) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let opened = pidfd_open(pid, PidfdFlags::empty()).and_then(|end| {
             for pipe in [

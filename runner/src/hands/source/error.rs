@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::hands::open_files;
 use crate::words::Address;
 
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,17 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// Too many files are open just now: the source itself may be in order.
+    #[must_use]
+    pub fn is_short_of_files(&self) -> bool {
+        match self {
+            Self::Open { source, .. } | Self::Read { source, .. } | Self::List { source, .. } => {
+                open_files::are_short(source)
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn open(path: &std::path::Path, source: io::Error) -> Self {
         Self::Open { path: path.to_owned(), source }
     }

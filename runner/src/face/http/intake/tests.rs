@@ -86,3 +86,14 @@ fn the_content_type_says_what_a_body_is() {
     }
     assert_eq!(Form::of(None), None);
 }
+
+#[test]
+fn the_room_for_many_small_jobs_is_more_than_that_of_their_bytes() {
+    let cost = |body: &str, form, key: &[&str]| super::cost(body.as_bytes(), form, &source(key));
+    let lines = "1\n".repeat(1000);
+    assert!(cost(&lines, Form::Ndjson, &[]) > 20 * lines.len());
+    assert!(cost(&lines, Form::Ndjson, &["id"]) > 100 * lines.len());
+    // One job is about what it is.
+    let text = format!("\"{}\"", "x\n".repeat(1000));
+    assert!(cost(&text, Form::Json, &["id"]) < 3 * text.len());
+}

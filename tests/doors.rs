@@ -1,0 +1,235 @@
+//! The doors of a runner, its port and its local socket: who may ask, and what clients cost that ask nothing.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::http_client::{Client, JSON, NDJSON, address};
+use crate::project::{Project, ids, jobs};
+use crate::running::Running;
+
+const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\nhosts = [\"Tide.example\"]\n";
+
+/// A source `in`, whose jobs are kept, and what follows.
+fn project(rest: &str) -> Project {
+    let toml = format!("[source.in]\ntype = \"http\"\n{rest}\n[queue.in]\nretain = \"forever\"\n{SINK}");
+    Project::new().file("tidegate.toml", SETTINGS).file("p.toml", toml)
+}
+
+const SINK: &str = "[sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"out.ndjson\"\n";
+
+/// Under a limit of open files that it cannot raise.
+fn started_with_files(project: &Project, files: u32) -> (Running, String) {
+    let script = format!("ulimit -n {files} && exec \"$0\" run .");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script, env!("CARGO_BIN_EXE_tidegate")]);
+    command.current_dir(project.path()).env_clear().stdin(Stdio::null());
+    let mut running = Running::start(project.path(), command);
+    let place = address(&mut running);
+    (running, place)
+}
+
+fn started(project: &Project) -> (Running, String) {
+    let mut running = project.start(&["run", "."]);
+    let place = address(&mut running);
+    (running, place)
+}
+
+/// Sends one request as it is, on a connection of its own; answers its status and its error.
+fn ask(place: &str, head: &str, body: &str) -> (u16, String) {
+    let mut client = Client::new(place);
+    let length = body.len();
+    client.send(format!("{head}content-length: {length}\r\n\r\n{body}").as_bytes()).expect("it listens");
+    let answer = client.answer().expect("it answers");
+    (answer.status, answer.body["error"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_page_that_had_its_name_lead_here_is_refused() {
+    let project = project("");
+    let (running, place) = started(&project);
+    let port = place.rsplit(':').next().expect("a port");
+    let post = |headers: &str| {
+        let head = format!("POST /sources/p/in HTTP/1.1\r\n{JSON}\r\n{headers}");
+        ask(&place, &head, r#"{"id":1}"#)
+    };
+    let evil = post("host: evil.example\r\norigin: http://evil.example\r\n");
+    assert_eq!(
+        (evil.0, evil.1.starts_with("`evil.example` is no host of this port")),
+        (421, true),
+        "{evil:?}"
+    );
+    let foreign = post(&format!("host: 127.0.0.1:{port}\r\norigin: http://evil.example\r\n"));
+    assert_eq!((foreign.0, foreign.1.contains("`http://evil.example`")), (403, true), "{foreign:?}");
+    for path in ["/jobs/p/in/1", "/healthz"] {
+        let get = |headers: &str| ask(&place, &format!("GET {path} HTTP/1.1\r\n{headers}"), "").0;
+        assert_eq!(get("host: evil.example\r\n"), 421, "{path}");
+        assert_eq!(get("host: localhost\r\norigin: null\r\n"), 403, "{path}");
+    }
+    assert!(!project.path().join("out.ndjson").exists(), "no job was taken");
+    let own = [
+        format!("host: 127.0.0.1:{port}\r\n"),
+        format!("host: localhost:{port}\r\norigin: http://localhost:{port}\r\n"),
+        "host: tide.example\r\norigin: https://tide.example\r\n".to_owned(),
+    ];
+    for headers in own {
+        assert_eq!(post(&headers).0, 202, "{headers}");
+    }
+    running.stop().done();
+}
+
+#[test]
+fn a_host_that_is_none_is_told_with_its_place() {
+    let settings =
+        "[runner]\nlisten = \"127.0.0.1:0\"\nhosts = [\"https://tide.example\", \"a.example:80\", \"b\"]\n";
+    let project = project("").file("tidegate.toml", settings);
+    let told = project.tidegate(&["check", "."]).failed(78);
+    assert_eq!(told.stderr.matches("in `hosts` is no name of a host").count(), 2, "{}", told.stderr);
+    assert!(told.stderr.contains("tidegate.toml:3:10"), "{}", told.stderr);
+}
+
+#[test]
+fn a_job_has_one_address_and_parameters_are_not_passed_over() {
+    let project = project("");
+    let (running, place) = started(&project);
+    let mut client = Client::new(&place);
+    client.push("p/in", r#"{"id":1}"#);
+    for path in ["+1", "01", "1/", "0x1"] {
+        assert_eq!(client.request(&format!("GET /jobs/p/in/{path}"), &[], "").status, 404, "{path}");
+    }
+    let refused = client.request("POST /sources/p/in?delay=5s", &[JSON], r#"{"id":2}"#);
+    assert_eq!((refused.status, refused.error()), (400, "there is no parameter `delay`"));
+    running.stop().done();
+    assert_eq!(project.queue("p/in").len(), 1);
+}
+
+#[test]
+fn a_list_for_a_source_with_keys_is_told_to_come_as_lines() {
+    let project = project("key = \"id\"");
+    let (running, place) = started(&project);
+    let mut client = Client::new(&place);
+    let list = client.request("POST /sources/p/in", &[JSON], r#"[{"id":1},{"id":2}]"#);
+    let error = "a list is one job, and has no `id`; send lines as `application/x-ndjson`, a job each";
+    assert_eq!((list.status, list.error()), (400, error));
+    let line = client.request("POST /sources/p/in", &[NDJSON], "{\"id\":1}\n[2]\n");
+    assert_eq!((line.status, line.error().starts_with("line 2: a list is one job")), (400, true), "{line:?}");
+    running.stop().done();
+}
+
+#[test]
+fn a_client_that_sends_all_before_it_reads_gets_the_answer() {
+    let project = project("token = \"secret\"\nmax_body = \"1KiB\"");
+    let (running, place) = started(&project);
+    let body = "x".repeat(8 << 20);
+    let token = "authorization: Bearer secret";
+    let cases = [
+        (401, format!("{JSON}\r\n")),
+        (413, format!("{JSON}\r\n{token}\r\n")),
+        (415, format!("{token}\r\n")),
+    ];
+    for (status, headers) in cases {
+        for _ in 0..4 {
+            let head = format!("POST /sources/p/in HTTP/1.1\r\nhost: localhost\r\n{headers}");
+            assert_eq!(ask(&place, &head, &body).0, status);
+        }
+    }
+    running.stop().done();
+}
+
+#[test]
+fn silent_connections_are_cut_when_places_are_short_and_fail_no_job() {
+    let steps = "[step.work]\nfrom = \"in\"\nrun = \"builtin:exec\"\nexec = { command = [\"cat\"] }\nto = \"done\"\n\
+                 [queue.done]\nretain = \"forever\"\n";
+    let project = project("").file(
+        "q.toml",
+        "[source.lines]\ntype = \"file\"\npath = \"lines.ndjson\"\nformat = \"ndjson\"\nfollow = true\n\
+         [sink.copies]\nfrom = \"lines\"\ntype = \"file\"\npath = \"lines.out\"\n",
+    );
+    project.append("p.toml", steps);
+    project.write("lines.ndjson", "");
+    let (mut running, place) = started_with_files(&project, 80);
+    let half = "POST /sources/p/in HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
+    let silent: Vec<TcpStream> = (0..40)
+        .map(|number| {
+            let mut stream = TcpStream::connect(&place).expect("it listens");
+            let sent = match number % 3 {
+                0 => String::new(),
+                1 => half.to_owned(),
+                _ => format!("{half}content-length: 10\r\n\r\n{{"),
+            };
+            stream.write_all(sent.as_bytes()).expect("it is sent");
+            stream
+        })
+        .collect();
+    let mut client = Client::new(&place);
+    assert_eq!(client.request("GET /healthz", &[], "").status, 200);
+    client.push("p/in", r#"{"id":1}"#);
+    project.append("lines.ndjson", jobs([7]));
+    running.wait_until("both", || project.read_if_there("lines.out") == jobs([7]));
+    running.wait_until("the command", || client.job("p/in/1")["steps"][0]["status"] == "done");
+    project.tidegate(&["status"]).done();
+    // The first of them were cut.
+    let mut first = &silent[0];
+    assert_eq!(first.read(&mut [0]).expect("it is closed"), 0);
+    let stopped = running.stop().done();
+    assert!(!stopped.stderr.contains("Too many open files"), "{}", stopped.stderr);
+}
+
+#[test]
+fn a_source_that_finds_too_many_files_open_waits_and_goes_on() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            "[source.in]\ntype = \"file\"\npath = \"in\"\nformat = \"ndjson\"\nfollow = true\n\
+             [sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"out.ndjson\"\n",
+        )
+        .file("in/1.ndjson", jobs([1]));
+    let mut running = project.started();
+    running.wait_until("the first", || project.read_if_there("out.ndjson") == jobs([1]));
+    let pid = i32::try_from(running.pid()).ok().and_then(Pid::from_raw);
+    let few = Rlimit { current: Some(3), maximum: None };
+    let before = prlimit(pid, Resource::Nofile, few).or_else(|_| {
+        // Only root may take the hard limit away.
+        let own = rustix::process::getrlimit(Resource::Nofile);
+        prlimit(pid, Resource::Nofile, Rlimit { current: Some(3), ..own })
+    });
+    let before = before.expect("a limit can be set");
+    project.write("in/2.ndjson", jobs([2]));
+    running.wait_until_it_says("the source waits until fewer files are open");
+    prlimit(pid, Resource::Nofile, before).expect("the limit can be set back");
+    running.wait_until("the second", || ids(&project.read_if_there("out.ndjson")) == [1, 2]);
+    running.stop().done();
+}
+
+#[test]
+fn silent_clients_of_the_local_socket_keep_no_command_out() {
+    let project = project("");
+    let (running, _) = started_with_files(&project, 256);
+    let socket = project.path().join(".tidegate/control.sock");
+    // The backlog of a socket is bounded too.
+    let silent: Vec<UnixStream> =
+        (0..60).map(|_| UnixStream::connect(&socket).expect("it listens")).collect();
+    project.tidegate(&["status"]).done();
+    drop(silent);
+    running.stop().done();
+}
+
+#[test]
+fn the_soft_limit_of_open_files_is_raised_for_the_runner_and_not_for_its_commands() {
+    let project = Project::pipeline(
+        "[step.work]\nfrom = \"in\"\nrun = \"builtin:exec\"\nexec = { command = [\"./limit.sh\"] }\nto = \"out\"\n",
+    )
+    .file("in.ndjson", jobs([1]))
+    .file("limit.sh", "#!/bin/sh\nread job\nprintf '{\"files\":%s}\\n' \"$(ulimit -Sn)\"\n");
+    let executable = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+    fs::set_permissions(project.path().join("limit.sh"), executable).expect("it is our own");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -Sn 200 && exec \"$0\" run .", env!("CARGO_BIN_EXE_tidegate")]);
+    command.current_dir(project.path()).stdin(Stdio::null());
+    Running::start(project.path(), command).outcome().done();
+    assert_eq!(project.read("out.ndjson"), "{\"files\":200}\n");
+}
