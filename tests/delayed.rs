@@ -66,6 +66,29 @@ fn a_run_that_leaves_jobs_waiting_does_not_say_that_everything_is_delivered() {
 }
 
 #[test]
+fn until_idle_ends_though_a_retry_and_a_late_output_are_due_soon() {
+    let script = "fn process(job, ctx) {
+        if ctx.attempt == 1 && job.id == 1 { retry_in(\"20s\", \"not yet\") }
+        if job.id == 2 { emit_in(\"\", job, \"20s\"); return }
+        job
+    }";
+    for way in WAYS {
+        let project = Project::new()
+            .file("p.toml", [PIPELINE, way].concat())
+            .file("work.rhai", script)
+            .file("in.ndjson", jobs(1..=3));
+        project.tidegate(&["run", ".", "--until-idle"]).done().says("\np/work: 2 delayed\n");
+        assert_eq!(ids(&project.read("out.ndjson")), [3]);
+        // The next run takes them up.
+        project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        let mut delivered = ids(&project.read("out.ndjson"));
+        delivered.sort_unstable();
+        assert_eq!(delivered, [1, 2, 3]);
+    }
+}
+
+#[test]
 fn a_run_that_has_only_failed_says_what_waits_for_another_attempt() {
     let project = Project::new()
         .file("p.toml", [PIPELINE, "[sink.none]\nfrom = \"in\"\ntype = \"null\"\n"].concat())
