@@ -49,6 +49,8 @@ mod begin;
 
 mod retention;
 
+mod set_back;
+
 mod schedule;
 
 mod changed;

@@ -64,6 +64,7 @@ mod status;
 
 mod glance;
 
+mod set_back;
 mod sight;
 
 mod shelf;

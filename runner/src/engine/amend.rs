@@ -35,7 +35,12 @@ pub fn amend(
         Request::Retry { queue, errors } => retry(store, configuration, queue, errors, changes),
         Request::Drop { queue, errors } => take_off(store, configuration, queue, errors, changes),
         Request::Replay { step, from } => replay(store, configuration, step, from, changes),
-        Request::Hasten { step, rows } => hasten(store, configuration, step, rows, changes),
+        // Now, whatever the clock says later.
+        Request::Hasten { step, rows } => hasten(store, configuration, step, rows, |_| Timestamp(0), changes),
+        Request::Shift { step, rows, by } => {
+            let earlier = |due: Timestamp| Timestamp(due.0.saturating_sub(*by));
+            hasten(store, configuration, step, rows, earlier, changes)
+        }
         Request::Cancel { step, rows, jobs, drop, pending } => {
             let step = position(configuration, step)?;
             let wanted = Wanted { step, rows, jobs, drop: *drop, pending: *pending };
@@ -208,12 +213,13 @@ fn replay(
     Ok(Amendment::new(changes, Granted::Replayed { from: now_at }))
 }
 
-/// Those that wait for nothing but a time are due at once; the others are left as they are.
+/// Those that wait for nothing but a time are due earlier; the others are left as they are.
 fn hasten(
     store: &Store,
     configuration: &Configuration,
     step: &Address,
     rows: &[Row],
+    earlier: impl Fn(Timestamp) -> Timestamp,
     mut changes: Changes,
 ) -> Result<Amendment, String> {
     let position = position(configuration, step)?;
@@ -229,8 +235,7 @@ fn hasten(
             Some(job) if job.standing == Standing::Delayed && key.due > changes.now => {
                 moved.jobs += 1;
                 changes.undelayed.push(key.clone());
-                // Now, whatever the clock says later.
-                changes.delayed.push(Delayed { step: step.clone(), due: Timestamp(0), job });
+                changes.delayed.push(Delayed { step: step.clone(), due: earlier(key.due), job });
                 Place::Delayed(changes.delayed.len() - 1)
             }
             Some(job) => {

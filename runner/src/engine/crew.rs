@@ -17,6 +17,7 @@ use super::message::Message;
 use super::push::Inbox;
 use super::readers::{QueueThread, SourceThread};
 use super::report::{Options, Report};
+use super::set_back::LastRead;
 use super::sinks::Sinks;
 use super::start::{self, Started};
 use super::stats::Stats;
@@ -27,7 +28,7 @@ use crate::decide::{End, Port};
 use crate::hands::plugin::Plugins;
 use crate::hands::source::Source;
 use crate::store::{Attempts, Store, Writer};
-use crate::words::Clock;
+use crate::words::{Clock, Timestamp};
 
 /// What is being committed when the time for shutting down is over gets so much more.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
@@ -80,6 +81,7 @@ pub(super) struct Crew {
     askers: Aside,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
+    read: LastRead,
 }
 
 impl Crew {
@@ -158,6 +160,7 @@ impl Crew {
         let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
         let queues =
             QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
+        let last = store.committed_at()?;
         let mut crew = Self {
             configuration,
             store,
@@ -179,6 +182,7 @@ impl Crew {
             aside,
             askers,
             deadline: None,
+            read: LastRead::new(last),
         };
         for (port, reader) in readers {
             let thread = SourceThread::start((port, 0), reader, options.batch, crew.messages.0.clone())?;
@@ -191,7 +195,8 @@ impl Crew {
     /// over.
     pub(super) fn work(&mut self) -> Result<Option<End>, EngineError> {
         let mut actions = Vec::new();
-        self.floor.start(self.clock.now(), &mut actions);
+        let now = self.now()?;
+        self.floor.start(now, &mut actions);
         loop {
             for action in std::mem::take(&mut actions) {
                 if let Action::Finish(end) = action {
@@ -210,17 +215,28 @@ impl Crew {
                         self.inbox.close();
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }
-                    self.floor.take_in(message, self.clock.now(), &mut actions)?;
+                    let now = self.now()?;
+                    self.floor.take_in(message, now, &mut actions)?;
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         return Ok(None);
                     }
-                    self.floor.tick(self.clock.now(), &mut actions);
+                    let now = self.now()?;
+                    self.floor.tick(now, &mut actions);
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
             }
         }
+    }
+
+    /// What the clock shows. Where it was set back, what waits for a time is moved.
+    fn now(&mut self) -> Result<Timestamp, EngineError> {
+        let now = self.clock.now();
+        if let Some(set_back) = self.read.next(now, Instant::now()) {
+            set_back.make_up(&self.store, &self.configuration, &self.messages.0)?;
+        }
+        Ok(now)
     }
 
     /// How long to wait for a message; `None`: for ever.

@@ -24,6 +24,9 @@ pub enum Request {
     Replay { step: Address, from: Vec<(Address, u64)> },
     /// Make jobs of a step due at once that wait for a time.
     Hasten { step: Address, rows: Vec<Row> },
+    /// Make jobs of a step that wait for a time due so many milliseconds earlier: the clock was set back.
+    #[serde(skip)]
+    Shift { step: Address, rows: Vec<Row>, by: i64 },
     /// Take waiting jobs of a step out, onto its error queue or for good: those that stand in the store
     /// by themselves, and those at these indices of its one input. Those that an outside system has only
     /// where `pending` says so.

@@ -93,7 +93,7 @@ impl Committer {
     /// The jobs of a request that came to nothing, where they stand.
     fn unmoved(&self, request: &Request) -> Option<Moves> {
         let (step, rows, left) = match request {
-            Request::Hasten { step, rows } => (step, rows, Vec::new()),
+            Request::Hasten { step, rows } | Request::Shift { step, rows, .. } => (step, rows, Vec::new()),
             Request::Cancel { step, rows, jobs, .. } => (step, rows, jobs.clone()),
             _ => return None,
         };

@@ -35,7 +35,7 @@ impl Floor {
     ) -> Option<Asked> {
         let mut moved = Moved::default();
         match &mut asked.request {
-            Request::Hasten { step, rows } => {
+            Request::Hasten { step, rows } | Request::Shift { step, rows, .. } => {
                 let Some(step) = self.position(step) else { return Some(asked) };
                 let wanted = std::mem::take(rows);
                 *rows = self.hold_rows(step, Aim::Hasten, wanted, now, &mut moved);
