@@ -4,6 +4,7 @@
 //!
 //! | floor | what it knows |
 //! | --- | --- |
+//! | `memory` | what a thread holds, counted by the allocator |
 //! | [`words`] | the words of the domain: names, indices, batches, durations, the delivery hash, the clock |
 //! | [`decide`] | pure decisions: progress, retries, schedules and the dispatcher; no I/O, no clock, no threads |
 //! | [`config`] | TOML on disk → a checked [`config::Configuration`], or every mistake with its place |
@@ -11,6 +12,8 @@
 //! | [`hands`] | what touches the outside: scripts, plugins, sources, sinks |
 //! | [`engine`] | threads and channels that carry out what the dispatcher decides |
 //! | [`face`] | what a person sees: commands, progress, summaries |
+
+mod memory;
 
 pub mod words;
 

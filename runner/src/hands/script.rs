@@ -8,7 +8,9 @@
 
 pub mod json;
 
+mod attempt;
 mod calls;
+mod captured;
 mod compile;
 mod context;
 mod control;
@@ -20,9 +22,11 @@ mod functions;
 mod imports;
 mod kind;
 mod locate;
+mod natives;
 mod number;
 mod said;
 mod step;
+mod ticker;
 mod values;
 
 pub(crate) use compile::STACK;

@@ -128,7 +128,7 @@ impl StepFilter {
 pub struct Limits {
     /// Rhai operations.
     pub operations: u64,
-    /// Bytes that one value of a script may come to.
+    /// Bytes that an attempt may hold at one time, and that its outputs may come to.
     pub memory: u64,
     /// Nesting of values and calls.
     pub depth: usize,

@@ -3,18 +3,18 @@
 use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
 
 use rhai::module_resolvers::DummyModuleResolver;
 use rhai::packages::{Package, StandardPackage};
 use rhai::{AST, Engine, EvalAltResult, OptimizationLevel, ParseErrorType, Position, Scope};
 
+use super::attempt::Attempt;
 use super::calls::{self, Unknown};
-use super::control::Ended;
+use super::captured;
 use super::entry::Entry;
 use super::explain::{self, lowercase};
-use super::imports::Beside;
-use super::{context, number, values};
+use super::imports::{Beside, IMPORT_MAX};
+use super::{context, natives, number, values};
 use crate::config::{Limits, Script};
 use crate::words::suggest::nearest;
 
@@ -46,9 +46,6 @@ pub(super) struct Compiled {
 /// taking those apart recurses. The memory is only reserved, not used.
 pub(crate) const STACK: usize = 64 << 20;
 
-/// When an attempt must have ended; shared with the engine that watches it.
-pub(super) type Deadline = Rc<Cell<Option<Instant>>>;
-
 /// Compiles `script` as a run would, and forgets the result.
 ///
 /// # Errors
@@ -58,8 +55,9 @@ pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<()
 }
 
 fn check(script: &Script, limits: &Limits, entry: Entry) -> Result<(), CompileError> {
-    let mut engine = engine(limits, &Deadline::default());
-    let compiled = compile(&mut engine, script, entry)?;
+    let attempt = Attempt::new(limits);
+    let mut engine = engine(limits, &attempt);
+    let compiled = compile(&mut engine, script, entry, &attempt)?;
     match calls::unknown(&engine, limits, &compiled.ast) {
         None => Ok(()),
         Some(Unknown { message, position, help }) => Err(CompileError { help, ..located(message, position) }),
@@ -87,15 +85,17 @@ fn on_a_stack(check: impl FnOnce() -> Result<(), CompileError> + Send) -> Result
 /// # Errors
 /// What is wrong with it; the column is counted from the start of `text`.
 pub fn check_expression(text: &str, limits: &Limits) -> Result<(), CompileError> {
-    compile_expression(&engine(limits, &Deadline::default()), text, "job").map(drop)
+    let attempt = Attempt::new(limits);
+    compile_expression(&mut engine(limits, &attempt), text, "job", &attempt).map(drop)
 }
 
 /// An engine without access to files, network or clock.
-pub(super) fn engine(limits: &Limits, deadline: &Deadline) -> Engine {
+pub(super) fn engine(limits: &Limits, attempt: &Rc<Attempt>) -> Engine {
     let mut engine = Engine::new_raw();
     StandardPackage::new().register_into_engine(&mut engine);
+    natives::register(&mut engine, attempt);
     number::register(&mut engine);
-    values::register(&mut engine);
+    values::register(&mut engine, attempt);
     context::register(&mut engine);
     // It would hide code from `check`.
     engine.disable_symbol("eval");
@@ -103,7 +103,7 @@ pub(super) fn engine(limits: &Limits, deadline: &Deadline) -> Engine {
     engine.set_strict_variables(true).set_fail_on_invalid_map_property(true);
     engine.set_optimization_level(OptimizationLevel::Simple);
     limit(&mut engine, limits);
-    watch(&mut engine, deadline);
+    attempt.watch(&mut engine);
     engine
 }
 
@@ -123,38 +123,29 @@ fn nesting(limits: &Limits) -> usize {
 }
 
 fn limit(engine: &mut Engine, limits: &Limits) {
-    // Rhai counts characters and elements. An element takes 16 bytes, an entry of a map about 40
-    // and its key; with 64 a map stays within its bytes.
+    // Behind the count of the allocator: Rhai measures what has grown, which holds off values that nest so
+    // deeply that the stack is too small for them. It would count a text as often as a value holds it.
     let bytes = usize::try_from(limits.memory).unwrap_or(usize::MAX);
     engine
-        .set_max_operations(limits.operations)
         .set_max_call_levels(limits.depth)
         // Rhai's own are others in a debug build.
         .set_max_expr_depths(64, nesting(limits))
-        .set_max_string_size(bytes)
         .set_max_array_size((bytes / 16).max(1))
-        .set_max_map_size((bytes / 64).max(1));
+        .set_max_map_size((bytes / 32).max(1));
 }
 
-/// Ends a script past its deadline. The clock is asked every 256 operations: an operation takes
-/// well under a microsecond, and asking about as long.
-fn watch(engine: &mut Engine, deadline: &Deadline) {
-    let deadline = Rc::clone(deadline);
-    engine.on_progress(move |operations| {
-        if operations % 256 != 0 {
-            return None;
-        }
-        let past = deadline.get().is_some_and(|deadline| Instant::now() >= deadline);
-        past.then(|| rhai::Dynamic::from(Ended::TimedOut))
-    });
-}
-
-pub(super) fn compile(engine: &mut Engine, script: &Script, entry: Entry) -> Result<Compiled, CompileError> {
-    let ast = self_contained(engine, &script.path, &script.text, &Scope::new()).map_err(|error| {
-        let error = from_evaluation(&error, &script.text);
-        // The first level of imports is resolved apart from the statement, and has no place.
-        if error.line.is_none() { error.at_import_in(&script.text) } else { error }
-    })?;
+pub(super) fn compile(
+    engine: &mut Engine,
+    script: &Script,
+    entry: Entry,
+    attempt: &Rc<Attempt>,
+) -> Result<Compiled, CompileError> {
+    let ast =
+        self_contained(engine, &script.path, &script.text, &Scope::new(), attempt).map_err(|error| {
+            let error = from_evaluation(&error, &script.text, attempt);
+            // The first level of imports is resolved apart from the statement, and has no place.
+            if error.line.is_none() { error.at_import_in(&script.text) } else { error }
+        })?;
     let functions: Vec<(String, usize)> =
         ast.iter_functions().map(|function| (function.name.to_owned(), function.params.len())).collect();
     let takes = |count| functions.iter().any(|(name, params)| name == entry.name() && *params == count);
@@ -172,22 +163,42 @@ pub(super) fn self_contained(
     path: &Path,
     text: &str,
     scope: &Scope<'_>,
+    attempt: &Rc<Attempt>,
 ) -> Result<AST, Box<EvalAltResult>> {
-    engine.set_module_resolver(Beside::new(path.parent().unwrap_or(Path::new(""))));
-    let compiled = engine.compile_into_self_contained(scope, text);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let unwatched = Rc::new(Cell::new(false));
+    engine.set_module_resolver(Beside::new(folder, attempt, Some(&unwatched)));
+    let mut compiled = engine.compile_into_self_contained(scope, text);
+    if unwatched.get() {
+        captured::watch(engine, attempt);
+        engine.set_module_resolver(Beside::new(folder, attempt, None));
+        compiled = engine.compile_into_self_contained(scope, text);
+    }
     engine.set_module_resolver(DummyModuleResolver::new());
     let mut ast = compiled?;
+    if captured::captures(&ast) {
+        captured::watch(engine, attempt);
+    }
     ast.set_source(path.to_string_lossy().as_ref());
     Ok(ast)
 }
 
 /// Compiles an expression over one variable.
-pub(super) fn compile_expression(engine: &Engine, text: &str, variable: &str) -> Result<AST, CompileError> {
+pub(super) fn compile_expression(
+    engine: &mut Engine,
+    text: &str,
+    variable: &str,
+    attempt: &Rc<Attempt>,
+) -> Result<AST, CompileError> {
     let mut scope = Scope::new();
     scope.push(variable, rhai::Dynamic::UNIT);
-    engine
+    let ast = engine
         .compile_expression_with_scope(&scope, text)
-        .map_err(|error| from_parsing(error.err_type(), error.position(), text))
+        .map_err(|error| from_parsing(error.err_type(), error.position(), text))?;
+    if captured::captures(&ast) {
+        captured::watch(engine, attempt);
+    }
+    Ok(ast)
 }
 
 fn no_entry(entry: Entry, functions: &[(String, usize)], text: &str) -> CompileError {
@@ -265,18 +276,21 @@ fn outside_functions(name: &str, text: &str) -> Option<String> {
     }
 }
 
-fn from_evaluation(error: &EvalAltResult, text: &str) -> CompileError {
+fn from_evaluation(error: &EvalAltResult, text: &str, attempt: &Attempt) -> CompileError {
     match error {
         EvalAltResult::ErrorParsing(kind, position) => from_parsing(kind, *position, text),
         EvalAltResult::ErrorInModule(file, inner, _) => {
-            let error = from_evaluation(inner, "");
+            let error = from_evaluation(inner, "", attempt);
             CompileError { file: error.file.or_else(|| Some(file.clone())), ..error }
         }
         EvalAltResult::ErrorModuleNotFound(name, position) => CompileError {
             help: Some(format!("`import \"{name}\"` looks for `{name}.rhai` beside the script")),
             ..located(format!("there is no script `{name}.rhai` to import"), *position)
         },
-        other => located(explain::in_words(other), other.position()),
+        other => {
+            let message = explain::limit(other, attempt.limits(), Some(IMPORT_MAX));
+            located(message.unwrap_or_else(|| explain::in_words(other)), other.position())
+        }
     }
 }
 

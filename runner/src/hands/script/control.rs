@@ -30,6 +30,13 @@ pub(super) enum Ended {
         file: Option<String>,
     },
     TimedOut,
+    TooManyOperations,
+    TooMuchMemory {
+        /// What the attempt holds, or would hold.
+        bytes: u64,
+        /// The function that was not let to take them.
+        by: Option<&'static str>,
+    },
 }
 
 /// A job that the script hands on beside what it returns.

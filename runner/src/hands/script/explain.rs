@@ -50,11 +50,7 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         }
     }
     let mut position = innermost.position();
-    let ended = match innermost {
-        EvalAltResult::ErrorTerminated(token, _) => token.clone().try_cast::<Ended>(),
-        _ => None,
-    };
-    if let Some(Ended::Said { kind, why, context, at, file: source }) = ended {
+    if let Some(Ended::Said { kind, why, context, at, file: source }) = ending(innermost) {
         let place = place(at, source.unwrap_or(file));
         let mut failure = Failure::new(kind, why);
         (failure.context, failure.place) = (context, place);
@@ -64,7 +60,7 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         EvalAltResult::ErrorRuntime(thrown, _) => said::context(thrown),
         _ => None,
     };
-    let (kind, mut message) = match limit(innermost, circumstances) {
+    let (kind, mut message) = match limit(innermost, circumstances.limits, circumstances.timeout) {
         Some(message) => (FailureKind::Limit, message),
         None => (FailureKind::Failed, failed(innermost, circumstances)),
     };
@@ -78,8 +74,7 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
         Some(name) => drop(write!(message, ", in function `{name}`")),
         None => {}
     }
-    // That a script ended itself was dealt with above, so that here its time was over.
-    let cause = matches!(innermost, EvalAltResult::ErrorTerminated(..)).then_some(Cause::Timeout);
+    let cause = is_timeout(innermost).then_some(Cause::Timeout);
     let mut failure = Failure::new(kind, message);
     (failure.context, failure.place, failure.cause) = (context, place(position, file), cause);
     failure
@@ -91,20 +86,38 @@ pub(super) fn place(position: Position, file: String) -> Option<Place> {
     Some(Place { file, line, column: position.position().map(|column| column as u64) })
 }
 
-fn limit(error: &EvalAltResult, circumstances: Circumstances<'_>) -> Option<String> {
+/// Whether the time of the script was over.
+pub(super) fn is_timeout(error: &EvalAltResult) -> bool {
+    matches!(ending(error), Some(Ended::TimedOut))
+}
+
+fn ending(error: &EvalAltResult) -> Option<Ended> {
+    match error {
+        EvalAltResult::ErrorTerminated(token, _) => token.clone().try_cast(),
+        _ => None,
+    }
+}
+
+/// What is said of the limit that has struck, if one has.
+pub(super) fn limit(error: &EvalAltResult, limits: &Limits, timeout: Option<Duration>) -> Option<String> {
     use EvalAltResult as E;
-    let Limits { operations, memory, depth } = *circumstances.limits;
-    Some(match error {
-        E::ErrorTerminated(..) => {
-            let timeout = circumstances.timeout.map_or_else(String::new, format_duration);
-            format!("the script ran for longer than its `timeout` of {timeout}")
+    let Limits { operations, memory, depth } = *limits;
+    match ending(error) {
+        Some(Ended::TimedOut) => {
+            let timeout = timeout.map_or_else(String::new, format_duration);
+            return Some(format!("the script ran for longer than its `timeout` of {timeout}"));
         }
-        E::ErrorTooManyOperations(_) => format!(
-            "the script took more than `limits.operations` of {operations}; does a loop not end, or is the limit too low?"
-        ),
+        Some(Ended::TooManyOperations) => {
+            return Some(format!(
+                "the script took more than `limits.operations` of {operations}; does a loop not end, or is the limit too low?"
+            ));
+        }
+        Some(Ended::TooMuchMemory { bytes, by }) => return Some(too_much_memory(bytes, by, memory)),
+        Some(Ended::Said { .. }) | None => {}
+    }
+    Some(match error {
         E::ErrorDataTooLarge(what, _) => {
             let what = match &**what {
-                "Length of string" => "a text",
                 "Size of array/BLOB" => "an array",
                 "Size of object map" => "a map",
                 "Number of emitted jobs" => "what `emit` has collected",
@@ -117,6 +130,18 @@ fn limit(error: &EvalAltResult, circumstances: Circumstances<'_>) -> Option<Stri
         }
         _ => return None,
     })
+}
+
+fn too_much_memory(bytes: u64, by: Option<&str>, most: u64) -> String {
+    let (bytes, most) = (format_size(bytes), format_size(most));
+    match by {
+        Some(by) => {
+            format!(
+                "with what `{by}` makes, the script holds {bytes}, which exceeds `limits.memory` of {most}"
+            )
+        }
+        None => format!("the script holds {bytes}, which exceeds `limits.memory` of {most}"),
+    }
 }
 
 fn failed(error: &EvalAltResult, circumstances: Circumstances<'_>) -> String {

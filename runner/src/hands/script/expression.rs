@@ -1,10 +1,12 @@
 //! Expressions that people choose jobs with: over one value, true or false.
 
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::time::Duration;
 
 use rhai::{AST, Engine, Scope};
 
-use super::compile::{CompileError, Deadline, compile_expression, engine};
+use super::attempt::Attempt;
+use super::compile::{CompileError, compile_expression, engine};
 use super::explain::{self, Circumstances};
 use super::json;
 use crate::config::Limits;
@@ -18,8 +20,7 @@ pub struct Expression {
     engine: Engine,
     ast: AST,
     variable: &'static str,
-    deadline: Deadline,
-    limits: Limits,
+    attempt: Rc<Attempt>,
     scope: Scope<'static>,
 }
 
@@ -29,10 +30,11 @@ impl Expression {
     /// # Errors
     /// What is wrong with it; the column is counted from the start of `text`.
     pub fn new(text: &str, variable: &'static str) -> Result<Self, CompileError> {
-        let (deadline, limits) = (Deadline::default(), Limits::default());
-        let engine = engine(&limits, &deadline);
-        let ast = compile_expression(&engine, text, variable)?;
-        Ok(Self { engine, ast, variable, deadline, limits, scope: Scope::new() })
+        let limits = Limits::default();
+        let attempt = Attempt::new(&limits);
+        let mut engine = engine(&limits, &attempt);
+        let ast = compile_expression(&mut engine, text, variable, &attempt)?;
+        Ok(Self { engine, ast, variable, attempt, scope: Scope::new() })
     }
 
     /// Whether it is true of `value`, which is JSON.
@@ -40,12 +42,14 @@ impl Expression {
     /// # Errors
     /// Why that cannot be said, as a sentence fragment: a field is missing, most likely.
     pub fn holds(&mut self, value: &[u8]) -> Result<bool, String> {
+        let _running = self.attempt.begin(Some(TIMEOUT));
         let read = json::read(value).map_err(|error| format!("it is no JSON that can be read: {error}"))?;
-        self.deadline.set(Some(Instant::now() + TIMEOUT));
         self.scope.clear();
         self.scope.push_dynamic(self.variable, read);
         let holds = self.engine.eval_ast_with_scope::<bool>(&mut self.scope, &self.ast);
-        let (limits, timeout) = (&self.limits, Some(TIMEOUT));
+        self.scope.clear();
+        let holds = holds.and_then(|holds| self.attempt.settle().map(|()| holds));
+        let (limits, timeout) = (self.attempt.limits(), Some(TIMEOUT));
         let circumstances = Circumstances { file: "", limits, timeout, payload: value, first: true };
         holds.map_err(|error| explain::failure(&error, circumstances).message)
     }

@@ -1,7 +1,10 @@
 //! `types`, `topics` and `when`: whether a step wants a job.
 
+use std::rc::Rc;
+
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Scope};
 
+use super::attempt::Attempt;
 use super::compile::{CompileError, compile_expression};
 use crate::config::StepFilter;
 
@@ -14,6 +17,7 @@ pub(super) struct Filter {
     wrapped: bool,
     when: Option<AST>,
     scope: Scope<'static>,
+    attempt: Rc<Attempt>,
 }
 
 impl Filter {
@@ -22,15 +26,25 @@ impl Filter {
         engine: impl FnOnce() -> Engine,
         filter: &StepFilter,
         wrapped: bool,
+        attempt: &Rc<Attempt>,
     ) -> Result<Option<Self>, CompileError> {
         let StepFilter { types, topics, when } = filter;
         if types.is_empty() && topics.is_empty() && when.is_none() {
             return Ok(None);
         }
-        let engine = engine();
-        let when = when.as_ref().map(|(text, _)| compile_expression(&engine, text, "job")).transpose()?;
+        let mut engine = engine();
+        let compile = |(text, _): &(String, _)| compile_expression(&mut engine, text, "job", attempt);
+        let when = when.as_ref().map(compile).transpose()?;
         let (types, topics) = (types.clone(), topics.clone());
-        Ok(Some(Self { engine, types, topics, wrapped, when, scope: Scope::new() }))
+        Ok(Some(Self {
+            engine,
+            types,
+            topics,
+            wrapped,
+            when,
+            scope: Scope::new(),
+            attempt: Rc::clone(attempt),
+        }))
     }
 
     /// Whether `job` passes. It is handed back, since Rhai takes it for the while.
@@ -47,8 +61,10 @@ impl Filter {
         let Some(when) = &self.when else { return Ok(Some(job)) };
         self.scope.clear();
         self.scope.push_dynamic("job", job);
-        let holds = self.engine.eval_ast_with_scope::<bool>(&mut self.scope, when)?;
-        Ok(if holds { self.scope.remove("job") } else { None })
+        let holds = self.engine.eval_ast_with_scope::<bool>(&mut self.scope, when);
+        let job = self.scope.remove("job");
+        let holds = holds.and_then(|holds| self.attempt.settle().map(|()| holds))?;
+        Ok(job.filter(|_| holds))
     }
 }
 

@@ -3,12 +3,20 @@
 //! They are read while a generation is made, and never while it runs: [`Beside`] serves the
 //! compiler, and an engine that runs has no resolver at all.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use rhai::{AST, Engine, EvalAltResult, Module, ModuleResolver, Position, Scope};
+
+use super::attempt::Attempt;
+use super::captured::captures;
+use crate::memory;
+
+/// How long the top of an imported script may take.
+pub(super) const IMPORT_MAX: Duration = Duration::from_secs(10);
 
 /// Finds `NAME.rhai` in one folder.
 #[derive(Debug)]
@@ -18,11 +26,20 @@ pub(super) struct Beside {
     done: RefCell<BTreeMap<PathBuf, Rc<Module>>>,
     /// The scripts that are being read now, each imported by the one before it.
     open: RefCell<Vec<PathBuf>>,
+    attempt: Rc<Attempt>,
+    /// Where captured variables are not watched yet: set once a script captures some.
+    unwatched: Option<Rc<Cell<bool>>>,
 }
 
 impl Beside {
-    pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), done: RefCell::default(), open: RefCell::default() }
+    pub(super) fn new(folder: &Path, attempt: &Rc<Attempt>, unwatched: Option<&Rc<Cell<bool>>>) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            done: RefCell::default(),
+            open: RefCell::default(),
+            attempt: Rc::clone(attempt),
+            unwatched: unwatched.cloned(),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -42,13 +59,28 @@ impl Beside {
         let mut ast = engine.compile(text).map_err(|error| in_module(&source, error.into(), at))?;
         // Errors of its functions name the file that they stand in.
         ast.set_source(source);
-        Ok(ast)
+        match &self.unwatched {
+            Some(unwatched) if captures(&ast) => {
+                unwatched.set(true);
+                Err(EvalAltResult::ErrorRuntime("closures capture variables".into(), at).into())
+            }
+            _ => Ok(ast),
+        }
     }
 
     fn evaluate(&self, engine: &Engine, name: &str, at: Position) -> Result<Rc<Module>, Box<EvalAltResult>> {
-        let ast = self.compile(engine, name, at)?;
-        let module = Module::eval_ast_as_new(Scope::new(), &ast, engine)
+        let ast = memory::uncounted(|| self.compile(engine, name, at))?;
+        let running = self.attempt.begin(Some(IMPORT_MAX));
+        let mut module = Module::eval_ast_as_new(Scope::new(), &ast, engine)
+            .and_then(|module| self.attempt.settle().map(|()| module))
             .map_err(|error| in_module(ast.source().unwrap_or(name), error, at))?;
+        // An export that a closure has captured would be shared by all jobs.
+        let exported: Vec<_> =
+            module.iter_var().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        for (name, value) in exported {
+            module.set_var(name, value.flatten());
+        }
+        running.keep();
         Ok(module.into())
     }
 }

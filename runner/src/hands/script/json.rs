@@ -9,6 +9,7 @@ mod check;
 mod mistake;
 
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 
 use rhai::{Array, Dynamic, ImmutableString, Map};
@@ -19,6 +20,8 @@ use serde_json::value::RawValue;
 pub use self::mistake::ReadError;
 use super::kind;
 use super::number::BigNumber;
+use crate::memory;
+use crate::words::format_size;
 
 /// How deep values may nest; what is read back later must not be deeper.
 pub(super) const MAX_DEPTH: usize = 120;
@@ -28,8 +31,12 @@ const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0; // 2^63
 
 /// Why a value cannot be written as JSON.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct WriteError(String);
+pub enum WriteError {
+    #[error("{0}")]
+    Unsayable(String),
+    #[error("it is larger than {}", format_size(*.0 as u64))]
+    TooLarge(usize),
+}
 
 /// Reads one JSON value.
 ///
@@ -77,11 +84,49 @@ fn well_formed(text: &[u8]) -> Result<(), ReadError> {
 /// # Errors
 /// Where `value` holds something that JSON has no form for.
 pub fn write(value: &Dynamic, buffer: &mut Vec<u8>) -> Result<(), WriteError> {
-    serde_json::to_writer(buffer, &Writer { value, depth: 0 }).map_err(|_| {
+    write_within(value, buffer, usize::MAX)
+}
+
+/// As [`write`], of at most `bytes`: a text that a value holds many times is written as often.
+///
+/// # Errors
+/// As [`write`]; of a value that is larger, `buffer` has the beginning.
+pub fn write_within(value: &Dynamic, buffer: &mut Vec<u8>, bytes: usize) -> Result<(), WriteError> {
+    let most = buffer.len().saturating_add(bytes);
+    serde_json::to_writer(Within { buffer, most }, &Writer { value, depth: 0 }).map_err(|error| {
+        if error.is_io() {
+            return WriteError::TooLarge(bytes);
+        }
         let mut path = String::new();
         let reason = fault(value, 0, &mut path).unwrap_or_else(|| "it cannot be written".to_owned());
-        WriteError(if path.is_empty() { reason } else { format!("{reason} (in `{path}`)") })
+        WriteError::Unsayable(if path.is_empty() { reason } else { format!("{reason} (in `{path}`)") })
     })
+}
+
+/// Writes until the buffer has `most` bytes.
+struct Within<'a> {
+    buffer: &'a mut Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Within<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > self.most - self.buffer.len() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn read_from<'de, R: serde_json::de::Read<'de>>(
@@ -151,6 +196,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let mut array = Array::with_capacity(elements.size_hint().unwrap_or(0).min(1024));
         while let Some(element) = elements.next_element_seed(Reader { lossy: self.lossy, depth })? {
             array.push(element);
+            has_room()?;
         }
         Ok(Dynamic::from_array(array))
     }
@@ -161,9 +207,16 @@ impl<'de> Visitor<'de> for Reader<'_> {
         while let Some(key) = entries.next_key_seed(Key(PhantomData))? {
             let value = entries.next_value_seed(Reader { lossy: self.lossy, depth })?;
             map.insert(key, value);
+            has_room()?;
         }
         Ok(Dynamic::from_map(map))
     }
+}
+
+/// A value may take many times the memory of its text.
+#[inline]
+fn has_room<E: serde::de::Error>() -> Result<(), E> {
+    if memory::left() < 0 { Err(E::custom(mistake::FULL)) } else { Ok(()) }
 }
 
 fn deeper<E: serde::de::Error>(depth: usize) -> Result<usize, E> {
@@ -201,23 +254,44 @@ impl<K: for<'a> From<&'a str>> Visitor<'_> for Key<K> {
 fn exact(text: &[u8], depth: usize) -> serde_json::Result<Dynamic> {
     let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
     match first {
-        Some(b'{') => {
-            let entries: std::collections::BTreeMap<String, &RawValue> = serde_json::from_slice(text)?;
+        Some(b'{' | b'[') => {
             let depth = deeper(depth)?;
-            let mut map = Map::new();
-            for (key, raw) in entries {
-                map.insert(key.into(), exact(raw.get().as_bytes(), depth)?);
-            }
-            Ok(Dynamic::from_map(map))
-        }
-        Some(b'[') => {
-            let elements: Vec<&RawValue> = serde_json::from_slice(text)?;
-            let depth = deeper(depth)?;
-            let array = elements.into_iter().map(|raw| exact(raw.get().as_bytes(), depth));
-            Ok(Dynamic::from_array(array.collect::<serde_json::Result<_>>()?))
+            serde_json::Deserializer::from_slice(text).deserialize_any(Exact { depth })
         }
         Some(b'-' | b'0'..=b'9') => exact_number(text),
         _ => Reader { lossy: &mut false, depth }.deserialize(&mut serde_json::Deserializer::from_slice(text)),
+    }
+}
+
+/// The inside of an object or array.
+struct Exact {
+    depth: usize,
+}
+
+impl<'de> Visitor<'de> for Exact {
+    type Value = Dynamic;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Dynamic, A::Error> {
+        let mut array = Array::new();
+        while let Some(raw) = elements.next_element::<&RawValue>()? {
+            array.push(exact(raw.get().as_bytes(), self.depth).map_err(serde::de::Error::custom)?);
+            has_room()?;
+        }
+        Ok(Dynamic::from_array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Dynamic, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key_seed(Key(PhantomData))? {
+            let raw = entries.next_value::<&RawValue>()?;
+            map.insert(key, exact(raw.get().as_bytes(), self.depth).map_err(serde::de::Error::custom)?);
+            has_room()?;
+        }
+        Ok(Dynamic::from_map(map))
     }
 }
 

@@ -7,9 +7,11 @@
 
 use std::mem::discriminant;
 use std::path::Path;
+use std::rc::Rc;
 
 use rhai::{Dynamic, Engine, EvalAltResult, Position, Scope};
 
+use super::attempt::Attempt;
 use super::compile;
 
 /// Where the function that is called stands in a script.
@@ -27,6 +29,7 @@ pub(super) fn place(
     (path, text, entry): (&Path, &str, &str),
     arguments: Option<[Dynamic; 2]>,
     error: &EvalAltResult,
+    attempt: &Rc<Attempt>,
 ) -> Option<Position> {
     let head = head(text, entry)?;
     let begins = begin_of(text, head.start);
@@ -36,10 +39,12 @@ pub(super) fn place(
         scope.push_dynamic(*parameter, argument);
     }
     let statements = without(text, &head);
-    let ran = compile::self_contained(engine, path, &statements, &scope).and_then(|ast| {
-        // What it logs, it has logged before.
-        tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::new(), || {
-            engine.eval_ast_with_scope::<Dynamic>(&mut scope, &ast)
+    let ran = attempt.apart(|| {
+        compile::self_contained(engine, path, &statements, &scope, attempt).and_then(|ast| {
+            // What it logs, it has logged before.
+            tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::new(), || {
+                engine.eval_ast_with_scope::<Dynamic>(&mut scope, &ast)
+            })
         })
     });
     match ran {

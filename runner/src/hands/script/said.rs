@@ -2,7 +2,9 @@
 
 use rhai::Dynamic;
 
-use super::{json, kind};
+use super::json::{self, WriteError};
+use super::kind;
+use crate::memory;
 
 /// What was thrown or given as a reason, as a message: of a map its `message`, anything else as it is shown.
 pub(super) fn text(value: &Dynamic) -> String {
@@ -30,13 +32,19 @@ pub(super) fn shown(value: &Dynamic) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
+/// How much is written of a value: what the attempt may still hold.
+fn room() -> usize {
+    usize::try_from(memory::left()).unwrap_or(0)
+}
+
 /// As JSON, which may be cut where it nests deeper than JSON is read.
 fn show(value: &Dynamic, depth: usize, text: &mut Vec<u8>) {
     let start = text.len();
-    if json::write(value, text).is_ok() {
-        return;
+    match json::write_within(value, text, room()) {
+        Ok(()) => return,
+        Err(WriteError::TooLarge(_)) => return text.extend("…".as_bytes()),
+        Err(WriteError::Unsayable(_)) => text.truncate(start),
     }
-    text.truncate(start);
     if depth == json::MAX_DEPTH {
         text.extend("…".as_bytes());
     } else if let Ok(map) = value.as_map_ref() {
@@ -72,6 +80,6 @@ pub(super) fn context(value: &Dynamic) -> Option<Box<str>> {
 pub(super) fn as_json(value: &Dynamic) -> Option<Box<str>> {
     let mut text = Vec::new();
     // A context that is no JSON is better left out than in the way of the failure itself.
-    json::write(value, &mut text).ok()?;
+    json::write_within(value, &mut text, room()).ok()?;
     String::from_utf8(text).ok().map(String::into_boxed_str)
 }

@@ -2,25 +2,32 @@
 
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::time::Duration;
 
 use rhai::{CallFnOptions, Dynamic, Engine, EvalAltResult, Scope};
 use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Place, Step};
 
-use super::compile::{self, CompileError, Compiled, Deadline};
+use super::attempt::Attempt;
+use super::compile::{self, CompileError, Compiled};
 use super::context::Context;
 use super::control::{Emit, Emitted};
 use super::entry::Entry;
 use super::explain::{self, Circumstances};
 use super::filter::Filter;
 use super::functions;
-use super::{json, kind, locate};
+use super::json::{self, WriteError};
+use super::{kind, locate};
 use crate::config::{Limits, Script, StepFilter};
+use crate::memory;
 use crate::words::suggest::{listed, nearest};
 use crate::words::{TokenKey, format_size};
 
 /// How long it may take to find out where a limit struck.
 const LOCATE_MAX: Duration = Duration::from_secs(1);
+
+/// The same past the `timeout`.
+const LOCATE_LATE_MAX: Duration = Duration::from_millis(50);
 
 /// What a script step is made from; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +68,7 @@ pub struct ScriptStep {
     filter: Option<Filter>,
     context: Context,
     emitted: Emitted,
-    deadline: Deadline,
+    attempt: Rc<Attempt>,
     timeout: Option<Duration>,
     limits: Limits,
     /// How many bytes the job that runs now may still hand on.
@@ -90,7 +97,7 @@ impl ScriptStep {
     /// # Errors
     /// The first script that does not compile; `check` has found them all before.
     pub fn new(spec: &ScriptStepSpec<'_>) -> Result<Self, CompileError> {
-        let deadline = Deadline::default();
+        let attempt = Attempt::new(spec.limits);
         let emitted = Emitted::default();
         let config = serde_json::to_vec(spec.config)
             .ok()
@@ -101,19 +108,20 @@ impl ScriptStep {
         for (position, script) in spec.scripts.iter().enumerate() {
             let last = position + 1 == spec.scripts.len();
             let entry = if last { spec.entry } else { Entry::Process };
-            let mut engine = compile::engine(spec.limits, &deadline);
+            let mut engine = compile::engine(spec.limits, &attempt);
             functions::register(&mut engine, &context, &emitted, spec.limits);
-            let compiled = compile::compile(&mut engine, script, entry)?;
+            let compiled = compile::compile(&mut engine, script, entry, &attempt)?;
             let (path, text) = (script.path.clone(), script.text.clone());
             scripts.push(Loaded { engine, compiled, path, text, scope: Scope::new() });
         }
-        let filter = Filter::compile(|| compile::engine(spec.limits, &deadline), spec.filter, spec.wrapped)?;
+        let engine = || compile::engine(spec.limits, &attempt);
+        let filter = Filter::compile(engine, spec.filter, spec.wrapped, &attempt)?;
         Ok(Self {
             scripts,
             filter,
             context,
             emitted,
-            deadline,
+            attempt,
             timeout: spec.timeout,
             limits: *spec.limits,
             room: Cell::new(0),
@@ -129,18 +137,29 @@ impl ScriptStep {
         Circumstances { file, limits, timeout, payload: job.payload, first }
     }
 
+    fn failure_of_payload(&self, error: &json::ReadError) -> Failure {
+        if !error.is_full() {
+            return Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}"));
+        }
+        let most = format_size(self.limits.memory);
+        let message = format!("the values of the job take more than `limits.memory` of {most}");
+        Failure::new(FailureKind::Limit, message)
+    }
+
     fn failure_of_script(&mut self, position: usize, error: &EvalAltResult, job: &Job<'_>) -> Failure {
         let file = self.scripts[position].path.display().to_string();
         let mut failure = explain::failure(error, self.circumstances(&file, position == 0, job));
         if failure.kind == FailureKind::Limit && failure.place.is_none() {
-            let spent = Instant::now() + self.timeout.map_or(LOCATE_MAX, |timeout| timeout.min(LOCATE_MAX));
-            self.deadline.set(Some(spent));
+            // An attempt that is out of time must end soon.
+            let most = if explain::is_timeout(error) { LOCATE_LATE_MAX } else { LOCATE_MAX };
+            let left = self.timeout.map_or(most, |timeout| timeout.min(most));
+            let _running = self.attempt.begin(Some(left));
             // What a later script was given is gone, so that only its beginning can be named.
             let value = if position == 0 { json::read(job.payload).ok() } else { None };
             let arguments = value.map(|value| [value, Dynamic::from(self.context.clone())]);
             let script = &mut self.scripts[position];
             let source = (&*script.path, &*script.text, script.compiled.entry);
-            let found = locate::place(&mut script.engine, source, arguments, error);
+            let found = locate::place(&mut script.engine, source, arguments, error, &self.attempt);
             failure.place = found.and_then(|position| explain::place(position, file));
         }
         failure
@@ -157,7 +176,8 @@ impl ScriptStep {
         let Some(script) = self.scripts.get_mut(from) else {
             return self.hand_on(&value, outputs);
         };
-        let returned = match script.call(value, &self.context) {
+        let called = script.call(value, &self.context);
+        let returned = match called.and_then(|returned| self.attempt.settle().map(|()| returned)) {
             Ok(returned) => returned,
             Err(error) => return Err(self.failure_of_script(from, &error, job)),
         };
@@ -234,7 +254,9 @@ impl ScriptStep {
         let delayed = outputs.delayed_mut();
         let mut one = |value: &Dynamic| {
             let before = delayed.payloads().byte_len();
-            delayed.push_with(position, due, |buffer| json::write(value, buffer)).map_err(no_json)?;
+            let write = |buffer: &mut Vec<u8>| json::write_within(value, buffer, self.room());
+            let pushed = memory::uncounted(|| delayed.push_with(position, due, write));
+            pushed.map_err(|error| self.no_output(&error))?;
             self.take_room(delayed.payloads().byte_len() - before)
         };
         match value.as_array_ref() {
@@ -257,19 +279,36 @@ impl ScriptStep {
 
     fn push_one(&self, value: &Dynamic, payloads: &mut Payloads) -> Result<(), Failure> {
         let before = payloads.byte_len();
-        payloads.push_with(|buffer| json::write(value, buffer)).map_err(no_json)?;
+        let write = |buffer: &mut Vec<u8>| json::write_within(value, buffer, self.room());
+        memory::uncounted(|| payloads.push_with(write)).map_err(|error| self.no_output(&error))?;
         self.take_room(payloads.byte_len() - before)
+    }
+
+    /// The bytes that the job may still hand on.
+    fn room(&self) -> usize {
+        usize::try_from(self.room.get()).unwrap_or(usize::MAX)
     }
 
     /// Counts what the job hands on.
     fn take_room(&self, bytes: usize) -> Result<(), Failure> {
-        let Some(left) = self.room.get().checked_sub(bytes as u64) else {
-            let most = format_size(self.limits.memory);
-            let message = format!("all outputs of the job come to more than `limits.memory` of {most}");
-            return Err(Failure::new(FailureKind::Limit, message));
-        };
+        let left = self.room.get().checked_sub(bytes as u64).ok_or_else(|| self.outputs_too_large())?;
         self.room.set(left);
         Ok(())
+    }
+
+    fn outputs_too_large(&self) -> Failure {
+        let most = format_size(self.limits.memory);
+        let message = format!("all outputs of the job come to more than `limits.memory` of {most}");
+        Failure::new(FailureKind::Limit, message)
+    }
+
+    fn no_output(&self, error: &WriteError) -> Failure {
+        match error {
+            WriteError::TooLarge(_) => self.outputs_too_large(),
+            WriteError::Unsayable(why) => {
+                Failure::new(FailureKind::Output, format!("what the script returned is no JSON: {why}"))
+            }
+        }
     }
 }
 
@@ -289,10 +328,16 @@ impl ScriptStep {
         outputs: &mut Outputs,
         left: Option<Duration>,
     ) -> Result<(), Failure> {
-        let mut value = json::read(job.payload)
-            .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))?;
+        // Dropped last, when nothing of the attempt is left.
+        let _running = self.attempt.begin(left);
+        let processed = self.process_now(job, outputs);
+        self.emitted.borrow_mut().clear();
+        processed
+    }
+
+    fn process_now(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let mut value = json::read(job.payload).map_err(|error| self.failure_of_payload(&error))?;
         self.context.set(job);
-        self.deadline.set(left.map(|left| Instant::now() + left));
         if let Some(filter) = &mut self.filter {
             match filter.passes(value) {
                 Ok(Some(passed)) => value = passed,
@@ -306,7 +351,6 @@ impl ScriptStep {
                 return Ok(());
             }
         }
-        self.emitted.borrow_mut().clear();
         self.room.set(self.limits.memory);
         let ran = self.run_from(0, value, job, outputs);
         functions::say_left_out(&self.context);
@@ -363,11 +407,6 @@ fn pass_on(payload: &[u8], outputs: &mut Outputs) {
             payloads.push(payload);
         }
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
-fn no_json(error: json::WriteError) -> Failure {
-    Failure::new(FailureKind::Output, format!("what the script returned is no JSON: {error}"))
 }
 
 fn binding_position(binding: &str, outputs: &Outputs) -> Result<usize, Failure> {

@@ -7,10 +7,14 @@ mod control;
 mod failing;
 mod filtering;
 mod imports;
+mod isolation;
 mod limits;
 mod logging;
+mod memory;
+mod natives;
 mod returning;
 mod reviewed;
+mod time;
 mod values;
 
 use std::fmt::Write as _;

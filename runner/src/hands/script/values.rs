@@ -4,10 +4,13 @@
 //! of jobs, and `to_json` is the writer of outputs: both replace Rhai's for every kind of argument.
 
 use std::any::TypeId;
+use std::rc::Rc;
 
 use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext};
 
-use super::{json, said};
+use super::attempt::Attempt;
+use super::json::{self, WriteError};
+use super::said;
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
@@ -19,16 +22,28 @@ const ITERATORS: [&str; 4] = [
     "rhai::packages::iter_basic::StepRange<f64>",
 ];
 
-pub(super) fn register(engine: &mut Engine) {
-    engine.register_fn("parse_json", |call: NativeCallContext<'_>, text: ImmutableString| {
-        json::read(text.as_bytes()).map_err(|error| fail(&call, format!("`parse_json` got no JSON: {error}")))
+pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
+    let of = Rc::clone(attempt);
+    engine.register_fn("parse_json", move |call: NativeCallContext<'_>, text: ImmutableString| {
+        json::read(text.as_bytes()).map_err(|error| {
+            // The value is gone by now, and its room is free again.
+            let is_full = error.is_full();
+            if is_full {
+                of.full("parse_json")
+            } else {
+                fail(&call, format!("`parse_json` got no JSON: {error}"))
+            }
+        })
     });
     // Rhai prefers the function for the very kind of an argument, and brings one for maps.
     for kind in [TypeId::of::<Map>(), TypeId::of::<Dynamic>()] {
-        engine.register_raw_fn("to_json", [kind], |call, arguments| -> Answer<ImmutableString> {
+        let attempt = Rc::clone(attempt);
+        engine.register_raw_fn("to_json", [kind], move |call, arguments| -> Answer<ImmutableString> {
             let mut text = Vec::new();
-            json::write(arguments[0], &mut text)
-                .map_err(|error| fail(&call, format!("`to_json` cannot write this: {error}")))?;
+            json::write_within(arguments[0], &mut text, attempt.free()).map_err(|error| match error {
+                WriteError::Unsayable(why) => fail(&call, format!("`to_json` cannot write this: {why}")),
+                WriteError::TooLarge(_) => attempt.full("to_json"),
+            })?;
             Ok(String::from_utf8_lossy(&text).as_ref().into())
         });
     }

@@ -12,7 +12,16 @@ pub struct ReadError {
     pub column: usize,
 }
 
+/// What the reader says when the value takes more than the thread may hold.
+pub(super) const FULL: &str = "its values take too much memory";
+
 impl ReadError {
+    /// Whether the text may well be JSON, and its value takes more than the thread may hold.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.message.starts_with(FULL)
+    }
+
     /// `error` is what `serde_json` says about `text`.
     pub(super) fn new(error: &serde_json::Error, text: &[u8]) -> Self {
         let (line, column) = (error.line().max(1), error.column().max(1));

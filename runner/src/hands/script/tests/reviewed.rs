@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use rhai::{Dynamic, Engine};
 
 use crate::config::Limits;
-use crate::hands::script::compile::{self, Deadline};
+use crate::hands::script::attempt::Attempt;
+use crate::hands::script::compile;
 use crate::hands::script::context::Context;
 use crate::hands::script::control::Emitted;
 use crate::hands::script::functions;
@@ -14,7 +15,7 @@ use crate::words::TokenKey;
 /// An engine as a step has it.
 fn engine() -> Engine {
     let limits = Limits::default();
-    let mut engine = compile::engine(&limits, &Deadline::default());
+    let mut engine = compile::engine(&limits, &Attempt::new(&limits));
     let context = Context::new("shop", "price", Dynamic::UNIT, &TokenKey::NONE);
     functions::register(&mut engine, &context, &Emitted::default(), &limits);
     engine

@@ -1,0 +1,49 @@
+//! Functions of Rhai that are replaced by ones that keep to the limits of an attempt.
+//!
+//! Rhai's own look at no limit before they return. So each that can make more than it is given, that works long
+//! by itself, or that goes as deep into a value as it nests, has its counterpart here, which does the same and
+//! stops in time. A test goes through all functions that an engine has, and asks that each was decided upon.
+
+mod arrays;
+mod blobs;
+mod characters;
+mod equality;
+mod print;
+mod sorting;
+mod texts;
+
+use std::rc::Rc;
+
+use rhai::{Engine, EvalAltResult, FuncRegistration, RhaiNativeFunc, Variant};
+
+use super::attempt::Attempt;
+
+type Answer<T> = Result<T, Box<EvalAltResult>>;
+
+pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
+    texts::register(engine, attempt);
+    characters::register(engine, attempt);
+    arrays::register(engine, attempt);
+    sorting::register(engine, attempt);
+    equality::register(engine, attempt);
+    blobs::register(engine, attempt);
+    print::register(engine, attempt);
+}
+
+/// Registers a function that leaves what it is given as it is, so that it is good for constants.
+fn reads<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
+    engine: &mut Engine,
+    name: &str,
+    function: impl RhaiNativeFunc<A, N, X, R, F> + 'static,
+) {
+    FuncRegistration::new(name).with_purity(true).register_into_engine(engine, function);
+}
+
+/// Registers a function that changes the first of what it is given, so that constants are out.
+fn changes<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
+    engine: &mut Engine,
+    name: &str,
+    function: impl RhaiNativeFunc<A, N, X, R, F> + 'static,
+) {
+    FuncRegistration::new(name).with_purity(false).register_into_engine(engine, function);
+}

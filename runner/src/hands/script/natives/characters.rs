@@ -1,0 +1,68 @@
+//! The characters of a text, one after the other. Rhai gathers all of them first.
+
+use std::any::TypeId;
+use std::rc::Rc;
+
+use rhai::{Engine, ImmutableString, Module};
+
+use super::reads;
+use crate::hands::script::attempt::Attempt;
+
+/// Some characters of a text that come one by one.
+#[derive(Clone, Debug)]
+struct Characters {
+    text: ImmutableString,
+    /// Where the next one begins.
+    at: usize,
+    /// How many there are still.
+    left: usize,
+}
+
+impl Characters {
+    fn new(text: ImmutableString, start: i64, length: i64) -> Self {
+        let left = usize::try_from(length).unwrap_or(0);
+        let at = match usize::try_from(start) {
+            Ok(start) => text.char_indices().nth(start).map_or(text.len(), |(at, _)| at),
+            Err(_) => {
+                let last = usize::try_from(start.unsigned_abs() - 1).unwrap_or(usize::MAX);
+                text.char_indices().rev().nth(last).map_or(0, |(at, _)| at)
+            }
+        };
+        Self { text, at, left }
+    }
+}
+
+impl Iterator for Characters {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        self.left = self.left.checked_sub(1)?;
+        let next = self.text[self.at..].chars().next()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+}
+
+pub(super) fn register(engine: &mut Engine, _attempt: &Rc<Attempt>) {
+    type Text = ImmutableString;
+    type Exclusive = std::ops::Range<i64>;
+    type Inclusive = std::ops::RangeInclusive<i64>;
+    engine.register_type_with_name::<Characters>("characters").register_iterator::<Characters>();
+    reads(engine, "chars", |text: Text| Characters::new(text, 0, i64::MAX));
+    reads(engine, "chars", |text: Text, start: i64| Characters::new(text, start, i64::MAX));
+    reads(engine, "chars", Characters::new);
+    reads(engine, "chars", |text: Text, range: Exclusive| {
+        let start = range.start.max(0);
+        Characters::new(text, start, range.end.max(start) - start)
+    });
+    reads(engine, "chars", |text: Text, range: Inclusive| {
+        let start = (*range.start()).max(0);
+        Characters::new(text, start, (*range.end()).max(start - 1).min(i64::MAX - 1) - start + 1)
+    });
+    engine.register_get("chars", |text: &mut Text| Characters::new(text.clone(), 0, i64::MAX));
+    let mut module = Module::new();
+    module.set_iter(TypeId::of::<Text>(), |text| {
+        Box::new(Characters::new(text.cast(), 0, i64::MAX).map(Into::into))
+    });
+    engine.register_global_module(module.into());
+}
