@@ -25,6 +25,7 @@ use super::tail::Tails;
 use super::workers::{self, Aside, Errand};
 use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{End, Port};
+use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
 use crate::hands::source::Source;
 use crate::store::{Attempts, Store, Writer};
@@ -51,6 +52,7 @@ pub(super) struct Parts {
     pub(super) stats: Arc<Stats>,
     pub(super) messages: (Sender<Message>, Receiver<Message>),
     pub(super) inbox: Arc<Inbox>,
+    pub(super) leash: Arc<Leash>,
 }
 
 /// The floor, and the threads that it has to do with.
@@ -87,8 +89,19 @@ pub(super) struct Crew {
 impl Crew {
     /// Opens what the run needs and starts its threads.
     pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
-        let Parts { configuration, plugins, store, writer, attempts, clock, options, stats, messages, inbox } =
-            parts;
+        let Parts {
+            configuration,
+            plugins,
+            store,
+            writer,
+            attempts,
+            clock,
+            options,
+            stats,
+            messages,
+            inbox,
+            leash,
+        } = parts;
         let started = start::start(&configuration, &store, clock.now())?;
         let Started {
             progress,
@@ -152,7 +165,7 @@ impl Crew {
             clock: Arc::clone(&clock),
             generation,
             token_key,
-            given_up: Arc::default(),
+            leash,
             attempts: attempts.clone(),
             ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
         });

@@ -1,13 +1,12 @@
 //! One link of a chain of processors: what it is made from, and how a job runs through it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_plugin::{Failure, Job, Outputs};
 
 use crate::config::{ExecCommand, HttpRequest, Limits, PluginStep, Script, Step, StepFilter};
-use crate::hands::exec::{ExecSpec, ExecStep};
+use crate::hands::exec::{ExecSpec, ExecStep, Leash};
 use crate::hands::http::{HttpSpec, HttpStep};
 use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
 use crate::hands::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
@@ -38,8 +37,8 @@ pub(super) struct Owner<'c> {
     pub(super) file: &'c str,
     /// What the tokens of jobs are made with.
     pub(super) token_key: &'c TokenKey,
-    /// Set when nobody wants to know any more what comes of them; of what may be given up.
-    pub(super) given_up: &'c Arc<AtomicBool>,
+    /// Commands are killed by it.
+    pub(super) leash: &'c Arc<Leash>,
     /// Plugins run in a process of their own.
     pub(super) isolate: bool,
 }
@@ -49,8 +48,8 @@ pub(super) struct Owner<'c> {
 pub(super) struct Common<'c> {
     pub(super) plugins: &'c Plugins,
     pub(super) token_key: &'c TokenKey,
-    /// Commands are killed when it is set.
-    pub(super) given_up: &'c Arc<AtomicBool>,
+    /// Commands are killed by it.
+    pub(super) leash: &'c Arc<Leash>,
 }
 
 /// Scripts of one link, and what is particular to it.
@@ -72,7 +71,7 @@ impl<'c> Owner<'c> {
             config: &step.config,
             file,
             token_key: common.token_key,
-            given_up: common.given_up,
+            leash: common.leash,
             isolate: step.isolate,
         }
     }
@@ -115,7 +114,7 @@ impl<'c> Owner<'c> {
             timeout: self.timeout,
             memory: self.limits.memory,
             token_key: self.token_key,
-            given_up: self.given_up,
+            leash: self.leash,
         })
     }
 

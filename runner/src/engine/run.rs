@@ -14,6 +14,7 @@ use super::request::{Asked, Granted, Reply, Request};
 use super::sight::Sight;
 use super::stats::Stats;
 use crate::config::{Configuration, QueueRef};
+use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
 use crate::store::{Attempts, Store, Writer};
 use crate::words::Clock;
@@ -29,6 +30,7 @@ pub struct Handle {
     inbox: Arc<Inbox>,
     attempts: Attempts,
     stats: Arc<Stats>,
+    leash: Arc<Leash>,
 }
 
 impl Handle {
@@ -54,9 +56,11 @@ impl Handle {
         self.inbox.waiting(queue)
     }
 
-    /// The process is about to end in the middle of whatever runs, through no fault of any job.
+    /// The process is about to end in the middle of whatever runs, through no fault of any job. Commands end
+    /// now.
     pub fn abandon(&self) {
         self.attempts.close();
+        self.leash.kill();
     }
 
     /// What can be seen of the waiting jobs of the step at this position; `None` where it takes them as
@@ -129,6 +133,7 @@ impl Run {
             stats,
             messages,
             inbox,
+            leash: Arc::default(),
         })
     }
 
@@ -148,12 +153,13 @@ impl Run {
 
     #[must_use]
     pub fn handle(&self) -> Handle {
-        let Parts { messages, inbox, attempts, stats, .. } = &self.0;
+        let Parts { messages, inbox, attempts, stats, leash, .. } = &self.0;
         Handle {
             messages: messages.0.clone(),
             inbox: Arc::clone(inbox),
             attempts: attempts.clone(),
             stats: Arc::clone(stats),
+            leash: Arc::clone(leash),
         }
     }
 

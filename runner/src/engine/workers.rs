@@ -19,6 +19,7 @@ use super::status::{self, Asking, Seen};
 use super::work::{Ran, Stumble, Worker};
 use crate::config::{Configuration, GateRef};
 use crate::decide::{JobKey, Status};
+use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{Entry, STACK};
 use crate::store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
@@ -35,8 +36,8 @@ pub(super) struct Shop {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) generation: u64,
     pub(super) token_key: TokenKey,
-    /// Set when nobody wants to know any more what gates and monitors say.
-    pub(super) given_up: Arc<AtomicBool>,
+    /// All commands that run.
+    pub(super) leash: Arc<Leash>,
     pub(super) attempts: Attempts,
     /// By step: what it runs was set up at least once.
     pub(super) ever_set_up: Vec<Arc<AtomicBool>>,
@@ -44,7 +45,7 @@ pub(super) struct Shop {
 
 impl Shop {
     fn common(&self) -> Common<'_> {
-        Common { plugins: &self.plugins, token_key: &self.token_key, given_up: &self.given_up }
+        Common { plugins: &self.plugins, token_key: &self.token_key, leash: &self.leash }
     }
 }
 
@@ -119,7 +120,7 @@ impl Aside {
     /// Lets the workers end, and waits for that no longer than so long: what they ask changes nothing.
     pub(super) fn abandon(self, patience: Duration) {
         let Self { shop, tasks, alive, .. } = self;
-        shop.given_up.store(true, Ordering::Release);
+        shop.leash.give_up();
         drop((tasks, alive.0));
         let _ = alive.1.recv_timeout(patience);
     }

@@ -4,15 +4,16 @@
 //! than 0 is a failed attempt, and the end of what it said on standard error is the reason. A command runs
 //! in a process group of its own; where it takes too long or says too much, all of that is killed.
 
+mod leash;
 mod running;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
 
+pub use self::leash::Leash;
 use self::running::{Ended, Limits, Printed, Running};
 use super::fill::{Encoding, Filling, key};
 use super::give::give;
@@ -36,8 +37,8 @@ pub struct ExecSpec<'a> {
     pub memory: u64,
     /// What the tokens of jobs are made with.
     pub token_key: &'a TokenKey,
-    /// Set when nobody wants to know any more what it prints: it is killed then.
-    pub given_up: &'a Arc<AtomicBool>,
+    /// What it is killed by, once nobody wants to know any more what it prints.
+    pub leash: &'a Arc<Leash>,
 }
 
 /// Runs commands. Lives on one thread.
@@ -49,7 +50,7 @@ pub struct ExecStep {
     timeout: Option<Duration>,
     memory: u64,
     token_key: TokenKey,
-    given_up: Arc<AtomicBool>,
+    leash: Arc<Leash>,
     scrub: Scrub,
     /// The command as messages name it.
     named: String,
@@ -73,7 +74,7 @@ impl ExecStep {
             timeout: command.timeout.or(spec.timeout),
             memory: spec.memory,
             token_key: spec.token_key.clone(),
-            given_up: Arc::clone(spec.given_up),
+            leash: Arc::clone(spec.leash),
             pipeline: spec.pipeline.to_owned(),
             step: spec.step.to_owned(),
             command,
@@ -91,10 +92,10 @@ impl ExecStep {
         let mut command = self.prepared(job, piece)?;
         let limits = Limits {
             until: self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
-            given_up: &self.given_up,
+            leash: &self.leash,
             bytes: self.memory,
         };
-        let running = Running::start(&mut command);
+        let running = Running::start(&mut command, &self.leash);
         let mut running = running
             .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be started: {error}")))?;
         let ended = running.finish(job.payload, limits);

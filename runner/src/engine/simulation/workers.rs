@@ -26,8 +26,8 @@ impl Workers {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let (plugins, given_up) = (Plugins::default(), Arc::default());
-            let common = Common { plugins: &plugins, token_key: &TokenKey::NONE, given_up: &given_up };
+            let (plugins, leash) = (Plugins::default(), Arc::default());
+            let common = Common { plugins: &plugins, token_key: &TokenKey::NONE, leash: &leash };
             let worker =
                 Worker::new(configuration, step, generation, store, &common, &Arc::default()).unwrap();
             self.0.insert(step.address.clone(), (version, worker));

@@ -6,16 +6,18 @@
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::hands::open_files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
+
+use super::leash::Leash;
+use crate::hands::open_files;
 
 /// So often it is looked whether it shall be given up.
 const LOOKS: Duration = Duration::from_millis(100);
@@ -30,8 +32,8 @@ const LAST_LOOKS: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits<'q> {
     pub(super) until: Option<Instant>,
-    /// Set when nobody wants to know any more what it prints.
-    pub(super) given_up: &'q AtomicBool,
+    /// What it is killed by, once nobody wants to know any more what it prints.
+    pub(super) leash: &'q Leash,
     /// Of standard output.
     pub(super) bytes: u64,
 }
@@ -70,13 +72,14 @@ pub(super) struct Running {
     out: Option<ChildStdout>,
     said: Option<ChildStderr>,
     printed: Printed,
+    leash: Arc<Leash>,
     reaped: bool,
 }
 
 impl Running {
-    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+    pub(super) fn start(command: &mut Command, leash: &Arc<Leash>) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn()?;
+        let mut child = leash.start(command)?;
         let pid = Pid::from_child(&child);
         open_files::restore(pid);
         let (input, out, said) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -92,10 +95,12 @@ impl Running {
         });
         match opened {
             Ok(end) => {
-                Ok(Self { child, pid, end, input, out, said, printed: Printed::default(), reaped: false })
+                let (printed, leash) = (Printed::default(), Arc::clone(leash));
+                Ok(Self { child, pid, end, input, out, said, printed, leash, reaped: false })
             }
             Err(error) => {
                 let _ = kill_process_group(pid, Signal::KILL); // it may have ended already
+                leash.ended(pid);
                 let _ = child.wait();
                 Err(error.into())
             }
@@ -111,7 +116,7 @@ impl Running {
             if wait.is_some_and(|wait| wait.is_zero()) {
                 return self.kill(Ended::Late);
             }
-            if limits.given_up.load(Ordering::Acquire) {
+            if limits.leash.is_given_up() {
                 return self.kill(Ended::GivenUp);
             }
             let ready = self.wait(wait.map_or(LOOKS, |wait| wait.min(LOOKS)))?;
@@ -224,8 +229,7 @@ impl Running {
         if seen.and_then(|seen| seen.exit_status()) != Some(0) {
             self.kill_group();
         }
-        let status = self.child.wait()?;
-        self.reaped = true;
+        let status = self.reap()?;
         Ok(match (status.code(), status.signal()) {
             (Some(code), _) => Ended::Exited(code),
             (None, signal) => Ended::Killed(signal.unwrap_or_default()),
@@ -234,9 +238,16 @@ impl Running {
 
     fn kill(&mut self, why: Ended) -> io::Result<Ended> {
         self.kill_group();
-        self.child.wait()?;
-        self.reaped = true;
+        self.reap()?;
         Ok(why)
+    }
+
+    /// From here on the number may be that of another process.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.leash.ended(self.pid);
+        let status = self.child.wait()?;
+        self.reaped = true;
+        Ok(status)
     }
 
     fn kill_group(&self) {
@@ -248,7 +259,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if !self.reaped {
             self.kill_group();
-            let _ = self.child.wait();
+            let _ = self.reap();
         }
     }
 }

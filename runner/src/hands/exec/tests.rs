@@ -37,7 +37,7 @@ fn run_with(command: &ExecCommand, payload: &str, timeout: Duration) -> Result<V
         timeout,
         memory: 2 << 20,
         token_key: &TokenKey::NONE,
-        given_up: &Arc::default(),
+        leash: &Arc::default(),
     };
     let job = Job { index: 3, payload: payload.as_bytes(), attempt: 2, now_ms: 0, hash: 0xab };
     let mut outputs = Outputs::new([""]);

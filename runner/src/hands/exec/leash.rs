@@ -1,0 +1,59 @@
+//! All commands that run, so that they can be ended together.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Holds the processes that commands are, each the first of its group.
+#[derive(Debug, Default)]
+pub struct Leash {
+    given_up: AtomicBool,
+    /// Whether none is started any more. Held while one is started.
+    closed: RwLock<bool>,
+    groups: Mutex<BTreeSet<i32>>,
+}
+
+impl Leash {
+    /// Nobody wants to know any more what the commands print: each is killed by the thread that waits for it.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
+    /// Kills all of them at once, with their groups, and starts no more.
+    pub fn kill(&self) {
+        self.give_up();
+        *self.closed.write().unwrap_or_else(PoisonError::into_inner) = true;
+        for group in self.groups().iter().filter_map(|&group| Pid::from_raw(group)) {
+            let _ = kill_process_group(group, Signal::KILL); // it may have ended already
+        }
+    }
+
+    /// Starts a command in a group of its own.
+    pub(super) fn start(&self, command: &mut Command) -> io::Result<Child> {
+        let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
+        if *closed {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "the runner ends"));
+        }
+        let child = command.spawn()?;
+        self.groups().insert(Pid::from_child(&child).as_raw_pid());
+        Ok(child)
+    }
+
+    /// It is about to be taken off the system's list, and its number may be given to another.
+    pub(super) fn ended(&self, process: Pid) {
+        self.groups().remove(&process.as_raw_pid());
+    }
+
+    fn groups(&self) -> MutexGuard<'_, BTreeSet<i32>> {
+        // A panic leaves it as it was.
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
