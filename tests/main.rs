@@ -33,6 +33,12 @@ mod follow;
 
 mod stop;
 
+mod streams;
+
+mod signals;
+
+mod logging;
+
 mod formats;
 
 mod wiring;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,20 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(folder: &Path, mut command: Command) -> Self {
+    pub(crate) fn start(folder: &Path, command: Command) -> Self {
         let said = TempDir::new().expect("a temporary folder can be made");
-        let create = |name| File::create(said.path().join(name)).expect("files can be made");
-        command.stdout(create("stdout")).stderr(create("stderr"));
+        let stderr = File::create(said.path().join("stderr")).expect("files can be made");
+        Self::start_in(folder, command, said, stderr.into())
+    }
+
+    /// As [`Self::start`], with this as its standard error.
+    pub(crate) fn start_with(folder: &Path, command: Command, stderr: Stdio) -> Self {
+        Self::start_in(folder, command, TempDir::new().expect("a temporary folder can be made"), stderr)
+    }
+
+    fn start_in(folder: &Path, mut command: Command, said: TempDir, stderr: Stdio) -> Self {
+        let stdout = File::create(said.path().join("stdout")).expect("files can be made");
+        command.stdout(stdout).stderr(stderr);
         let (tell, changes) = mpsc::channel();
         let changed = move |_: notify::Result<notify::Event>| {
             // The test may be over.
@@ -72,6 +82,11 @@ impl Running {
         terminate(self.pid());
     }
 
+    /// Sends it a signal: `HUP`.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.pid(), name);
+    }
+
     /// Ends it at once; false where it had ended by itself.
     pub(crate) fn kill(mut self) -> bool {
         self.child.kill().expect("a child can be killed");
@@ -114,7 +129,13 @@ impl Running {
 
 /// Asks a process to end.
 pub(crate) fn terminate(pid: u32) {
-    let status = Command::new("sh").args(["-c", "kill -TERM \"$0\"", &pid.to_string()]).status();
+    signal(pid, "TERM");
+}
+
+/// Sends a process a signal: `HUP`.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let script = format!("kill -{name} \"$0\"");
+    let status = Command::new("sh").args(["-c", &script, &pid.to_string()]).status();
     assert!(status.expect("a shell can be started").success());
 }
 

@@ -30,9 +30,10 @@ const CHANGES: [Change; 4] = [
     ("deleted", |project| fs::remove_file(project.path().join(OUT)).expect("it is there"), "11"),
 ];
 
-/// The last line of a summary: why a step stopped. What stands above it counts and times.
+/// Why a step stopped, as the log says it.
 fn reason(stderr: &str) -> &str {
-    stderr.lines().last().expect("something is said")
+    let (_, reason) = stderr.split_once("the step stops: ").expect("it is logged");
+    reason.lines().next().unwrap_or_default()
 }
 
 #[test]

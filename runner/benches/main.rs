@@ -10,6 +10,13 @@
 //! number of rounds; `TIDEGATE_BENCH_ONLY=plugins` leaves out all but plugins, `=queuers` all but
 //! queuers, `=http` all but what comes over HTTP, `=waiting` all but jobs that wait.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "figures are shown"
+)]
+
 #[path = "main/child.rs"]
 mod child;
 #[path = "main/completing.rs"]

@@ -3,6 +3,7 @@
 mod check;
 mod chosen;
 mod cli;
+mod console;
 mod control;
 mod delayed;
 mod errors;
@@ -16,6 +17,7 @@ mod left;
 mod log;
 mod look;
 mod moved;
+mod panics;
 mod places;
 mod plugin;
 mod plugin_new;
@@ -27,6 +29,7 @@ mod record;
 mod replay;
 mod run;
 mod show;
+mod signals;
 mod status;
 mod step;
 mod store;
@@ -34,6 +37,7 @@ mod summary;
 mod table;
 mod terminal;
 mod times;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -48,16 +52,19 @@ use exit::Exit;
 /// Parses the command line and does what it says.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = match cli::Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            // `--help` and `--version` come this way too, and are no errors.
-            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
-            let _ = error.print();
-            return exit.into();
-        }
+    panics::watch();
+    let exit = match cli::Arguments::try_parse() {
+        Ok(arguments) => obey(arguments.command),
+        Err(error) => usage::tell(&error),
     };
-    let exit = match arguments.command {
+    let Some(error) = console::output_failure() else { return exit.into() };
+    let failed = exit::fail(format_args!("cannot write to standard output: {error}"));
+    // Another reason to have failed is the better one.
+    if exit == Exit::Done { failed.into() } else { exit.into() }
+}
+
+fn obey(command: Command) -> Exit {
+    match command {
         Command::Run(command) => run::run(&command),
         Command::Check(command) => check::check(&command),
         Command::Status(command) => status::status(&command),
@@ -85,6 +92,5 @@ pub fn main() -> ExitCode {
         Command::Plugin(PluginCommand::Inspect(command)) => plugin::inspect(&command),
         Command::Plugin(PluginCommand::New(command)) => plugin_new::new(&command),
         Command::PluginHost => plugin::host(),
-    };
-    exit.into()
+    }
 }

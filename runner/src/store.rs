@@ -108,6 +108,7 @@ pub use disk::Disk;
 pub use error::{CommitError, ExportError, ImportError, OpenError, ReadError};
 pub use export::export;
 pub use generation::Generation;
+pub use guard::answers_panics;
 pub use import::import;
 pub use lines::Inventory;
 pub use lock::Holder;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::files::{Files, Position};
+use super::model::LogFormat;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -67,6 +68,7 @@ pub struct Diagnostics {
     subject: PathBuf,
     files: Files,
     list: Vec<Diagnostic>,
+    log: LogFormat,
 }
 
 impl Diagnostic {
@@ -147,7 +149,18 @@ impl Diagnostics {
     /// None yet, about the configuration at `subject`, whose texts are `files`.
     #[must_use]
     pub fn new(subject: impl Into<PathBuf>, files: Files) -> Self {
-        Self { subject: subject.into(), files, list: Vec::new() }
+        Self { subject: subject.into(), files, list: Vec::new(), log: LogFormat::Text }
+    }
+
+    /// Of a configuration whose log has this form.
+    pub(super) fn logged(self, log: LogFormat) -> Self {
+        Self { log, ..self }
+    }
+
+    /// How the log of the configuration is written, as far as that could be read.
+    #[must_use]
+    pub fn log_format(&self) -> LogFormat {
+        self.log
     }
 
     /// Adds one at its place in the order, unless it is there already.

@@ -12,7 +12,7 @@ use super::diagnostic::{Diagnostic, Diagnostics};
 use super::files::{Files, position_in, read_text};
 use super::graph::{Graph, loose_ends, never_begin};
 use super::interpolate::Lookup;
-use super::model::{Configuration, Gate, Settings, Step};
+use super::model::{Configuration, Gate, LogFormat, Settings, Step};
 use super::paths;
 use super::pipeline::{self, PipelineDeclaration};
 use super::pushed;
@@ -105,22 +105,25 @@ struct Loading<'a> {
     pipelines: Vec<PipelineDeclaration>,
     /// Some names could not be read, so that nothing can be said about what is missing.
     names_missing: bool,
+    log: LogFormat,
 }
 
 impl<'a> Loading<'a> {
     fn new(env: &'a Lookup) -> Self {
         let (files, diagnostics, pipelines) = (Files::default(), Vec::new(), Vec::new());
-        Self { env, files, diagnostics, pipelines, names_missing: false }
+        Self { env, files, diagnostics, pipelines, names_missing: false, log: LogFormat::Text }
     }
 
     fn into_diagnostics(self, subject: &Path) -> Diagnostics {
-        let mut diagnostics = Diagnostics::new(subject, self.files);
+        let mut diagnostics = Diagnostics::new(subject, self.files).logged(self.log);
         diagnostics.extend(self.diagnostics);
         diagnostics
     }
 
     fn settings(&mut self, file: &Path) -> SettingsFile {
-        self.read(file, settings::read).unwrap_or_default()
+        let settings = self.read(file, settings::read).unwrap_or_default();
+        self.log = settings.log.format;
+        settings
     }
 
     fn pipeline(&mut self, file: &Path) {

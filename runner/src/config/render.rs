@@ -9,6 +9,7 @@ use annotate_snippets::{
 
 use super::diagnostic::{Diagnostic, Diagnostics, Severity};
 use super::files::{Files, clamp};
+use crate::words::plain;
 
 impl Diagnostics {
     /// All of them, one after the other, and a line that counts them; an empty text if there are
@@ -23,7 +24,7 @@ impl Diagnostics {
         for diagnostic in self.iter() {
             // The renderer pads empty lines of a snippet; nobody wants blanks at the end of a line.
             for line in renderer.render(&[group(diagnostic, self.files())]).lines() {
-                text.push_str(line.trim_end());
+                text.push_str(&without_steering(line.trim_end()));
                 text.push('\n');
             }
             text.push('\n');
@@ -46,6 +47,17 @@ impl Diagnostics {
         let counts = if counts.is_empty() { "no mistakes".into() } else { counts.join(", ") };
         format!("{counts} in {}", printable(self.subject()))
     }
+}
+
+/// The renderer shows what would steer the terminal in another way, but for the second half of the control
+/// characters (C1) and some marks. The codes of colours begin with ESC, which no text brings.
+fn without_steering(line: &str) -> String {
+    line.split_inclusive('\u{1b}')
+        .map(|part| match part.strip_suffix('\u{1b}') {
+            Some(text) => plain::on_one_line(text) + "\u{1b}",
+            None => plain::on_one_line(part),
+        })
+        .collect()
 }
 
 fn group<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Group<'a> {
@@ -102,5 +114,5 @@ fn one_line(text: &str, span: &std::ops::Range<usize>) -> std::ops::Range<usize>
 }
 
 fn printable(path: &Path) -> String {
-    normalize_untrusted_str(&path.display().to_string())
+    plain::on_one_line(&normalize_untrusted_str(&path.display().to_string()))
 }

@@ -4,6 +4,7 @@ use super::cli::{Check, Format};
 use super::exit::{self, Exit};
 use super::find;
 use crate::engine::Generation;
+use crate::words::plain::on_one_line;
 
 pub(super) fn check(command: &Check) -> Exit {
     let (diagnostics, exit) = match Generation::load(&command.config, &find::options(None, &command.plugins))
@@ -16,7 +17,7 @@ pub(super) fn check(command: &Check) -> Exit {
         Format::Text => exit::show(&diagnostics),
     }
     if exit == Exit::Done {
-        println!("{} is in order", command.config.display());
+        find::print_text(&format!("{} is in order", on_one_line(&command.config.display().to_string())));
     }
     exit
 }

@@ -1,10 +1,12 @@
 //! Exit codes, and the one way in which a command says that it failed.
 
 use std::fmt;
-use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use crate::config::Diagnostics;
+use serde_json::Value;
+
+use super::console::{self, Gravity};
+use crate::config::{Diagnostics, Severity};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +30,18 @@ impl From<Exit> for ExitCode {
 
 /// Says what went wrong on standard error.
 pub(super) fn fail(what: impl fmt::Display) -> Exit {
-    eprintln!("{} {what}", styled("error:"));
+    console::say(Gravity::Error, what);
     Exit::Failed
 }
 
 /// Says what a person should know, though the command goes on.
 pub(super) fn warn(what: impl fmt::Display) {
-    eprintln!("warning: {what}");
+    console::say(Gravity::Warning, what);
+}
+
+/// Says what a person at a terminal should know.
+pub(super) fn note(what: impl fmt::Display) {
+    console::say(Gravity::Info, what);
 }
 
 /// Says what is wrong with the command's arguments.
@@ -43,18 +50,18 @@ pub(super) fn misuse(what: impl fmt::Display) -> Exit {
     Exit::Usage
 }
 
-/// Shows diagnostics on standard error.
+/// Shows diagnostics on standard error: for people, or in a log of JSON a line each.
 pub(super) fn show(diagnostics: &Diagnostics) {
-    if !diagnostics.is_empty() {
-        eprint!("{}", diagnostics.render(colours()));
+    if !console::speaks_json() {
+        return console::write(&diagnostics.render(console::colours()));
     }
-}
-
-/// Whether standard error is a terminal that wants colours.
-pub(super) fn colours() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
-}
-
-fn styled(word: &str) -> String {
-    if colours() { format!("\u{1b}[1;31m{word}\u{1b}[0m") } else { word.to_owned() }
+    for record in diagnostics.records() {
+        let gravity = match record.severity {
+            Severity::Error => Gravity::Error,
+            Severity::Warning => Gravity::Warning,
+        };
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(&record) else { continue };
+        fields.retain(|name, _| !matches!(name.as_str(), "severity" | "message"));
+        console::record(gravity, "tidegate::config", &record.message, &fields);
+    }
 }

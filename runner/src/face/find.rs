@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::cli::Look;
+pub(super) use super::console::print;
 use super::control::{self, Question, Refusal, Told};
 use super::exit::{self, Exit};
 use super::look::{Answer, Query, answer};
 use crate::config::{Configuration, LoadOptions};
 use crate::engine::{Chain, Generation, Granted, Request, amend};
 use crate::store::{self, OpenError, Store, Writer};
+pub(super) use crate::words::plain::lines as plain;
 use crate::words::{Clock as _, SystemClock};
 
 /// How long a store that another command has is waited for.
@@ -198,24 +200,4 @@ pub(super) fn print_text(text: &str) {
 fn print_lines(text: &str) {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     print([text, end].concat().as_str());
-}
-
-/// Prints just this; answers whether somebody still reads it.
-pub(super) fn print(text: &str) -> bool {
-    use std::io::Write as _;
-    let mut output = std::io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).is_ok()
-}
-
-/// Text for people on a terminal: control characters are spelled out.
-pub(super) fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' => plain.push('\n'),
-            control if control.is_control() => plain.extend(control.escape_default()),
-            other => plain.push(other),
-        }
-    }
-    plain
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::cli::PluginNew;
 use super::exit::{self, Exit};
+use super::find::print_text;
 
 const MANIFEST: &str = include_str!("plugin_new/Cargo.toml.txt");
 const LIBRARY: &str = include_str!("plugin_new/lib.rs.txt");
@@ -29,12 +30,12 @@ pub(super) fn new(command: &PluginNew) -> Exit {
     if let Err(error) = write(folder, name, api.as_deref()) {
         return exit::fail(format_args!("`{name}` cannot be written: {error}"));
     }
-    println!("{name}/src/lib.rs is a step that counts the words of a text. To build and test it:\n");
-    println!("    cd {name} && cargo test && cargo build --release\n");
     let file = name.replace('-', "_");
-    println!(
-        "Then put target/release/lib{file}.so where `[runner] plugins` says, and write `run = \"plugin:{name}\"`."
-    );
+    print_text(&format!(
+        "{name}/src/lib.rs is a step that counts the words of a text. To build and test it:\n\n    \
+         cd {name} && cargo test && cargo build --release\n\n\
+         Then put target/release/lib{file}.so where `[runner] plugins` says, and write `run = \"plugin:{name}\"`."
+    ));
     Exit::Done
 }
 

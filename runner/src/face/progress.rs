@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::log;
+use super::console;
 use super::table::{self, grouped, rate};
 use crate::config::{Configuration, Input, SourceKind, SourceRef};
 use crate::engine::Stats;
@@ -24,11 +24,11 @@ pub(super) struct Progress {
 impl Progress {
     /// Starts the bar where standard error is a terminal.
     pub(super) fn start(configuration: &Arc<Configuration>, stats: Arc<Stats>) -> Option<Self> {
-        if !log::is_terminal() {
+        if !console::is_terminal() || console::speaks_json() {
             return None;
         }
         let bar = bar(total_bytes(configuration));
-        log::around(Some(bar.clone()));
+        console::above(Some(bar.clone()));
         let (end, ended) = mpsc::channel();
         let configuration = Arc::clone(configuration);
         let show = move || {
@@ -36,7 +36,7 @@ impl Progress {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(REFRESH) {
                 update(&bar, &configuration, &stats, started);
             }
-            log::around(None);
+            console::above(None);
             bar.finish_and_clear();
         };
         let thread = thread::Builder::new().name("progress".into()).spawn(show).ok()?;
@@ -55,8 +55,11 @@ impl Drop for Progress {
 
 fn bar(total: Option<u64>) -> ProgressBar {
     let (bar, template) = match total {
-        Some(total) => (ProgressBar::new(total), "{bar:32.cyan/dim} {percent:>3}%  {msg}"),
-        None => (ProgressBar::new_spinner(), "{spinner:.cyan} {msg}"),
+        Some(total) => {
+            let bar = ProgressBar::with_draw_target(Some(total), console::bar());
+            (bar, "{bar:32.cyan/dim} {percent:>3}%  {msg}")
+        }
+        None => (ProgressBar::with_draw_target(None, console::bar()), "{spinner:.cyan} {msg}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("━╸─"));

@@ -38,7 +38,7 @@ pub(super) fn push(command: &QueuePush) -> Exit {
         Err(why) => return exit::fail(why),
     };
     if io::stdin().is_terminal() {
-        eprintln!("one job a line, as JSON; Ctrl-D ends it");
+        exit::note("one job a line, as JSON; Ctrl-D ends it");
     }
     let (sender, lines) = mpsc::sync_channel(16);
     if let Err(error) = thread::Builder::new().name("stdin".into()).spawn(move || read_lines(&sender)) {

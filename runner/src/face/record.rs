@@ -69,7 +69,9 @@ impl Record<'_> {
 
     /// The error as a page: the words first, the job last.
     pub(super) fn describe(&self, error: &Job) -> String {
-        let mut lines = vec![format!("{}/{}: {}", error.queue, error.index, self.message), String::new()];
+        // Its further lines are further in, so that none looks like one of the page.
+        let message = self.message.replace('\n', "\n    ");
+        let mut lines = vec![format!("{}/{}: {message}", error.queue, error.index), String::new()];
         let mut line = |name: &str, value: Option<String>| {
             lines.extend(value.map(|value| format!("{name:<12}{value}")));
         };

@@ -3,47 +3,42 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::Instant;
-
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::time::{Duration, Instant};
 
 use super::cli;
+use super::console;
 use super::exit::{self, Exit};
 use super::http::Server;
 use super::progress::Progress;
+use super::signals::Signals;
 use super::{control, find, log, look, summary};
+use crate::config::{Configuration, Diagnostics, LogFormat};
 use crate::decide::End;
-use crate::engine::{self, Chain, Generation, Handle, Options};
+use crate::engine::{self, Chain, Generation, Options, Report, Stats};
 use crate::hands::open_files;
 use crate::store::{self, Attempts};
 use crate::words::SystemClock;
 
 pub(super) fn run(command: &cli::Run) -> Exit {
+    let signals = match Signals::watch() {
+        Ok(signals) => signals,
+        Err(error) => return exit::fail(format_args!("cannot start: {error}")),
+    };
     let generation =
         match Generation::load(&command.config, &find::options(command.data.clone(), &command.plugins)) {
             Ok(generation) => generation,
-            Err(diagnostics) => {
-                exit::show(&diagnostics);
-                return Exit::Configuration;
-            }
+            Err(diagnostics) => return refuse(&diagnostics),
         };
-    exit::show(&generation.warnings);
     let configuration = generation.configuration;
     log::start(&configuration.log);
+    exit::show(&generation.warnings);
+    signals.starts();
     let files = open_files::raise();
     let (store, writer) = match find::open_patiently(|| store::open(&configuration.data)) {
         Ok(opened) => opened,
         Err(error) => return exit::fail(Chain(&error)),
     };
-    let mut options = Options {
-        until_idle: command.until_idle,
-        workers: configuration.settings.workers,
-        ..Options::default()
-    };
-    if let Some(timeout) = configuration.settings.shutdown_timeout {
-        options.shutdown_timeout = timeout;
-    }
+    let options = options(command, &configuration);
     let clock = Arc::new(SystemClock);
     let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
         .with_plugins(generation.plugins)
@@ -55,9 +50,8 @@ pub(super) fn run(command: &cli::Run) -> Exit {
         Ok(server) => server,
         Err(exit) => return exit,
     };
-    if let Err(error) = start_io(desk, conversations.clone(), files) {
-        return exit::fail(format_args!("cannot start: {error}"));
-    }
+    signals.runs(run.handle());
+    converse(&signals, desk, conversations.clone(), files);
     let progress = Progress::start(&configuration, Arc::clone(&stats));
     let started = Instant::now();
     let outcome = run.run();
@@ -68,16 +62,48 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     }
     conversations.remove_socket(&configuration.data);
     conversations.finish();
+    log::tell_rest(true);
     match outcome {
         Ok(report) => {
-            let drained = report.end == End::Drained;
-            let left = if drained { look::left(&configuration, &stats) } else { Some(Vec::new()) };
-            eprint!("{}", summary::summary(&configuration, &stats, &report, (elapsed, left.as_deref())));
+            sum_up(&configuration, &stats, &report, elapsed);
             // Also where somebody stopped what was left of the run.
             let stuck = report.end == End::Halted || !report.halts.is_empty();
             if stuck { Exit::Failed } else { Exit::Done }
         }
         Err(error) => exit::fail(Chain(&error)),
+    }
+}
+
+/// Says what is wrong with the configuration, as its log would if that can be read.
+fn refuse(diagnostics: &Diagnostics) -> Exit {
+    if diagnostics.log_format() == LogFormat::Json {
+        console::speak_json();
+    }
+    exit::show(diagnostics);
+    Exit::Configuration
+}
+
+fn options(command: &cli::Run, configuration: &Configuration) -> Options {
+    let default = Options::default();
+    let settings = &configuration.settings;
+    Options {
+        until_idle: command.until_idle,
+        workers: settings.workers,
+        shutdown_timeout: settings.shutdown_timeout.unwrap_or(default.shutdown_timeout),
+        ..default
+    }
+}
+
+/// Says what the run has done, in the form of its log.
+fn sum_up(configuration: &Configuration, stats: &Stats, report: &Report, elapsed: Duration) {
+    let drained = report.end == End::Drained;
+    let left = if drained { look::left(configuration, stats) } else { Some(Vec::new()) };
+    let run = summary::Ended { configuration, stats, report, elapsed, left: left.as_deref() };
+    if console::speaks_json() {
+        let (message, fields) = run.record();
+        console::record(console::Gravity::Info, "tidegate::summary", &message, &fields);
+    } else {
+        console::write(&run.summary());
     }
 }
 
@@ -90,49 +116,37 @@ fn listen(desk: control::Desk, files: u64) -> Result<Option<Server>, Exit> {
             Ok(Some(server))
         }
         Err(error) => {
-            let why = format_args!("cannot listen on {address} (`[runner] listen`): {error}");
+            let help = match error.kind() {
+                io::ErrorKind::AddrInUse => format!(
+                    "; another process listens there: choose another port, or see which one it is with \
+                     `ss -ltnp 'sport = :{}'`",
+                    address.port()
+                ),
+                io::ErrorKind::PermissionDenied => {
+                    "; choose a port from 1024 on, or allow the process to open this one".to_owned()
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    "; it is no address of this machine: choose one of those that `ip addr` lists".to_owned()
+                }
+                _ => String::new(),
+            };
+            let why = format_args!("cannot listen on {address} (`[runner] listen`): {error}{help}");
             Err(exit::fail(why))
         }
     }
 }
 
-/// Starts the thread that carries signals and the local socket. It ends with the process.
-fn start_io(desk: control::Desk, conversations: control::Conversations, files: u64) -> io::Result<()> {
-    let (configuration, handle) = (Arc::clone(&desk.configuration), desk.handle.clone());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let guard = runtime.enter();
-    let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+/// Answers questions on the local socket until the process ends.
+fn converse(signals: &Signals, desk: control::Desk, conversations: control::Conversations, files: u64) {
+    let configuration = Arc::clone(&desk.configuration);
+    let _inside = signals.runtime().enter();
     match control::serve(&configuration.data, desk, conversations, files) {
-        Ok(serve) => {
-            runtime.spawn(serve);
-        }
+        Ok(serve) => drop(signals.runtime().spawn(serve)),
         // A file system without sockets should not keep jobs from running.
         Err(error) => say_without_socket(&configuration.data, &error),
     }
-    drop(guard);
-    thread::Builder::new().name("io".into()).spawn(move || runtime.block_on(obey(signals, handle)))?;
-    Ok(())
 }
 
 fn say_without_socket(data: &Path, error: &io::Error) {
     tracing::warn!(%error, folder = %data.display(), "no local socket: commands cannot look into this runner");
-}
-
-/// The first signal asks the run to end, the second ends the process.
-async fn obey((mut terminate, mut interrupt): (Signal, Signal), handle: Handle) {
-    let mut asked = false;
-    loop {
-        let code = tokio::select! {
-            _ = terminate.recv() => 128 + 15,
-            _ = interrupt.recv() => 128 + 2,
-        };
-        if asked {
-            // Nothing is lost: what is not committed runs again.
-            handle.abandon();
-            std::process::exit(code);
-        }
-        asked = true;
-        tracing::info!("stopping: what runs is finished first; a second signal ends at once");
-        handle.stop();
-    }
 }

@@ -91,7 +91,7 @@ fn walk(command: &QueueShow, place: &Place, limit: u64, print: &mut dyn FnMut(Pa
             return Exit::Done;
         }
         if teller == Teller::Store {
-            eprintln!("that is all there is: no runner runs");
+            exit::note("that is all there is: no runner runs");
             return Exit::Done;
         }
         thread::sleep(PAUSE);

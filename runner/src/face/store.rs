@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::cli::{Format, Look, StoreFile};
+use super::console;
 use super::exit::{self, Exit};
 use super::find::{Place, ask, no_state, open_patiently, other_question, print_json, print_text};
 use super::look::{Answer, Query};
@@ -89,7 +90,7 @@ fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
     };
     let cannot = |error: io::Error| exit::fail(format_args!("cannot write the export: {error}"));
     if to_stdout {
-        let copied = File::open(&unfinished.0).and_then(|mut file| io::copy(&mut file, &mut io::stdout()));
+        let copied = File::open(&unfinished.0).and_then(|mut file| console::copy(&mut file));
         copied.map_err(cannot)?;
         return Ok(Exit::Done);
     }

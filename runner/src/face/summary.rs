@@ -3,51 +3,110 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use serde_json::{Map, Value, json};
+
 use super::left;
 use super::look::StepStatus;
-use super::table::{grouped, jobs, rate, table};
-use crate::config::{Configuration, SinkKind, Target};
+use super::table::{grouped, jobs, on_one_line, rate, table};
+use super::terminal::{cut, error_width};
+use crate::config::{Configuration, SinkKind, Step, Target};
 use crate::decide::{Counters, End};
-use crate::engine::{Report, Stats};
+use crate::engine::{Halt, Report, Stats, StepStats};
 
-/// The summary of a run that took `elapsed`, after which `left` still have jobs, where that is known.
-pub(super) fn summary(
-    configuration: &Configuration,
-    stats: &Stats,
-    report: &Report,
-    (elapsed, left): (Duration, Option<&[StepStatus]>),
-) -> String {
-    let is_idle = |count: Counters| count.taken == 0 && count.given == 0;
-    let nothing = stats.steps.iter().all(|step| is_idle(step.counters()));
-    if nothing && report.end == End::Drained {
-        let headline = left.map_or_else(|| "nothing to do now".to_owned(), left::headline);
-        return format!("{headline}\n{}", left::lines(configuration, left.unwrap_or_default()));
+/// How much of the reason why a step stopped is said again where no terminal is narrower, in columns: the log
+/// has said all of it.
+const REASON_MAX: usize = 100;
+
+/// A run that has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Ended<'r> {
+    pub(super) configuration: &'r Configuration,
+    pub(super) stats: &'r Stats,
+    pub(super) report: &'r Report,
+    pub(super) elapsed: Duration,
+    /// The steps that still have jobs, where that is known.
+    pub(super) left: Option<&'r [StepStatus]>,
+}
+
+impl Ended<'_> {
+    /// For people.
+    pub(super) fn summary(self) -> String {
+        let Self { configuration, stats, report, left, .. } = self;
+        let headline = self.headline();
+        let left = left::lines(configuration, left.unwrap_or_default());
+        if self.did_nothing() {
+            return format!("{headline}\n{left}");
+        }
+        let mut text = format!("{headline}\n\n{}", steps(configuration, stats));
+        let outputs = outputs(configuration, stats);
+        if !outputs.is_empty() {
+            text.push('\n');
+            text.push_str(&outputs);
+        }
+        text.push_str(&left);
+        // Writing to a String cannot fail.
+        for halt in &report.halts {
+            let _ = write!(text, "\n{}\n", stopped(halt));
+        }
+        if report.abandoned {
+            text.push_str(
+                "\nwhat still ran after the shutdown timeout was given up, and runs again next time\n",
+            );
+        }
+        text
     }
-    let mut text = String::new();
-    let count = jobs_in(configuration, stats);
-    let rate = rate(count, elapsed);
-    let how = match report.end {
-        End::Drained => "done",
-        End::Stopped => "stopped",
-        End::Halted => "ended early, a step had to stop",
-    };
-    // Writing to a String cannot fail.
-    let _ = writeln!(text, "{how}: {} in {}, {} jobs/s", jobs(count), seconds_text(elapsed), grouped(rate));
-    text.push('\n');
-    text.push_str(&steps(configuration, stats));
-    let outputs = outputs(configuration, stats);
-    if !outputs.is_empty() {
-        text.push('\n');
-        text.push_str(&outputs);
+
+    /// For programs: a message, and what it stands for.
+    pub(super) fn record(self) -> (String, Map<String, Value>) {
+        let Self { configuration, stats, report, elapsed, left } = self;
+        let count = jobs_in(configuration, stats);
+        let step = |(step, stats): (&Step, &StepStats)| {
+            let Counters { taken, given, filtered, failed, .. } = stats.counters();
+            json!({ "step": step.address, "in": taken, "out": given, "filtered": filtered, "failed": failed })
+        };
+        let steps: Vec<Value> = configuration.steps.iter().zip(&stats.steps).map(step).collect();
+        let stopped: Vec<Value> =
+            report.halts.iter().map(|halt| json!({ "step": halt.step, "why": halt.why })).collect();
+        let left = left.map(|left| left::lines(configuration, left));
+        let left: Option<Vec<&str>> =
+            left.as_ref().map(|left| left.lines().filter(|line| !line.is_empty()).collect());
+        let fields = [
+            ("jobs", json!(count)),
+            ("seconds", json!(elapsed.as_secs_f64())),
+            ("steps", json!(steps)),
+            ("left", json!(left)),
+            ("stopped", json!(stopped)),
+            ("given_up", json!(report.abandoned)),
+        ];
+        (self.headline(), fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
     }
-    text.push_str(&left::lines(configuration, left.unwrap_or_default()));
-    for halt in &report.halts {
-        let _ = write!(text, "\n{} stopped at {}\n", halt.step, halt.why);
+
+    fn did_nothing(self) -> bool {
+        let is_idle = |count: Counters| count.taken == 0 && count.given == 0;
+        self.report.end == End::Drained && self.stats.steps.iter().all(|step| is_idle(step.counters()))
     }
-    if report.abandoned {
-        text.push_str("\nwhat still ran after the shutdown timeout was given up, and runs again next time\n");
+
+    fn headline(self) -> String {
+        let Self { configuration, stats, report, elapsed, left } = self;
+        if self.did_nothing() {
+            return left.map_or_else(|| "nothing to do now".to_owned(), left::headline);
+        }
+        let count = jobs_in(configuration, stats);
+        let rate = rate(count, elapsed);
+        let how = match report.end {
+            End::Drained => "done",
+            End::Stopped => "stopped",
+            End::Halted => "ended early, a step had to stop",
+        };
+        format!("{how}: {} in {}, {} jobs/s", jobs(count), seconds_text(elapsed), grouped(rate))
     }
-    text
+}
+
+/// Why a step stopped: in short where the log has it.
+fn stopped(halt: &Halt) -> String {
+    let text = format!("{} stopped at {}", halt.step, on_one_line(&halt.why));
+    let logged = tracing::enabled!(target: "tidegate::engine::floor", tracing::Level::ERROR);
+    if logged { cut(&text, error_width().unwrap_or(REASON_MAX)) } else { text }
 }
 
 /// Jobs that came in from outside; from queues where no step reads a source.
@@ -90,7 +149,7 @@ fn outputs(configuration: &Configuration, stats: &Stats) -> String {
         if feeds {
             // `./out` says no more than `out`.
             let path = file.path.strip_prefix(".").unwrap_or(&file.path);
-            let _ = writeln!(text, "{} → {}", sink.address.name, path.display());
+            let _ = writeln!(text, "{} → {}", sink.address.name, on_one_line(&path.display().to_string()));
         }
     }
     for (position, queue) in configuration.queues.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::terminal::{cut, cut_front};
 pub(super) use crate::words::grouped;
+pub(super) use crate::words::plain::on_one_line;
 
 /// Aligns `rows` under `head`; columns whose position is in `right` stand to the right. Two spaces
 /// between columns, no lines, nothing behind the last one.
@@ -35,19 +36,6 @@ pub(super) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> Str
         text.push('\n');
     }
     text
-}
-
-/// A text from outside as it stands inside a line: control characters are spelled out, line breaks too.
-pub(super) fn on_one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    line
 }
 
 /// What is called so, without the pipeline where that is also the one of `beside`.

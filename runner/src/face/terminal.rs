@@ -1,15 +1,23 @@
 //! The person at the terminal: how wide it is, and what they say when they are asked.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, IsTerminal as _};
 
+use super::console::{self, prints_to_terminal};
 use super::exit::{self, Exit};
+use crate::words::plain;
 
 /// The width of standard output in characters; `None` where it is no terminal.
 pub(super) fn width() -> Option<usize> {
-    if !io::stdout().is_terminal() {
+    if !prints_to_terminal() {
         return None;
     }
-    console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
+    ::console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns))
+}
+
+/// The width of standard error in columns; `None` where it is no terminal.
+pub(super) fn error_width() -> Option<usize> {
+    let size = console::is_terminal().then(|| ::console::Term::stderr().size_checked()).flatten();
+    size.map(|(_, columns)| usize::from(columns))
 }
 
 /// `text` in at most `width` characters, with `…` where it was cut.
@@ -57,14 +65,13 @@ pub(super) fn confirm(question: &str, yes: bool) -> Result<(), Exit> {
     if !io::stdin().is_terminal() {
         return Err(exit::misuse(format_args!("{question} Nobody is there to say yes: add `--yes`")));
     }
-    eprint!("{question} Go on? [y/N] ");
-    let _ = io::stderr().flush();
+    console::write(&plain::lines(&format!("{question} Go on? [y/N] ")));
     let mut answer = String::new();
     let answered = io::stdin().lock().read_line(&mut answer);
     if answered.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
         return Ok(());
     }
-    eprintln!("nothing was changed");
+    exit::note("nothing was changed");
     Err(Exit::Failed)
 }
 

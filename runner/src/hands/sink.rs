@@ -55,7 +55,7 @@ impl Sink {
     ) -> Result<Self, SinkError> {
         Ok(match kind {
             SinkKind::File(spec) => Self::File(FileSinkWriter::open(address, spec, committed)?),
-            SinkKind::Stdout(format) => Self::Stdout(StdoutWriter::new(Box::new(std::io::stdout()), *format)),
+            SinkKind::Stdout(format) => Self::Stdout(StdoutWriter::of_process(*format)),
             // What goes there has been sent when a delivery is written.
             SinkKind::Http(_) | SinkKind::Null => Self::Null,
         })

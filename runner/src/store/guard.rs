@@ -1,10 +1,22 @@
 //! Keeps panics of redb inside this floor.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use redb::Database;
 
 use super::error::Cause;
+
+thread_local! {
+    /// How many calls of [`guarded`] this thread is in.
+    static GUARDS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether a panic of this thread becomes an error with words of its own, so that no other words are needed.
+#[must_use]
+pub fn answers_panics() -> bool {
+    GUARDS.get() > 0
+}
 
 /// Answers a panic of redb with an error.
 ///
@@ -13,7 +25,10 @@ use super::error::Cause;
 /// take down the thread, and with it the words on what is wrong. What redb then has in memory is
 /// not built on: readers get errors, and a writer must reopen.
 pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+    GUARDS.set(GUARDS.get() + 1);
+    let outcome = catch_unwind(AssertUnwindSafe(work));
+    GUARDS.set(GUARDS.get() - 1);
+    outcome.unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().map(String::as_str);
         let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
         Err(Cause::broken(message.unwrap_or("nothing more is known")))
@@ -27,4 +42,23 @@ pub(super) fn close(database: Option<Database>) {
         drop(database);
         Ok(())
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_redb_becomes_an_error_and_is_known_to_while_it_is_told() {
+        assert!(!answers_panics());
+        let outcome = guarded(|| {
+            assert!(answers_panics());
+            let inner = guarded(|| -> Result<(), Cause> { std::panic::panic_any("no such page".to_owned()) });
+            assert!(answers_panics(), "the outer one still answers");
+            inner
+        });
+        let Err(Cause::Damaged(what)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(what, "its structure is broken (no such page)");
+        assert!(!answers_panics());
+    }
 }

@@ -35,7 +35,7 @@ impl Floor {
             Err(failure) => (ClosedBy::Failure, failure.to_string()),
         };
         if stats.close(by, why.clone(), now) {
-            let why = if why.is_empty() { why } else { format!(": {}", on_one_line(&why)) };
+            let why = if why.is_empty() { why } else { format!(": {why}") };
             match by {
                 ClosedBy::Failure => tracing::warn!(
                     %step, gate, "whether the gate is open cannot be found out, so it counts as closed{why}"
@@ -53,7 +53,6 @@ impl Floor {
         let (stats, step) = (&self.stats.steps[step], &self.configuration.steps[step].address);
         if let Some(Hindrance { by, why }) = &ran.held {
             if stats.close(*by, why.clone(), now) {
-                let why = on_one_line(why);
                 match by {
                     ClosedBy::Setup { until } => {
                         let wait = format_duration(Duration::from_millis(
@@ -77,9 +76,4 @@ impl Floor {
             tracing::info!(%step, "the step goes on");
         }
     }
-}
-
-/// A reason comes from a script, and a line of the log is one event.
-fn on_one_line(why: &str) -> String {
-    why.replace('\n', "\\n")
 }

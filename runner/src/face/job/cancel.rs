@@ -218,12 +218,12 @@ fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
         exit::fail(obstacle);
     }
     let only: Vec<String> = able.iter().map(|name| format!("`--step {name}`")).collect();
-    eprintln!(
+    exit::note(format_args!(
         "nothing was changed{}",
         match &*only {
             [] => String::new(),
             only => format!("; {} takes it out there alone", only.join(" or ")),
         }
-    );
+    ));
     Err(Exit::Failed)
 }

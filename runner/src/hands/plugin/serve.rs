@@ -29,13 +29,13 @@ pub fn serve() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let shared = Arc::new(Mutex::new(Shared {
-        file: File::from(io::stdout().as_fd().try_clone_to_owned()?),
+        file: File::from(rustix::stdio::stdout().try_clone_to_owned()?),
         written: 0,
         frames: Vec::new(),
         open: true,
     }));
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-    rustix::stdio::dup2_stdout(io::stderr())?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
 
     let (setup, image) = frames::receive_setup(&mut socket)?;
     let mut runner = match create(&setup, image, &shared) {

@@ -113,7 +113,8 @@ impl SinkError {
     #[must_use]
     pub fn is_full(&self) -> bool {
         let full = |error: &io::Error| {
-            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+            use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+            matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
         };
         match self {
             Self::Folder { source, .. }

@@ -25,6 +25,12 @@ impl StdoutWriter {
         Self { output, format, held: Vec::new() }
     }
 
+    /// Of this process.
+    #[expect(clippy::disallowed_methods, reason = "its failures are those of the sink")]
+    pub(super) fn of_process(format: SinkFormat) -> Self {
+        Self::new(Box::new(io::stdout()), format)
+    }
+
     pub(super) fn write(&mut self, payloads: &Payloads) -> Result<(), SinkError> {
         append_lines(self.format, payloads, &mut self.held);
         if self.held.len() > HELD_BYTES { self.pass_on() } else { Ok(()) }

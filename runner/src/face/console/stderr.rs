@@ -1,0 +1,215 @@
+//! Standard error as a file descriptor that nothing on its other side can hold up for ever.
+
+use std::fmt::{Display, Write as _};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::TermLike;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
+
+use super::{Gravity, lock, log_line, stderr};
+
+/// How long one write waits for a reader. After a wait in vain nothing waits, until something gets through.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// So many bytes never wait where a pipe says that it has room (`PIPE_BUF`).
+const PIECE: usize = 4096;
+
+/// Standard error, and what became of the last writes.
+pub(super) struct Stderr {
+    /// The pipe or terminal, opened once more: what is set on this description concerns no other process, so
+    /// that it can be one that never waits. `None`: a file, or not to be opened.
+    own: Option<OwnedFd>,
+    /// Nobody reads: no write waits.
+    stuck: bool,
+    /// A text was cut off in the middle of a line.
+    torn: bool,
+    /// Texts that were lost since the last that got through, and why the last of them was.
+    lost: u64,
+    why: Option<io::Error>,
+}
+
+impl Stderr {
+    pub(super) fn open() -> Self {
+        let kind = fstat(rustix::stdio::stderr()).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let waits = matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice));
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let own = waits.then(|| open("/proc/self/fd/2", flags, Mode::empty()).ok()).flatten();
+        Self { own, stuck: false, torn: false, lost: 0, why: None }
+    }
+
+    /// Writes whole lines, after the count of those that were lost before.
+    pub(super) fn write(&mut self, text: &[u8]) {
+        if self.lost > 0 {
+            let notice = self.notice();
+            if !self.pass(notice.as_bytes()) {
+                self.lost += 1;
+                return;
+            }
+            self.lost = 0;
+        }
+        if !self.pass(text) {
+            self.lost += 1;
+        }
+    }
+
+    /// Writes something that is better lost than waited for, and is not missed.
+    fn draw(&mut self, text: &[u8]) {
+        if !self.stuck {
+            self.pass(text);
+        }
+    }
+
+    fn notice(&self) -> String {
+        let texts = if self.lost == 1 { "1 message".to_owned() } else { format!("{} messages", self.lost) };
+        let why = self.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        let message = format!("{texts} before this line could not be written to standard error{why}");
+        log_line(Gravity::Warning, "tidegate", &message)
+    }
+
+    /// Whether all of it got through.
+    fn pass(&mut self, text: &[u8]) -> bool {
+        let outcome = if self.torn {
+            self.try_pass(b"\n").and_then(|()| self.try_pass(text))
+        } else {
+            self.try_pass(text)
+        };
+        match outcome {
+            Ok(()) => {
+                (self.stuck, self.torn) = (false, false);
+                true
+            }
+            Err(error) => {
+                self.why = Some(error);
+                false
+            }
+        }
+    }
+
+    fn try_pass(&mut self, text: &[u8]) -> io::Result<()> {
+        let patience = if self.stuck { Duration::ZERO } else { PATIENCE };
+        let until = Instant::now() + patience;
+        let mut rest = text;
+        while !rest.is_empty() {
+            match self.write_some(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    rest = &rest[written..];
+                    self.torn = !rest.is_empty();
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    if !self.has_room(until.saturating_duration_since(Instant::now()))? {
+                        self.stuck = true;
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, "it is not read"));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Errno::AGAIN`]: there is no room just now.
+    fn write_some(&self, text: &[u8]) -> Result<usize, Errno> {
+        if self.own.is_some() {
+            return rustix::io::write(self.fd(), text);
+        }
+        match self.has_room(Duration::ZERO) {
+            Ok(true) => rustix::io::write(self.fd(), &text[..text.len().min(PIECE)]),
+            Ok(false) => Err(Errno::AGAIN),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for room; a side that is gone has some, since a write fails at once there.
+    fn has_room(&self, patience: Duration) -> Result<bool, Errno> {
+        let mut polled = [PollFd::from_borrowed_fd(self.fd(), PollFlags::OUT)];
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let wait = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut polled, Some(&wait)) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.own {
+            Some(own) => own.as_fd(),
+            None => rustix::stdio::stderr(),
+        }
+    }
+}
+
+/// The terminal under a progress bar: what is drawn, until it is shown.
+#[derive(Debug, Default)]
+pub(super) struct Bar(Mutex<String>);
+
+impl Bar {
+    fn draw(&self, text: impl Display) {
+        // Writing to a String cannot fail.
+        let _ = write!(lock(&self.0), "{text}");
+    }
+
+    /// Moves the cursor, as ECMA-48 says.
+    fn go(&self, count: usize, direction: char) -> io::Result<()> {
+        if count > 0 {
+            self.draw(format_args!("\u{1b}[{count}{direction}"));
+        }
+        Ok(())
+    }
+}
+
+impl TermLike for Bar {
+    fn width(&self) -> u16 {
+        console::Term::stderr().size().1
+    }
+
+    fn height(&self) -> u16 {
+        console::Term::stderr().size().0
+    }
+
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'A')
+    }
+
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'B')
+    }
+
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'C')
+    }
+
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.go(n, 'D')
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.draw(format_args!("{text}\n"));
+        Ok(())
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.draw(text);
+        Ok(())
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.draw("\r\u{1b}[2K");
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let drawn = std::mem::take(&mut *lock(&self.0));
+        stderr().draw(drawn.as_bytes());
+        Ok(())
+    }
+}
