@@ -149,3 +149,41 @@ fn what_keeps_a_run_from_starting_is_json_where_its_log_is() {
     // For the person who checks it, it is no log.
     assert!(project.tidegate(&["check", "."]).failed(78).stderr.contains("error: "));
 }
+
+#[test]
+fn no_script_and_no_command_shows_a_secret_of_the_configuration() {
+    let secret = "s3cr3t \"ä/+\\end";
+    let project = Project::pipeline(
+        "[step.say]\nfrom = \"in\"\nrun = \"say.rhai\"\nconfig = { key = \"${file:key}\" }\nerrors = \"failed\"\n\
+         [step.do]\nfrom = \"in\"\nrun = \"builtin:exec\"\nerrors = \"failed\"\n\
+         exec = { command = [\"sh\", \"-c\", \"printf %s \\\"$KEY\\\" | base64 >&2; exit 1\"], env = { KEY = \"user:${file:key}\" } }\n\
+         retry = { max_attempts = 1 }\n",
+    )
+    .file("key", secret)
+    .file("in.ndjson", jobs(1..=3))
+    .file(
+        "say.rhai",
+        "fn process(job, ctx) {\n\
+            let key = ctx.config.key;\n\
+            print(`the key is ${key}`);\n\
+            log_warn(ctx.config);\n\
+            if job.id == 1 { throw `no door for ${key}`; }\n\
+            if job.id == 2 { throw #{ message: \"no door\", tried: [key] }; }\n\
+            reject(key, #{ tried: key });\n\
+        }",
+    );
+    let mut command = project.command(&["run", "."]);
+    let run: Outcome = command.env("PATH", "/usr/bin:/bin").output().expect("it starts").into();
+    let run = run.done();
+    assert_eq!(run.stderr.matches("the key is …").count(), 3, "{}", run.stderr);
+    assert_eq!(run.stderr.matches("{\"key\":\"…\"}").count(), 3, "{}", run.stderr);
+    let exported = project.tidegate(&["store", "export", "-"]).done().stdout;
+    assert_eq!(exported.matches("no door for …").count(), 1, "{exported}");
+    let listed = project.tidegate(&["errors", "list"]).done().stdout;
+    assert_eq!(listed.lines().count(), 7, "{listed}");
+    for text in [&run.stderr, &exported, &listed] {
+        for shown in ["s3cr3t", "czNjcjN0", "MzY3IzdC", "zM2NyM3Q"] {
+            assert!(!text.contains(shown), "{shown} stands in\n{text}");
+        }
+    }
+}

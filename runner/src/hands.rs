@@ -16,7 +16,7 @@ mod handle;
 
 pub mod open_files;
 
-mod scrub;
+pub mod scrub;
 
 pub mod http;
 

@@ -19,6 +19,7 @@ fn spec(config: &serde_json::Value) -> PluginSpec<'_> {
         pipeline: "p",
         step: "s",
         config,
+        secrets: &[],
         bindings: &[""],
         timeout: Some(Duration::from_secs(10)),
         memory: 1 << 20,

@@ -147,6 +147,7 @@ impl Lists {
             crash_limit: declared.crash_limit,
             timeout: Some(declared.timeout),
             config: declared.config.clone(),
+            secrets: declared.secrets.clone(),
             isolate: declared.isolate,
             retry: retry.cloned(),
             queuer: queuer.cloned(),

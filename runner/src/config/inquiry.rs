@@ -7,7 +7,7 @@ use super::diagnostic::Diagnostic;
 use super::field::Field;
 use super::files::Files;
 use super::grammar::Kind;
-use super::json::object;
+use super::json;
 use super::model::{Inquiry, Monitor};
 use super::reading::{Reading, Value};
 use super::run::run;
@@ -64,14 +64,8 @@ fn inquiry(
     let timeout = section.field("timeout").and_then(|field| duration(reading, field));
     let timeout = timeout.unwrap_or(TIMEOUT_DEFAULT);
     let run = run(reading, files, section, timeout);
-    let config = section.field("config").and_then(|field| field.table(reading));
-    let config = config.map(|table| object(reading, table));
-    Some(Inquiry {
-        run,
-        every: every?,
-        timeout,
-        config: config.unwrap_or_else(|| serde_json::Value::Object(serde_json::Map::new())),
-    })
+    let (config, secrets) = json::config(reading, section);
+    Some(Inquiry { run, every: every?, timeout, config, secrets })
 }
 
 /// What somebody means who writes a gate where its name belongs.

@@ -6,11 +6,22 @@ use toml::de::{DeInteger, DeTable, DeValue};
 use super::diagnostic::Diagnostic;
 use super::field::Field;
 use super::reading::{Reading, Value};
+use super::section::Section;
+use crate::words::Secret;
 
 /// The table as a JSON object. What JSON cannot say is reported and becomes `null`.
 pub(super) fn object(reading: &mut Reading<'_>, table: &DeTable<'_>) -> Json {
     let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), json(reading, value)));
     Json::Object(entries.collect::<Map<_, _>>())
+}
+
+/// The field `config` of a step, gate or monitor, and what of it must not be shown; an empty object where there is
+/// none.
+pub(super) fn config(reading: &mut Reading<'_>, section: &Section<'_>) -> (Json, Vec<Secret>) {
+    let before = reading.secrets.len();
+    let table = section.field("config").and_then(|field| field.table(reading));
+    let config = table.map_or_else(|| Json::Object(Map::new()), |table| object(reading, table));
+    (config, reading.secrets.split_off(before))
 }
 
 /// The value as JSON, as [`object`] does it.

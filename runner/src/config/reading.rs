@@ -12,6 +12,7 @@ use toml::de::DeValue;
 use super::diagnostic::{Diagnostic, Place};
 use super::files::position_in;
 use super::interpolate::{Lookup, Outside};
+use crate::words::Secret;
 
 pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 
@@ -23,6 +24,8 @@ pub(super) struct Reading<'a> {
     pub(super) diagnostics: Vec<Diagnostic>,
     /// What is no mistake, but may be one.
     pub(super) doubts: Vec<Diagnostic>,
+    /// What was put into texts from outside the file.
+    pub(super) secrets: Vec<Secret>,
     /// Some names of the graph could not be read, so nothing can be said about what is missing.
     pub(super) names_missing: bool,
 }
@@ -47,7 +50,15 @@ pub(super) struct Text {
 
 impl<'a> Reading<'a> {
     pub(super) fn new(file: Arc<Path>, text: &'a str, env: &'a Lookup) -> Self {
-        Self { file, text, env, diagnostics: Vec::new(), doubts: Vec::new(), names_missing: false }
+        Self {
+            file,
+            text,
+            env,
+            diagnostics: Vec::new(),
+            doubts: Vec::new(),
+            secrets: Vec::new(),
+            names_missing: false,
+        }
     }
 
     pub(super) fn place(&self, span: Range<usize>) -> Place {
@@ -98,6 +109,7 @@ impl<'a> Reading<'a> {
         let place = self.place(value.span());
         if done.mistakes.is_empty() {
             let (value, outside) = (done.value, done.outside);
+            self.secrets.extend(outside.iter().map(|range| Secret::new(&value[range.clone()])));
             return Some(Text { value, place, secret: !outside.is_empty(), outside });
         }
         // Without escapes the text stands in the file as it is, and the mistake can be shown in it.

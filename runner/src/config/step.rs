@@ -9,7 +9,7 @@ use super::field::Field;
 use super::files::Files;
 use super::grammar::Kind;
 use super::inquiry;
-use super::json::object;
+use super::json;
 use super::model::{BeginAt, Inquiry, Limits, Monitor, Processor, Promise, Queuer, StepFilter, Take};
 use super::plugin;
 use super::queuer;
@@ -20,7 +20,7 @@ use super::run::run;
 use super::section::Section;
 use super::shelf::Chosen;
 use crate::decide::RetryPolicy;
-use crate::words::{Name, parse_duration, parse_size};
+use crate::words::{Name, Secret, parse_duration, parse_size};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const CRASH_LIMIT_DEFAULT: u32 = 3;
@@ -48,6 +48,8 @@ pub(super) struct StepDeclaration {
     pub(super) crash_limit: u32,
     pub(super) timeout: Duration,
     pub(super) config: serde_json::Value,
+    /// Of `config`.
+    pub(super) secrets: Vec<Secret>,
     pub(super) isolate: bool,
     pub(super) retry: Option<Chosen<RetryPolicy>>,
     pub(super) queuer: Option<Chosen<Queuer>>,
@@ -73,6 +75,7 @@ impl StepDeclaration {
             crash_limit: CRASH_LIMIT_DEFAULT,
             timeout: TIMEOUT_DEFAULT,
             config: serde_json::Value::Object(serde_json::Map::new()),
+            secrets: Vec::new(),
             isolate: false,
             retry: None,
             queuer: None,
@@ -104,8 +107,7 @@ pub(super) fn read(
         field.quantity(reading, ("duration", "10s"), parse_duration, Some(&Duration::ZERO))
     });
     let processors = run(reading, files, &section, timeout.unwrap_or(TIMEOUT_DEFAULT));
-    let config = section.field("config").and_then(|field| field.table(reading));
-    let config = config.map(|table| object(reading, table));
+    let (config, secrets) = json::config(reading, &section);
     let delivery = delivery(reading, Kind::Step, &section);
     let isolate = plugin::isolate(reading, &section);
     let crash_limit = section.field("crash_limit").and_then(|field| field.small_count(reading, 1));
@@ -128,7 +130,8 @@ pub(super) fn read(
         delivery,
         crash_limit: crash_limit.unwrap_or(defaults.crash_limit),
         timeout: timeout.unwrap_or(defaults.timeout),
-        config: config.unwrap_or_else(|| defaults.config.clone()),
+        config,
+        secrets,
         isolate,
         retry,
         queuer,

@@ -10,6 +10,7 @@ use super::chain::shown;
 use super::link::{Common, Link, Owner, Scripts};
 use crate::config::{Configuration, Inquiry, Limits, Processor, Step, StepFilter};
 use crate::hands::script::{Entry, Outlet};
+use crate::hands::scrub::Scrub;
 use crate::words::{Address, Timestamp, delivery_hash};
 
 /// Asks what a gate or a monitor of a step asks.
@@ -20,6 +21,7 @@ pub(super) struct Asker {
     allowance: Allowance,
     entry: Entry,
     outputs: Outputs,
+    scrub: Scrub,
 }
 
 impl Asker {
@@ -37,6 +39,7 @@ impl Asker {
             limits: &limits,
             timeout: Some(inquiry.timeout),
             config: &inquiry.config,
+            secrets: &inquiry.secrets,
             ..Owner::of(step, &file, common)
         };
         let last = inquiry.run.len().saturating_sub(1);
@@ -58,6 +61,7 @@ impl Asker {
             allowance: Allowance::new(Some(inquiry.timeout)),
             entry,
             outputs: Outputs::new([""]),
+            scrub: Scrub::new(&inquiry.secrets),
         })
     }
 
@@ -81,7 +85,8 @@ impl Asker {
             let left = self.allowance.left()?;
             let job = Job { index: 0, payload: &answer, attempt: 1, now_ms: now.0, hash: hash.0 };
             self.outputs.clear();
-            link.process(&job, &mut pieces, &mut self.outputs, left)?;
+            let asked = link.process(&job, &mut pieces, &mut self.outputs, left);
+            asked.map_err(|failure| self.scrub.failure(failure))?;
             answer = whole(self.outputs.get(0));
         }
         Ok(answer)

@@ -10,7 +10,7 @@ use crate::hands::exec::{ExecSpec, ExecStep, Leash};
 use crate::hands::http::{HttpSpec, HttpStep};
 use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
 use crate::hands::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
-use crate::words::{Address, TokenKey};
+use crate::words::{Address, Secret, TokenKey};
 
 /// Scripts that follow each other, or one other processor.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Owner<'c> {
     pub(super) limits: &'c Limits,
     pub(super) timeout: Option<Duration>,
     pub(super) config: &'c serde_json::Value,
+    /// What of it must not be shown.
+    pub(super) secrets: &'c [Secret],
     /// The file that names them, for messages.
     pub(super) file: &'c str,
     /// What the tokens of jobs are made with.
@@ -69,6 +71,7 @@ impl<'c> Owner<'c> {
             limits: &step.limits,
             timeout: step.timeout,
             config: &step.config,
+            secrets: &step.secrets,
             file,
             token_key: common.token_key,
             leash: common.leash,
@@ -85,6 +88,7 @@ impl<'c> Owner<'c> {
             limits: self.limits,
             timeout: self.timeout,
             config: self.config,
+            secrets: self.secrets,
             file: self.file,
             wrapped: scripts.wrapped,
             outlet: scripts.outlet,
@@ -134,6 +138,7 @@ impl<'c> Owner<'c> {
             pipeline: self.step.pipeline.as_str(),
             step: self.step.name.as_str(),
             config: self.config,
+            secrets: self.secrets,
             bindings,
             timeout: self.timeout,
             memory: self.limits.memory,

@@ -17,6 +17,7 @@ use super::status::Word;
 use crate::config::{self, Configuration, Processor, Promise, Take};
 use crate::decide::{Before, Counters, JobEnd, Status};
 use crate::hands::script::{Entry, Outlet, ScriptStep};
+use crate::hands::scrub::Scrub;
 use crate::store::{Outcome, Slot, Store};
 use crate::words::{Address, Clock, Form, Origins, Timestamp};
 
@@ -50,6 +51,7 @@ pub(super) struct Worker {
     /// Where it is asked which deliveries were made before, if the step must not make one twice.
     made_before: Option<Store>,
     generation: u64,
+    scrub: Scrub,
 }
 
 #[derive(Debug)]
@@ -107,6 +109,7 @@ impl Worker {
             made_before: configuration.dedupes(step).then(|| store.clone()),
             address: step.address.clone(),
             generation,
+            scrub: Scrub::new(&step.secrets),
         })
     }
 
@@ -241,6 +244,7 @@ impl Worker {
                     failing.sets_back(&item, setback.get_or_insert_with(failed), now, &mut made)
                 }
                 Err(failure) => {
+                    let failure = self.scrub.failure(failure);
                     made.outputs.roll_back(&checkpoint);
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // What comes later is counted from here, however long the attempt took.

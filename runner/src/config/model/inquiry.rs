@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Processor;
-use crate::words::Name;
+use crate::words::{Name, Secret};
 
 /// A position in [`Configuration::gates`](super::Configuration::gates).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,4 +38,6 @@ pub struct Inquiry {
     pub timeout: Duration,
     /// Seen as `ctx.config`.
     pub config: serde_json::Value,
+    /// What of it must not be shown.
+    pub secrets: Vec<Secret>,
 }

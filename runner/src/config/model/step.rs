@@ -8,7 +8,7 @@ use super::{
     StepFilter,
 };
 use crate::decide::RetryPolicy;
-use crate::words::Address;
+use crate::words::{Address, Secret};
 
 /// `[step.NAME]`, or the unnamed step that a sink with `from` is: it has the sink's name, no
 /// processors, and the sink as its only target.
@@ -35,6 +35,8 @@ pub struct Step {
     pub timeout: Option<Duration>,
     /// `config = { … }` as JSON; seen as `ctx.config`.
     pub config: serde_json::Value,
+    /// What of it must not be shown.
+    pub secrets: Vec<Secret>,
     /// Its plugins run in a process of their own.
     pub isolate: bool,
     /// As it is written; what holds, [`Self::retry_policy`] says.

@@ -108,6 +108,8 @@ fn create(setup: &Setup, image: Vec<u8>, shared: &Arc<Mutex<Shared>>) -> Result<
         pipeline: &setup.pipeline,
         step: &setup.step,
         config: &setup.config,
+        // The runner makes its failures and messages clean.
+        secrets: &[],
         bindings: &bindings,
         timeout: setup.timeout,
         memory: setup.memory,

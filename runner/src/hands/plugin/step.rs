@@ -15,7 +15,8 @@ use tidegate_plugin::{Cause, Checkpoint, Failure, FailureKind, Job, Level, Outpu
 use super::clock::Ticks;
 use crate::hands::handle;
 use crate::hands::script::json;
-use crate::words::{DeliveryHash, TokenKey, format_duration, format_size};
+use crate::hands::scrub::Scrub;
+use crate::words::{DeliveryHash, Secret, TokenKey, format_duration, format_size};
 
 /// What a plugin's step is made from; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub struct PluginSpec<'a> {
     pub pipeline: &'a str,
     pub step: &'a str,
     pub config: &'a serde_json::Value,
+    /// What of it must not be shown.
+    pub secrets: &'a [Secret],
     pub bindings: &'a [&'a str],
     pub timeout: Option<Duration>,
     /// Bytes that the outputs of a job may come to.
@@ -73,6 +76,7 @@ pub(super) struct Tracing {
     plugin: String,
     pipeline: String,
     step: String,
+    scrub: Scrub,
 }
 
 /// The instance's end of it.
@@ -303,13 +307,14 @@ impl fmt::Debug for Watch {
 impl Tracing {
     pub(super) fn new(spec: &PluginSpec<'_>) -> Self {
         let [plugin, pipeline, step] = [spec.named, spec.pipeline, spec.step].map(str::to_owned);
-        Self { plugin, pipeline, step }
+        Self { plugin, pipeline, step, scrub: Scrub::new(spec.secrets) }
     }
 }
 
 impl Journal for Tracing {
     fn log(&self, level: Level, message: &str) {
-        let Self { plugin, pipeline, step } = self;
+        let Self { plugin, pipeline, step, scrub } = self;
+        let message = scrub.clean(message);
         macro_rules! log {
             ($level:ident) => {
                 tracing::$level!(target: "tidegate::plugin", plugin, pipeline, step, "{message}")

@@ -69,7 +69,7 @@ fn known(engine: &Engine, limits: &Limits, ast: &AST) -> BTreeMap<String, Takes>
     let mut known: BTreeMap<String, Takes> = BUILT_IN.iter().map(|&name| (name.to_owned(), None)).collect();
     known.extend(engine.collect_fn_metadata(None, |info| Some((info.metadata.name.to_string(), None)), true));
     // None of it is ever called.
-    let context = Context::new("", "", Dynamic::UNIT, &TokenKey::NONE);
+    let context = Context::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE);
     let mut own = Engine::new_raw();
     functions::register(&mut own, &context, &Emitted::default(), limits);
     let own = own.collect_fn_metadata(

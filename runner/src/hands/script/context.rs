@@ -6,7 +6,8 @@ use std::rc::Rc;
 use rhai::{Dynamic, Engine, ImmutableString};
 use tidegate_plugin::Job;
 
-use crate::words::{DeliveryHash, TokenKey};
+use crate::hands::scrub::Scrub;
+use crate::words::{DeliveryHash, Secret, TokenKey};
 
 /// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that handing it to a script costs
 /// nothing for what the script does not ask.
@@ -26,6 +27,7 @@ struct Fixed {
     step: ImmutableString,
     config: Dynamic,
     token_key: TokenKey,
+    scrub: Scrub,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,9 +39,14 @@ struct Current {
 }
 
 impl Context {
-    pub(super) fn new(pipeline: &str, step: &str, config: Dynamic, token_key: &TokenKey) -> Self {
-        let token_key = token_key.clone();
-        let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config, token_key };
+    pub(super) fn new(
+        (pipeline, step): (&str, &str),
+        config: Dynamic,
+        secrets: &[Secret],
+        token_key: &TokenKey,
+    ) -> Self {
+        let (token_key, scrub) = (token_key.clone(), Scrub::new(secrets));
+        let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config, token_key, scrub };
         Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default(), messages: Rc::default() }
     }
 
@@ -52,6 +59,11 @@ impl Context {
     /// The lane of the job, where the step has lanes and the job is in one.
     pub(super) fn set_lane(&self, lane: Option<&str>) {
         *self.lane.borrow_mut() = lane.map(ImmutableString::from);
+    }
+
+    /// The text without what of `config` must not be shown.
+    pub(super) fn clean(&self, text: &str) -> String {
+        self.fixed.scrub.clean(text)
     }
 
     /// Counts a message, and says how many that makes.

@@ -53,18 +53,21 @@ pub(super) fn say_left_out(of: &Context) {
 /// Writes one message of the job, as long as it has not written too many.
 fn say(of: &Context, level: Level, line: Option<usize>, message: impl FnOnce() -> String) {
     if is_heard(level) && of.count_message() <= MESSAGES_MAX {
-        write(of, level, line, &shortened(message()));
+        write(of, level, line, &shortened(of, &message()));
     }
 }
 
-fn shortened(mut message: String) -> String {
-    if message.len() > MESSAGE_BYTES_MAX {
-        let end = message.floor_char_boundary(MESSAGE_BYTES_MAX);
-        let left_out = grouped((message.len() - end) as u64);
-        message.truncate(end);
-        message.push_str(&format!("… {left_out} more bytes left out"));
+fn shortened(of: &Context, message: &str) -> String {
+    // Twice as much as is shown, so that no secret stands at the cut in part.
+    let (beginning, rest) = message.split_at(message.floor_char_boundary(2 * MESSAGE_BYTES_MAX));
+    let mut shown = of.clean(beginning);
+    let end = shown.floor_char_boundary(MESSAGE_BYTES_MAX);
+    let left_out = shown.len() - end + rest.len();
+    if left_out > 0 {
+        shown.truncate(end);
+        shown.push_str(&format!("… {} more bytes left out", grouped(left_out as u64)));
     }
-    message
+    shown
 }
 
 /// Calls `$macro` with the name of a level in the place of its value: `tracing` needs that while it compiles.

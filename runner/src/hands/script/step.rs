@@ -21,7 +21,7 @@ use super::{kind, locate};
 use crate::config::{Limits, Script, StepFilter};
 use crate::memory;
 use crate::words::suggest::{listed, nearest};
-use crate::words::{TokenKey, format_size};
+use crate::words::{Secret, TokenKey, format_size};
 
 /// How long it may take to find out where a limit struck.
 const LOCATE_MAX: Duration = Duration::from_secs(1);
@@ -39,6 +39,8 @@ pub struct ScriptStepSpec<'a> {
     pub limits: &'a Limits,
     pub timeout: Option<Duration>,
     pub config: &'a serde_json::Value,
+    /// What of it must not be shown.
+    pub secrets: &'a [Secret],
     /// The file that holds the step, for messages about `when`.
     pub file: &'a str,
     /// Jobs come as a map of the one alternative that gave something.
@@ -103,7 +105,7 @@ impl ScriptStep {
             .ok()
             .and_then(|text| json::read(&text).ok())
             .unwrap_or(Dynamic::UNIT);
-        let context = Context::new(spec.pipeline, spec.step, config, spec.token_key);
+        let context = Context::new((spec.pipeline, spec.step), config, spec.secrets, spec.token_key);
         let mut scripts = Vec::with_capacity(spec.scripts.len());
         for (position, script) in spec.scripts.iter().enumerate() {
             let last = position + 1 == spec.scripts.len();

@@ -118,6 +118,7 @@ impl Draft {
             limits: &self.limits,
             timeout: self.timeout,
             config: &self.config,
+            secrets: &[],
             file: "shop.toml",
             wrapped: false,
             outlet,

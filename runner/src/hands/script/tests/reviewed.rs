@@ -16,7 +16,7 @@ use crate::words::TokenKey;
 fn engine() -> Engine {
     let limits = Limits::default();
     let mut engine = compile::engine(&limits, &Attempt::new(&limits));
-    let context = Context::new("shop", "price", Dynamic::UNIT, &TokenKey::NONE);
+    let context = Context::new(("shop", "price"), Dynamic::UNIT, &[], &TokenKey::NONE);
     functions::register(&mut engine, &context, &Emitted::default(), &limits);
     engine
 }

@@ -1,0 +1,132 @@
+//! The ways in which a text may be read: as it is, and with percent-encoding or the escapes of JSON undone, up
+//! to twice. Each knows what of the original its bytes stand for.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// So often something is undone.
+const DEPTH: usize = 2;
+
+/// One way to read a text.
+#[derive(Debug)]
+pub(super) struct View<'t> {
+    text: Cow<'t, [u8]>,
+    /// Where in the original each byte begins, and where the last one ends; empty: as it is.
+    places: Vec<usize>,
+}
+
+/// What undoes an encoding: what the beginning of a text stands for, and how many bytes of the text that is. `None`:
+/// it stands for itself.
+type Undo = fn(&[u8]) -> Option<(Undone, usize)>;
+
+/// At most one character.
+#[derive(Clone, Copy)]
+struct Undone {
+    bytes: [u8; 4],
+    len: usize,
+}
+
+/// Each with the bytes that encodings of its kind begin with.
+const UNDO: [(Undo, &[u8]); 2] = [(percent, b"%+"), (json, b"\\")];
+
+/// All ways to read `text`. The first one is the text as it is.
+pub(super) fn views(text: &[u8]) -> Vec<View<'_>> {
+    let mut views = vec![View { text: Cow::Borrowed(text), places: Vec::new() }];
+    let mut from = 0;
+    for _ in 0..DEPTH {
+        let until = views.len();
+        for at in from..until {
+            let undone: Vec<View<'_>> =
+                UNDO.iter().filter_map(|&(undo, begins)| views[at].undone(undo, begins)).collect();
+            views.extend(undone);
+        }
+        from = until;
+    }
+    views
+}
+
+impl View<'_> {
+    pub(super) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// What these bytes stand for in the original. An escape stands there as a whole.
+    pub(super) fn original(&self, range: Range<usize>) -> Range<usize> {
+        if self.places.is_empty() {
+            return range;
+        }
+        self.places[range.start]..self.places[range.end]
+    }
+
+    /// `None`: there is nothing to undo.
+    fn undone<'v>(&self, undo: Undo, begins: &[u8]) -> Option<View<'v>> {
+        if !self.text.iter().any(|byte| begins.contains(byte)) {
+            return None;
+        }
+        let place = |at: usize| self.places.get(at).copied().unwrap_or(at);
+        let (mut text, mut places) = (Vec::with_capacity(self.text.len()), Vec::new());
+        let (mut at, mut changed) = (0, false);
+        while at < self.text.len() {
+            let (Undone { bytes, len }, read) = match undo(&self.text[at..]) {
+                Some(undone) => {
+                    changed = true;
+                    undone
+                }
+                None => (one(self.text[at]), 1),
+            };
+            places.extend(bytes[..len].iter().map(|_| place(at)));
+            text.extend(&bytes[..len]);
+            at += read;
+        }
+        places.push(place(at));
+        changed.then_some(View { text: Cow::Owned(text), places })
+    }
+}
+
+fn one(byte: u8) -> Undone {
+    Undone { bytes: [byte, 0, 0, 0], len: 1 }
+}
+
+/// `%2F` in both cases, and `+` for a blank, as forms write it.
+fn percent(text: &[u8]) -> Option<(Undone, usize)> {
+    match text {
+        [b'%', high, low, ..] => Some((one(hex(&[*high, *low])?), 3)),
+        [b'+', ..] => Some((one(b' '), 1)),
+        _ => None,
+    }
+}
+
+/// `\n`, `\u00e4`, and pairs of surrogates.
+fn json(text: &[u8]) -> Option<(Undone, usize)> {
+    let [b'\\', kind, rest @ ..] = text else { return None };
+    let byte = match kind {
+        b'"' | b'\\' | b'/' => *kind,
+        b'b' => 8,
+        b'f' => 12,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'u' => return escaped(rest),
+        _ => return None,
+    };
+    Some((one(byte), 2))
+}
+
+/// What follows `\u`.
+fn escaped(rest: &[u8]) -> Option<(Undone, usize)> {
+    let unit =
+        |digits: &[u8]| Some(u16::from(hex(digits.get(..2)?)?) << 8 | u16::from(hex(digits.get(2..4)?)?));
+    let first = unit(rest)?;
+    let second = rest.get(4..6).filter(|begins| *begins == b"\\u").and_then(|_| unit(&rest[6..]));
+    let character = char::decode_utf16(std::iter::once(first).chain(second)).next()?.ok()?;
+    let mut bytes = [0; 4];
+    let len = character.encode_utf8(&mut bytes).len();
+    Some((Undone { bytes, len }, 6 * character.len_utf16()))
+}
+
+fn hex(digits: &[u8]) -> Option<u8> {
+    let digits = std::str::from_utf8(digits)
+        .ok()
+        .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+    u8::from_str_radix(digits, 16).ok()
+}
