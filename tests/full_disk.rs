@@ -3,11 +3,15 @@
 use std::io;
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tidegate::decide::End;
 use tidegate::store::testing::{Failure, FaultyDisk};
 
+use crate::http_client::{Client, JSON, address};
 use crate::project::{Project, jobs};
+use crate::random::Random;
 use crate::small_run::SmallRun;
 
 /// What all runs of this process have logged, a line each with the number of the thread.
@@ -129,4 +133,69 @@ fn a_sink_without_room_is_told_once_and_a_stop_ends_the_wait() {
     project.write("p.toml", project.read("p.toml").replace("/dev/full", "out.ndjson"));
     project.run().done();
     assert_eq!(project.read("out.ndjson"), jobs(1..=5000));
+}
+
+#[test]
+fn while_a_disk_is_full_the_port_refuses_at_once_and_everything_can_be_looked_at() {
+    let project = Project::new().file("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n").file(
+        "p.toml",
+        "[source.requests]\ntype = \"http\"\n[queue.requests]\nretain = \"forever\"\n\
+             [sink.out]\nfrom = \"requests\"\ntype = \"null\"\n",
+    );
+    let mut running = project.start(&["run", "."]);
+    let address = address(&mut running);
+    let get = |line: &str| Client::new(&address).request(line, &[], "");
+    // Nothing that could be compressed.
+    let mut random = Random::new(1);
+    let mut push = || {
+        let text: String = (0..4_000).map(|_| format!("{:x}", random.below(u64::MAX))).collect();
+        Client::new(&address).request("POST /sources/p/requests", &[JSON], &format!("\"{text}\""))
+    };
+    assert_eq!(push().status, 202);
+    let pid = i32::try_from(running.pid()).ok().and_then(Pid::from_raw).expect("a pid");
+    let limit = |bytes: Option<u64>| {
+        let limit = Rlimit { current: bytes, ..getrlimit(Resource::Fsize) };
+        prlimit(Some(pid), Resource::Fsize, limit).expect("one's own child can be limited");
+    };
+    // The file of the store cannot grow.
+    limit(Some(project.len(".tidegate/store.redb")));
+    let mut taken = 1;
+    let begun = loop {
+        let begun = Instant::now();
+        match push().status {
+            202 => taken += 1,
+            status => {
+                assert_eq!(status, 503);
+                break begun;
+            }
+        }
+    };
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let answer = get("GET /healthz");
+    assert_eq!((answer.status, &answer.body["status"]), (503, &"full".into()));
+    let why = answer.body["error"].as_str().unwrap_or_default().to_owned();
+    assert!(why.starts_with("the disk is full: there is no room left on the disk of the store"), "{why}");
+    let answer = push();
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")));
+    assert!(
+        answer.body["error"].as_str().is_some_and(|why| why.contains("nothing was taken")),
+        "{}",
+        answer.body
+    );
+    for _ in 0..20 {
+        for command in ["status", "queue list", "queue show p/requests", "job show p/requests/1"] {
+            let arguments: Vec<&str> = command.split(' ').collect();
+            project.tidegate(&arguments).done();
+        }
+        assert_eq!(get("GET /jobs/p/requests/1").status, 200);
+    }
+    let pause = project.tidegate(&["step", "pause", "p/out"]).failed(1);
+    assert!(pause.stderr.contains("the disk is full, so nothing was changed"), "{}", pause.stderr);
+    limit(None);
+    running.wait_until("room", || get("GET /healthz").status == 200);
+    assert_eq!(push().status, 202);
+    running.stop().done().says("there is room again; going on");
+    project.assert_sound();
+    // The one of which it was not known is there once.
+    assert_eq!(project.queue("p/requests").len() as u64, taken + 2);
 }

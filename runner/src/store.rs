@@ -7,6 +7,7 @@
 //! | room | what it knows |
 //! | --- | --- |
 //! | `disk` | the bytes under the store, and how redb is given them |
+//! | `overlay` | reading a disk that cannot be written |
 //! | `guard` | what happens when redb panics |
 //! | `bytes` | numbers and texts in bytes |
 //! | `column` | what is known of jobs besides their payloads, as bytes |
@@ -34,6 +35,8 @@
 mod error;
 
 mod disk;
+
+mod overlay;
 
 mod bytes;
 

@@ -13,6 +13,8 @@ use crate::words::Timestamp;
 pub struct Stats {
     pub started: Timestamp,
     pub steps: Vec<StepStats>,
+    /// Why nothing can be committed, while a disk is full.
+    full: Mutex<Option<String>>,
 }
 
 /// What one step has durably done in this run.
@@ -70,7 +72,18 @@ impl ClosedBy {
 impl Stats {
     #[must_use]
     pub fn new(steps: usize, started: Timestamp) -> Self {
-        Self { started, steps: (0..steps).map(|_| StepStats::default()).collect() }
+        let steps = (0..steps).map(|_| StepStats::default()).collect();
+        Self { started, steps, full: Mutex::default() }
+    }
+
+    /// Why nothing can be committed just now: a disk is full, and there is no room yet.
+    #[must_use]
+    pub fn full(&self) -> Option<String> {
+        self.full.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_full(&self, why: Option<String>) {
+        *self.full.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 }
 

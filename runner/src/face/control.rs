@@ -222,14 +222,22 @@ fn reply(question: &[u8], desk: &Desk) -> Reply {
                 Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
             }
         }
-        Ok(Question::Change(request)) => match desk.handle.ask_unless_it_ends(request) {
-            Some(outcome) => Reply::Told(Told::Change(outcome)),
-            None => Reply::Refusal(Refusal::Closed("the runner is just ending".to_owned())),
-        },
+        Ok(Question::Change(request)) => change(request, &desk.handle),
         Err(error) => {
             let what = format!("not a question that this version understands: {error}");
             Reply::Refusal(Refusal::Other(what))
         }
+    }
+}
+
+fn change(request: Request, run: &Handle) -> Reply {
+    if let Some(why) = run.stats().full() {
+        let what = format!("the disk is full, so nothing was changed: {why}");
+        return Reply::Refusal(Refusal::Other(what));
+    }
+    match run.ask_unless_it_ends(request) {
+        Some(outcome) => Reply::Told(Told::Change(outcome)),
+        None => Reply::Refusal(Refusal::Closed("the runner is just ending".to_owned())),
     }
 }
 

@@ -176,10 +176,12 @@ async fn converse(stream: TcpStream, shop: Shop, place: Arc<Place>, mut stopped:
     let asked = Arc::clone(&place);
     let service = service_fn(move |request| {
         let (shop, place) = (shop.clone(), Arc::clone(&asked));
-        async move { Ok::<_, Infallible>(answer(request, &shop, &place).await) }
+        async move { Ok::<_, Infallible>(answer::dated(answer(request, &shop, &place).await)) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
+        // It knows no time before 1970.
+        .auto_date_header(false)
         .header_read_timeout(HEAD_PATIENCE)
         .serve_connection(TokioIo::new(wire), service);
     let mut connection = std::pin::pin!(connection);
@@ -203,7 +205,7 @@ async fn answer(request: Request<Incoming>, shop: &Shop, place: &Arc<Place>) -> 
     place.asks(!request.body().is_end_stream());
     let outcome = match admit(&request, shop) {
         // There is always a place for that.
-        Ok(Route::Health) => only(&request, &[Method::GET, Method::HEAD]).map(|()| answer::healthy()),
+        Ok(Route::Health) => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(shop)),
         Ok(_) if !place.begin() => Err(crowded()),
         Ok(route) => carry_out(route, request, shop, place).await,
         Err(refusal) => Err(refusal),
@@ -236,8 +238,12 @@ async fn carry_out(
         Route::Job(asked) => look(&request, asked, shop).await,
         Route::Complete(asked) => complete::complete(request, asked, shop, place).await,
         Route::Monitor(step) => poll(&request, step, shop).await,
-        Route::Health => only(&request, &[Method::GET, Method::HEAD]).map(|()| answer::healthy()),
+        Route::Health => only(&request, &[Method::GET, Method::HEAD]).map(|()| health(shop)),
     }
+}
+
+fn health(shop: &Shop) -> Response {
+    answer::health(shop.desk.handle.stats().full())
 }
 
 fn crowded() -> Refusal {

@@ -15,6 +15,7 @@ use super::error::{Cause, OpenError};
 use super::format;
 use super::guard::{close, guarded};
 use super::lock::{Holder, Lock};
+use super::overlay::Overlay;
 use super::private;
 use super::read::{Shared, Store};
 use super::write::Writer;
@@ -118,6 +119,22 @@ impl Origin {
                 Err(cause.at(self.path.clone()))
             }
         }
+    }
+
+    /// Opens the store for reading alone, where it cannot be written: the last commit that is on the disk is not
+    /// older than the one with this number. `None` where it cannot be read either.
+    pub(super) fn open_to_read(&self, transaction: u64) -> Option<Database> {
+        let database = guarded(|| {
+            let overlay = Overlay::over(self.medium.clone())?;
+            Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(overlay)?)
+        });
+        let database = database.ok()?;
+        let found = guarded(|| Ok(format::check(&database.begin_read()?)?.number));
+        if found.is_ok_and(|found| found >= transaction) {
+            return Some(database);
+        }
+        close(Some(database));
+        None
     }
 
     /// Tells what is no store from what is a damaged one. redb would make a store of an empty file.

@@ -164,16 +164,26 @@ impl Writer {
     /// meanwhile, and then go on.
     ///
     /// # Errors
-    /// As those of opening it. The store then stays closed, and this can be called again: on a full
-    /// disk it succeeds when there is room.
+    /// As those of opening it. This can be called again: on a full disk it succeeds when there is room, and until
+    /// then the store can be read. After other errors it stays closed.
     pub fn reopen(&mut self) -> Result<Reopened, OpenError> {
         let mut found = self.transaction;
         self.in_doubt = true;
-        self.shared.replace(|| {
-            let Opened { database, transaction } = self.origin.open_at_least(self.transaction)?;
-            found = transaction;
-            Ok(Some(database))
+        let mut full = None;
+        self.shared.replace(|| match self.origin.open_at_least(self.transaction) {
+            Ok(Opened { database, transaction }) => {
+                found = transaction;
+                Ok(Some(database))
+            }
+            Err(error) if error.is_full() => {
+                full = Some(error);
+                Ok(self.origin.open_to_read(self.transaction))
+            }
+            Err(error) => Err(error),
         })?;
+        if let Some(error) = full {
+            return Err(error);
+        }
         let kept = found > self.transaction;
         self.transaction = found;
         self.in_doubt = false;

@@ -24,11 +24,20 @@ impl Committer {
         let stamp = |transaction| Stamp { position: 0, time: changes.now, transaction };
         match self.writer.commit(changes) {
             Ok(Committed { transaction, delayed, .. }) => {
+                if *told {
+                    self.stats.set_full(None);
+                }
                 Ok(Some(Done { stamp: stamp(transaction), delayed }))
             }
             Err(error) if error.is_full() => {
-                self.wait_for_room(error.into(), told)?;
-                let Some(transaction) = self.reopen(told)? else { return Ok(None) };
+                let error = error.into();
+                self.say_full(&error, told);
+                // First, so that the store can be read while it waits.
+                let Some(transaction) = self.reopen(told)? else {
+                    self.wait_for_room(error, told)?;
+                    return Ok(None);
+                };
+                self.stats.set_full(None);
                 let delayed = self.delayed_last(changes)?;
                 Ok(Some(Done { stamp: stamp(transaction), delayed }))
             }
@@ -60,13 +69,19 @@ impl Committer {
 
     /// Says once that the disk is full, and waits a while.
     pub(super) fn wait_for_room(&self, error: EngineError, told: &mut bool) -> Result<(), EngineError> {
-        if !*told {
-            tracing::error!(error = %Chain(&error), "the disk is full; nothing is lost, and the run goes on when there is room");
-            *told = true;
-        }
+        self.say_full(&error, told);
         match self.stop.recv_timeout(self.retry_after) {
             Err(RecvTimeoutError::Timeout) => Ok(()),
             _ => Err(error),
+        }
+    }
+
+    fn say_full(&self, error: &EngineError, told: &mut bool) {
+        if !*told {
+            let why = Chain(error).to_string();
+            tracing::error!(error = %why, "the disk is full; nothing is lost, and the run goes on when there is room");
+            self.stats.set_full(Some(why));
+            *told = true;
         }
     }
 }

@@ -4,11 +4,14 @@ use std::fmt::{self, Display};
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, CONNECTION, CONTENT_TYPE, DATE, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Method, StatusCode};
+use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::Serialize;
 
-use crate::words::Address;
+use crate::words::{Address, Clock as _, SystemClock, Timestamp};
 
 pub(super) type Response = hyper::Response<Full<Bytes>>;
 
@@ -133,10 +136,41 @@ pub(super) fn at_job(status: StatusCode, said: &impl Serialize, queue: &Address,
     response
 }
 
-pub(super) fn healthy() -> Response {
+/// With the time of the answer.
+pub(super) fn dated(mut response: Response) -> Response {
+    let date = http_date(SystemClock.now()).and_then(|date| HeaderValue::from_str(&date).ok());
+    response.headers_mut().extend(date.map(|date| (DATE, date)));
+    response
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, as RFC 9110 wants it; `None` past the years that it can say.
+fn http_date(time: Timestamp) -> Option<String> {
+    let time = jiff::Timestamp::from_millisecond(time.0).ok()?;
+    DateTimePrinter::new().timestamp_to_rfc9110_string(&time).ok()
+}
+
+/// Whether the runner takes jobs; `full`: why it does not, where a disk is full.
+pub(super) fn health(full: Option<String>) -> Response {
     #[derive(Serialize)]
     struct Health {
         status: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
     }
-    json(StatusCode::OK, &Health { status: "ok" })
+    let Some(why) = full else { return json(StatusCode::OK, &Health { status: "ok", error: None }) };
+    let error = format!("the disk is full: {why}; nothing is lost, and the run goes on when there is room");
+    json(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "full", error: Some(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_stands_before_1970_is_no_trouble() {
+        let date = |millis| http_date(Timestamp(millis));
+        assert_eq!(date(784_111_777_999).as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert_eq!(date(-1).as_deref(), Some("Wed, 31 Dec 1969 23:59:59 GMT"));
+        assert_eq!(date(i64::MIN), None);
+    }
 }

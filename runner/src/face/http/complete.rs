@@ -8,11 +8,10 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use super::answer::{Refusal, Response, json};
 use super::route::Asked;
-use super::sources::{AT_ONCE_BYTES, COMMIT_PATIENCE};
+use super::sources::{AT_ONCE_BYTES, committed, refuse_while_full};
 use super::{Shop, aside, body, jobs, only};
 use crate::config::Configuration;
 use crate::decide;
@@ -143,16 +142,17 @@ async fn not_now(desk: &Desk, asked: &Asked, step: String) -> Result<Response, R
 
 /// What the run answers, for which no thread waits.
 async fn answer(desk: &Desk, request: crate::engine::Request) -> Result<Result<Granted, String>, Refusal> {
+    refuse_while_full(desk)?;
     let (sender, mut answered) = mpsc::unbounded_channel();
     // Whoever has gone away does not want the answer.
     if !desk.handle.ask_with(request, Reply::new(move |answer| _ = sender.send(answer))) {
         return Err(Refusal::ending());
     }
-    match timeout(COMMIT_PATIENCE, answered.recv()).await {
-        Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(Refusal::ending()),
+    match committed(answered.recv(), desk).await {
+        Some(Some(answer)) => Ok(answer),
+        Some(None) => Err(Refusal::ending()),
         // Too late to say no.
-        Err(_) => {
+        None => {
             let error = "whether this was taken is not known yet; say it again";
             Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
         }

@@ -1,6 +1,6 @@
 //! `POST /sources/PIPELINE/SOURCE`: jobs from a body to the end of the source's queue.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
@@ -14,6 +14,7 @@ use super::intake::{self, Form, Intake};
 use super::{PARSED_BYTES, Shop, body, only};
 use crate::config::{Configuration, HttpSource, PushSource, QueueRef};
 use crate::engine::{Conflict, Push, Pushed};
+use crate::face::control::Desk;
 use crate::face::places::Place;
 use crate::words::Address;
 use crate::words::suggest::nearest;
@@ -23,7 +24,9 @@ pub(super) const AT_ONCE_BYTES: usize = 32 << 10;
 /// What becomes so few bytes needs no room, as most requests: at most 64 MiB, of all that are in work.
 const PARSED_FREE_BYTES: usize = 64 << 10;
 /// How long a commit is waited for. It takes milliseconds, unless the disk is full.
-pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
+const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
+/// So often it is looked whether the disk is full.
+const LOOKS: Duration = Duration::from_millis(250);
 /// The longest key in a header.
 const KEY_BYTES_MAX: usize = 1024;
 
@@ -38,6 +41,7 @@ pub(super) async fn take(
     admit(request.headers(), source)?;
     let form = Form::of(request.headers().get(CONTENT_TYPE)).ok_or_else(unknown_form)?;
     let header = header_key(request.headers())?;
+    refuse_while_full(&shop.desk)?;
     have_room(queue, source, shop)?;
     let limit = ("(`max_body` of the source); send fewer jobs at a time", source.max_body);
     let body = body::collect(request.into_body(), limit, &shop.room, place).await?;
@@ -114,6 +118,27 @@ fn header_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Refusal> {
     Ok(Some(key.to_vec()))
 }
 
+/// While a disk is full, nothing is committed, so nothing more is taken.
+pub(super) fn refuse_while_full(desk: &Desk) -> Result<(), Refusal> {
+    let Some(why) = desk.handle.stats().full() else { return Ok(()) };
+    let error = format!("the disk is full, so nothing was taken: {why}");
+    Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
+}
+
+/// Waits for the answer that comes with a commit; `None`: too long, or the disk is full, so that it is not known
+/// when there will be one.
+pub(super) async fn committed<T>(answer: impl Future<Output = T>, desk: &Desk) -> Option<T> {
+    let mut answer = std::pin::pin!(answer);
+    let until = Instant::now() + COMMIT_PATIENCE;
+    loop {
+        match timeout(LOOKS, &mut answer).await {
+            Ok(answer) => return Some(answer),
+            Err(_) if desk.handle.stats().full().is_some() || Instant::now() >= until => return None,
+            Err(_) => {}
+        }
+    }
+}
+
 /// Those who bring jobs are put off where the steps do not come after.
 fn have_room(queue: QueueRef, source: &HttpSource, shop: &Shop) -> Result<(), Refusal> {
     let waiting = shop.desk.handle.waiting(queue);
@@ -144,11 +169,11 @@ async fn push(
     if !shop.desk.handle.push(Push { queue, jobs, whole, each, answer }) {
         return Err(Refusal::ending());
     }
-    match timeout(COMMIT_PATIENCE, answered).await {
-        Ok(Ok(Ok(pushed))) => Ok(taken(&pushed, form, address, &lines)),
-        Ok(Ok(Err(conflict))) => Err(other_content(conflict, form, address, &lines)),
+    match committed(answered, &shop.desk).await {
+        Some(Ok(Ok(pushed))) => Ok(taken(&pushed, form, address, &lines)),
+        Some(Ok(Err(conflict))) => Err(other_content(conflict, form, address, &lines)),
         // Too late to say no.
-        Ok(Err(_)) | Err(_) => {
+        Some(Err(_)) | None => {
             let error = "whether this was taken is not known; send it again, with the same key";
             Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
         }
