@@ -20,6 +20,7 @@ use super::fill::{Encoding, Filling, key};
 use super::give::give;
 use super::scrub::Scrub;
 use crate::config::{Body, HttpRequest, Response};
+use crate::words::template::Part;
 use crate::words::{TokenKey, format_duration};
 
 const KEY: &str = "idempotency-key";
@@ -165,6 +166,11 @@ impl HttpStep {
     fn unanswered(&self, error: &ureq::Error) -> Failure {
         use ureq::Error as E;
         let (kind, cause, why) = match error {
+            error if self.spoke_tls_to_plain_http(error) => {
+                let why =
+                    "failed: the other side does not speak TLS; is `url` meant to begin with `http://`?";
+                (FailureKind::Failed, Some(Cause::Connection), why.to_owned())
+            }
             E::Timeout(_) => {
                 let timeout = format_duration(self.timeout.unwrap_or_default());
                 let why = format!("took longer than its `timeout` of {timeout}");
@@ -184,6 +190,12 @@ impl HttpStep {
         let mut failure = self.failure(kind, &why);
         failure.cause = cause;
         failure
+    }
+
+    /// What came back is no record of TLS. The library has no other word for that.
+    fn spoke_tls_to_plain_http(&self, error: &ureq::Error) -> bool {
+        let is_tls = matches!(self.request.url.parts(), [Part::Text(text), ..] if text.starts_with("https:"));
+        is_tls && error.to_string().contains("InvalidContentType")
     }
 
     fn failure(&self, kind: FailureKind, why: &str) -> Failure {

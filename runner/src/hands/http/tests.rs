@@ -4,7 +4,9 @@
 #[path = "../../../../tests/outward/service.rs"]
 mod service;
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::thread;
 use std::time::Duration;
 
 use tidegate_plugin::{Failure, FailureKind, Job, Outputs};
@@ -85,6 +87,30 @@ fn the_job_is_sent_under_its_hash() {
     assert_eq!(asked.header("content-type"), "application/json");
     assert_eq!(asked.header("user-agent"), super::AGENT);
     assert_eq!(asked.body, JOB);
+}
+
+#[test]
+fn a_service_that_does_not_speak_tls_is_told_from_one_that_cannot_be_reached() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // What plain services say of anything that is no request.
+    let plain = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 64]).unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").unwrap();
+    });
+    let service = Service::saying("200 OK", "", "1");
+    let request = HttpRequest {
+        url: template(&format!("https://{address}/charge")),
+        ..request(&service, Method::Post, "/")
+    };
+    let failure = asked(&request).unwrap_err();
+    plain.join().unwrap();
+    assert_eq!(
+        told(&service, &failure).replace(&address.to_string(), "HOST"),
+        "connection (failed): POST https://HOST/charge failed: the other side does not speak TLS; \
+         is `url` meant to begin with `http://`?"
+    );
 }
 
 #[test]
