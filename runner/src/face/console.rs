@@ -189,6 +189,24 @@ fn wants_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
 }
 
+/// How something stands out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paint {
+    /// Somebody has to look after it.
+    Red,
+    /// Nobody has, any more.
+    Dim,
+}
+
+/// Paints a text that is plain.
+pub(super) fn painted(text: &str, paint: Paint) -> String {
+    let code = match paint {
+        Paint::Red => 31,
+        Paint::Dim => 2,
+    };
+    format!("\u{1b}[{code}m{text}\u{1b}[0m")
+}
+
 fn stderr() -> MutexGuard<'static, Stderr> {
     lock(&STDERR)
 }

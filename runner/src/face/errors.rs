@@ -1,8 +1,9 @@
 //! `tidegate errors list` and `show`: jobs that were rejected or failed.
 
 use super::cli::{ErrorsList, ErrorsShow, Format};
+use super::console::{self, Paint, painted};
 use super::exit::{self, Exit};
-use super::find::{ask, other_question, print_json, print_text};
+use super::find::{ask, other_question, print_json, print_painted, print_text};
 use super::look::{Answer, Job, Query};
 use super::record::Record;
 use super::table::{Column, columns, grouped, on_one_line};
@@ -32,10 +33,28 @@ pub(super) fn list(command: &ErrorsList) -> Exit {
         print_text("no errors");
         return Exit::Done;
     }
-    let mut lines = columns(&columns_of(&errors), width());
-    lines.extend(more);
-    print_text(&lines.join("\n"));
+    print_painted(&describe(&errors, more, width(), console::prints_colours()));
     Exit::Done
+}
+
+fn describe(errors: &[Job], more: Option<String>, width: Option<usize>, colours: bool) -> String {
+    let lines = columns(&columns_of(errors), width);
+    let of_errors = std::iter::once(None).chain(errors.iter().map(Some));
+    let paint = |(line, error): (String, Option<&Job>)| match error.filter(|_| colours) {
+        None => line,
+        Some(error) if error.handled => painted(&line, Paint::Dim),
+        Some(error) => {
+            // The column comes first, and is never cut.
+            let name = name(error);
+            line.strip_prefix(&name).map_or_else(|| line.clone(), |rest| painted(&name, Paint::Red) + rest)
+        }
+    };
+    let lines = lines.into_iter().zip(of_errors).map(paint);
+    lines.chain(more).collect::<Vec<_>>().join("\n")
+}
+
+fn name(error: &Job) -> String {
+    format!("{}/{}", error.queue, error.index)
 }
 
 fn columns_of(errors: &[Job]) -> [Column; 6] {
@@ -58,7 +77,7 @@ fn columns_of(errors: &[Job]) -> [Column; 6] {
 
 fn row(error: &Job) -> [String; 6] {
     let mark = if error.handled { " (handled)" } else { "" };
-    let name = format!("{}/{}{mark}", error.queue, error.index);
+    let name = name(error) + mark;
     let Ok(record) = Record::of(error) else {
         let blank = String::new;
         return [name, blank(), blank(), blank(), blank(), "no error record".to_owned()];
@@ -98,26 +117,42 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_narrow_terminal_gets_what_fits() {
+    fn error(index: u64, handled: bool) -> Job {
         let record = r#"{"time":"2026-01-31T12:00:00.123Z","pipeline":"withdrawals","step":"submit",
             "input":"withdrawals/requests","index":1234,"attempt":3,"kind":"rejected","hash":"ab",
             "message":"the account is closed,\nand was so before the order came"}"#;
-        let error = Job {
+        Job {
             queue: "withdrawals/failed".into(),
-            index: 7,
+            index,
             time: None,
             transaction: None,
             origin: None,
             meta: None,
-            handled: false,
+            handled,
             job: RawValue::from_string(record.into()).unwrap(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_what_fits() {
+        let error = error(7, false);
         let text = |width: usize| {
             let lines = columns(&columns_of(std::slice::from_ref(&error)), Some(width));
             assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");
             lines.join("\n")
         };
         insta::assert_snapshot!(format!("{}\n\n{}\n\n{}", text(200), text(80), text(60)));
+    }
+
+    #[test]
+    fn an_open_error_stands_out_and_one_that_was_handled_steps_back() {
+        let errors = [error(7, false), error(8, true)];
+        let plain = describe(&errors, None, None, false);
+        let painted = describe(&errors, None, None, true);
+        let lines: Vec<(&str, &str)> = plain.lines().zip(painted.lines()).collect();
+        assert_eq!(lines[0].0, lines[0].1);
+        let rest = lines[1].0.strip_prefix("withdrawals/failed/7").unwrap();
+        assert_eq!(lines[1].1, format!("\u{1b}[31mwithdrawals/failed/7\u{1b}[0m{rest}"));
+        assert_eq!(lines[2].1, format!("\u{1b}[2m{}\u{1b}[0m", lines[2].0));
     }
 }

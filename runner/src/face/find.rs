@@ -146,10 +146,10 @@ pub(super) fn other_question() -> Exit {
 fn no_answer(question: &Question, error: &io::Error) -> Exit {
     let what = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            "in time; its process may be stopped, or its disk full".to_owned()
+            "the runner does not answer in time: its process may be stopped, or its disk full".to_owned()
         }
-        io::ErrorKind::UnexpectedEof => "since it has ended".to_owned(),
-        _ => error.to_string(),
+        io::ErrorKind::UnexpectedEof => "the runner has ended without an answer".to_owned(),
+        _ => format!("the runner does not answer: {error}"),
     };
     let unknown = match question {
         Question::Look(_) => "",
@@ -157,7 +157,7 @@ fn no_answer(question: &Question, error: &io::Error) -> Exit {
             "; whether it has done what it was asked for is not known: look before you ask again"
         }
     };
-    exit::fail(format_args!("the runner does not answer: {what}{unknown}"))
+    exit::fail(format_args!("{what}{unknown}"))
 }
 
 /// Opens a store; one that somebody only looks into is waited for.
@@ -194,6 +194,11 @@ pub(super) fn print_json(value: &impl Serialize, exit: Exit) -> Exit {
 /// a terminal.
 pub(super) fn print_text(text: &str) {
     print_lines(&plain(text));
+}
+
+/// Prints text that is made plain already, and may have colours.
+pub(super) fn print_painted(text: &str) {
+    print_lines(text);
 }
 
 /// Prints to standard output; a reader that has gone away is no error.

@@ -1,12 +1,22 @@
 //! `tidegate queue`: what stands on queues.
 
 use super::cli::{Format, Look};
+use super::console::{self, Paint, painted};
 use super::exit::Exit;
-use super::find::{ask, other_question, print_json, print_text};
+use super::find::{ask, other_question, print_json, print_painted, print_text};
 use super::look::{Answer, Query, QueueStatus};
 use super::table::{Column, columns, grouped, short};
 use super::terminal::width;
 use crate::words::format_size;
+
+/// The errors there that nobody has dealt with, where there are some.
+fn open_errors(queue: &QueueStatus) -> Option<String> {
+    match queue.open? {
+        0 => None,
+        1 => Some("1 error".to_owned()),
+        open => Some(format!("{} errors", grouped(open))),
+    }
+}
 
 pub(super) fn list(command: &Look) -> Exit {
     let queues = match ask(command, Query::Queues) {
@@ -27,11 +37,8 @@ pub(super) fn list(command: &Look) -> Exit {
             let waiting = queue.readers.iter().map(|reader| {
                 format!("{} for {}", grouped(reader.waiting), short(&reader.step, &queue.queue))
             });
-            let open = queue.open.map(|open| match open {
-                0 => "no errors".to_owned(),
-                1 => "1 error".to_owned(),
-                _ => format!("{} errors", grouped(open)),
-            });
+            let no_errors = queue.open.filter(|&open| open == 0).map(|_| "no errors".to_owned());
+            let open = open_errors(queue).or(no_errors);
             let mut waiting: Vec<String> = open.into_iter().chain(waiting).collect();
             if waiting.is_empty() {
                 waiting.push("nobody reads it".to_owned());
@@ -48,6 +55,12 @@ pub(super) fn list(command: &Look) -> Exit {
         Column::right("size", cells(&|queue| format_size(queue.bytes))).drops(2),
         Column::left("waiting", waiting).cuts(24),
     ];
-    print_text(&columns(&shown, width()).join("\n"));
+    let lines = columns(&shown, width()).into_iter();
+    let of_queues = std::iter::once(None).chain(queues.iter().map(Some));
+    let paint = |(line, queue): (String, Option<&QueueStatus>)| {
+        let open = queue.and_then(open_errors).filter(|_| console::prints_colours());
+        open.map_or_else(|| line.clone(), |open| line.replacen(&open, &painted(&open, Paint::Red), 1))
+    };
+    print_painted(&lines.zip(of_queues).map(paint).collect::<Vec<_>>().join("\n"));
     Exit::Done
 }

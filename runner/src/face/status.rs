@@ -1,8 +1,9 @@
 //! `tidegate status`: how far each step is, and what holds it.
 
 use super::cli::{Format, StatusCommand};
+use super::console::{self, Paint, painted};
 use super::exit::Exit;
-use super::find::{ask, other_question, print_json, print_text};
+use super::find::{ask, other_question, plain, print_json, print_painted};
 use super::look::{Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
 use super::table::{Column, columns, grouped, on_one_line, short};
 use super::terminal::{cut, indented, width};
@@ -24,20 +25,27 @@ pub(super) fn status(command: &StatusCommand) -> Exit {
     if command.look.format == Format::Json {
         return print_json(&steps, Exit::Done);
     }
-    print_text(&describe(&steps, width(), SystemClock.now()));
+    print_painted(&describe(&steps, width(), SystemClock.now(), console::prints_colours()));
     Exit::Done
 }
 
-fn describe(steps: &[StepStatus], width: Option<usize>, now: Timestamp) -> String {
+fn describe(steps: &[StepStatus], width: Option<usize>, now: Timestamp, colours: bool) -> String {
+    // A step that has stopped is the first thing to see.
+    let paint = |line: &str, step: &StepStatus| {
+        let line = plain(line);
+        if colours && step.halted.is_some() { painted(&line, Paint::Red) } else { line }
+    };
     let mut lines = columns(&columns_of(steps), width).into_iter();
     let mut text = lines.next().unwrap_or_default() + "\n";
     for (at, (step, line)) in steps.iter().zip(lines).enumerate() {
-        text.extend([&line, "\n"]);
+        text.extend([&*paint(&line, step), "\n"]);
         if steps.get(at + 1).is_none_or(|next| next.step != step.step) {
             let all = steps.iter().filter(|one| one.step == step.step);
-            let remarks = all.flat_map(|one| remarks(one, now));
-            for remark in remarks {
-                text.extend([&*indented(&remark, 2, width), "\n"]);
+            for one in all {
+                for remark in remarks(one, now) {
+                    let remark = indented(&on_one_line(&remark), 2, width);
+                    text.extend(remark.lines().map(|line| paint(line, one) + "\n"));
+                }
             }
         }
     }
@@ -307,13 +315,24 @@ mod tests {
     #[test]
     fn what_there_is_to_say_stands_below_its_step() {
         let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
-        insta::assert_snapshot!(describe(&steps(), None, now));
+        insta::assert_snapshot!(describe(&steps(), None, now, false));
+    }
+
+    #[test]
+    fn a_step_that_stopped_is_red_on_a_terminal_that_wants_colours() {
+        let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
+        let painted = describe(&steps(), None, now, true);
+        let red: Vec<&str> = painted.lines().filter(|line| line.starts_with("\u{1b}[31m")).collect();
+        assert_eq!(red.len(), 2, "{painted}");
+        assert!(red[0].contains("other/payments") && red[1].contains("stopped since"), "{painted}");
+        let plain = painted.replace("\u{1b}[31m", "").replace("\u{1b}[0m", "");
+        assert_eq!(plain, describe(&steps(), None, now, false));
     }
 
     #[test]
     fn a_narrow_terminal_gets_what_matters() {
         let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
-        let text = describe(&steps()[1..3], Some(70), now);
+        let text = describe(&steps()[1..3], Some(70), now, false);
         insta::assert_snapshot!(text);
     }
 }

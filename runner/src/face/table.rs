@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::terminal::{cut, cut_front};
+use super::terminal::{self, cut, cut_front};
 pub(super) use crate::words::grouped;
 pub(super) use crate::words::plain::on_one_line;
 
 /// Aligns `rows` under `head`; columns whose position is in `right` stand to the right. Two spaces
 /// between columns, no lines, nothing behind the last one.
 pub(super) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
-    let mut widths: Vec<usize> = head.iter().map(|name| name.chars().count()).collect();
+    let mut widths: Vec<usize> = head.iter().map(|name| terminal::columns(name)).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+            *width = (*width).max(terminal::columns(cell));
         }
     }
     let mut text = String::new();
@@ -20,7 +20,7 @@ pub(super) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> Str
     for row in std::iter::once(&head).chain(rows) {
         let mut line = String::new();
         for (position, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-            let gap = " ".repeat(width - cell.chars().count());
+            let gap = " ".repeat(width - terminal::columns(cell));
             if position > 0 {
                 line.push_str("  ");
             }
@@ -60,7 +60,9 @@ pub(super) struct Column {
 }
 
 impl Column {
+    /// What steers the terminal is spelled out in the cells.
     pub(super) fn left(head: &'static str, cells: Vec<String>) -> Self {
+        let cells = cells.iter().map(|cell| on_one_line(cell)).collect();
         Self { head, right: false, cells, drops: 0, least: None, front: false }
     }
 
@@ -84,12 +86,12 @@ impl Column {
 
     /// How wide it is where it has to be narrow.
     fn narrow(&self) -> usize {
-        self.least.map_or(self.width(), |least| self.width().min(least.max(self.head.chars().count())))
+        self.least.map_or(self.width(), |least| self.width().min(least.max(terminal::columns(self.head))))
     }
 
     fn width(&self) -> usize {
-        let cells = self.cells.iter().map(|cell| cell.chars().count());
-        cells.chain([self.head.chars().count()]).max().unwrap_or(0)
+        let cells = self.cells.iter().map(|cell| terminal::columns(cell));
+        cells.chain([terminal::columns(self.head)]).max().unwrap_or(0)
     }
 }
 
@@ -156,6 +158,16 @@ mod tests {
         a        1
         longer  22
         ");
+    }
+
+    #[test]
+    fn columns_line_up_beside_wide_characters_and_what_steers_a_terminal() {
+        let all = [
+            Column::left("lane", vec!["注文書".into(), "a\u{1b}[2J".into()]),
+            Column::right("waiting", vec!["1".into(), "22".into()]),
+        ];
+        let lines = columns(&all, None);
+        assert_eq!(lines, ["lane        waiting", "注文書            1", "a\\u{1b}[2J       22"]);
     }
 
     #[test]

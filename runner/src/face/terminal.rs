@@ -2,11 +2,13 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 
+use unicode_width::UnicodeWidthChar as _;
+
 use super::console::{self, prints_to_terminal};
 use super::exit::{self, Exit};
 use crate::words::plain;
 
-/// The width of standard output in characters; `None` where it is no terminal.
+/// The width of standard output in columns; `None` where it is no terminal.
 pub(super) fn width() -> Option<usize> {
     if !prints_to_terminal() {
         return None;
@@ -20,31 +22,48 @@ pub(super) fn error_width() -> Option<usize> {
     size.map(|(_, columns)| usize::from(columns))
 }
 
-/// `text` in at most `width` characters, with `…` where it was cut.
+/// How many columns of a terminal the text takes.
+pub(super) fn columns(text: &str) -> usize {
+    text.chars().map(wide).sum()
+}
+
+fn wide(character: char) -> usize {
+    character.width().unwrap_or(0)
+}
+
+/// `text` in at most `width` columns, with `…` where it was cut.
 pub(super) fn cut(text: &str, width: usize) -> String {
-    if text.chars().nth(width).is_none() {
+    if columns(text) <= width {
         return text.to_owned();
     }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    fitting(text.chars(), width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The end of `text` in at most `width` characters, with `…` where it was cut.
+/// The end of `text` in at most `width` columns, with `…` where it was cut.
 pub(super) fn cut_front(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width {
+    if columns(text) <= width {
         return text.to_owned();
     }
-    ['…'].into_iter().chain(text.chars().skip(length + 1 - width.max(1))).collect()
+    let end: Vec<char> = fitting(text.chars().rev(), width.saturating_sub(1)).collect();
+    ['…'].into_iter().chain(end.into_iter().rev()).collect()
 }
 
-/// `text`, `indent` characters from the left, in lines of at most `width`; each but the first stands four
+/// The first of the characters, as many as fit into so many columns.
+fn fitting(characters: impl Iterator<Item = char>, mut room: usize) -> impl Iterator<Item = char> {
+    characters.map_while(move |character| {
+        room = room.checked_sub(wide(character))?;
+        Some(character)
+    })
+}
+
+/// `text`, `indent` columns from the left, in lines of at most `width`; each but the first stands four
 /// further in. A word that is longer stays whole.
 pub(super) fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
     let mut lines = vec![" ".repeat(indent)];
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { break };
         let begun = line.chars().any(|character| character != ' ');
-        let wanted = line.chars().count() + usize::from(begun) + word.chars().count();
+        let wanted = columns(line) + usize::from(begun) + columns(word);
         if begun && width.is_some_and(|width| wanted > width) {
             lines.push(format!("{}{word}", " ".repeat(indent + 4)));
         } else {
@@ -87,6 +106,16 @@ mod tests {
         assert_eq!(cut_front("äöü", 3), "äöü");
         assert_eq!(cut_front("äöüß", 3), "…üß");
         assert_eq!(cut_front("ab", 0), "…");
+    }
+
+    #[test]
+    fn a_wide_character_takes_two_columns_and_is_not_cut_in_the_middle() {
+        assert_eq!(columns("注文 1"), 6);
+        assert_eq!(cut("注文書", 6), "注文書");
+        assert_eq!(cut("注文書", 5), "注文…");
+        assert_eq!(cut("注文書", 4), "注…");
+        assert_eq!(cut_front("注文書", 4), "…書");
+        assert_eq!(indented("注文 書", 2, Some(8)), "  注文\n      書");
     }
 
     #[test]
