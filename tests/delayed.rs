@@ -245,3 +245,55 @@ fn an_output_that_is_due_later_stands_there_though_others_of_its_job_are_known_a
         running.stop().done();
     }
 }
+
+#[test]
+fn a_late_output_is_left_alone_with_the_right_reason_and_is_cancelled_once_it_is_dropped() {
+    for way in WAYS {
+        let project = Project::new()
+            .file("p.toml", [PIPELINE, way].concat())
+            .file(
+                "work.rhai",
+                "fn process(job) { emit_in(\"\", job, \"1h\"); if job.id == 2 { return job; } }",
+            )
+            .file("in.ndjson", jobs(1..=2));
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        let left = project.tidegate(&["job", "cancel", "p/jobs/1", "--yes"]).failed(1);
+        left.says(
+            "error: step `p/work` has made an output of it already, which is only due later; `--drop` takes it out\n\
+             nothing was changed\n",
+        );
+        let show = |job: &str| {
+            let text = project.tidegate(&["job", "show", job]).done().stdout;
+            (text, project.json(&["job", "show", job])["steps"][0]["status"].clone())
+        };
+        assert_eq!(show("p/jobs/1").1, "delayed");
+        for job in ["p/jobs/1", "p/jobs/2"] {
+            let dropped = project.tidegate(&["job", "cancel", job, "--drop", "--yes"]).done();
+            assert_eq!(dropped.stdout, "1 job of p/work dropped\n");
+        }
+        let (text, status) = show("p/jobs/1");
+        assert_eq!(status, "cancelled", "{text}");
+        let what = "p/work: cancelled: an output of it that was due later was dropped\n";
+        assert!(text.contains(what), "{text}");
+        // What it has made besides is there.
+        assert_eq!(ids(&project.read("out.ndjson")), [2]);
+        project.assert_sound();
+    }
+}
+
+#[test]
+fn a_job_that_was_dropped_reads_as_cancelled() {
+    for way in WAYS {
+        let project = project(way);
+        project.tidegate(&["delayed", "cancel", "p/jobs/1", "--drop", "--yes"]).done();
+        let shown = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
+        assert!(shown.contains("p/work: cancelled: it was dropped\n"), "{shown}");
+        let running = project.started();
+        project.tidegate(&["job", "cancel", "p/jobs/2", "--drop", "--yes"]).done();
+        let shown = project.json(&["job", "show", "p/jobs/2"]);
+        assert_eq!(shown["steps"][0]["status"], "cancelled", "{shown}");
+        assert_eq!(project.json(&["job", "show", "p/jobs/3"])["steps"][0]["status"], "done");
+        running.stop().done();
+        project.assert_sound();
+    }
+}

@@ -199,3 +199,56 @@ fn a_list_of_errors_says_how_many_more_there_are() {
     let listed = project.tidegate(&["errors", "list"]).done().stdout;
     assert!(listed.ends_with("\nthe newest 20 of 24: `--limit 24` shows all\n"), "{listed}");
 }
+
+#[test]
+fn a_runner_that_has_read_another_script_runs_no_retry_until_it_is_restarted() {
+    let project = Project::pipeline(
+        "follow = true\n[pipeline]\nerrors = \"failed\"\n\
+         [step.sort]\nfrom = \"in\"\nrun = \"sort.rhai\"\nto = \"out\"\n",
+    )
+    .file("sort.rhai", "import \"rule\" as rule;\nfn process(job) { rule::check(job) }")
+    .file("rule.rhai", "fn check(job) { throw \"no\" }")
+    .file("in.ndjson", jobs(1..=2));
+    let mut running = project.started();
+    running.wait_until("the errors", || project.queue("p/failed").len() == 2);
+    let retry = || project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]);
+    // As it was, though it was written again.
+    project.write("sort.rhai", project.read("sort.rhai"));
+    retry().done();
+    running.wait_until("the error to come again", || project.queue("p/failed").len() == 3);
+    project.write("rule.rhai", "fn check(job) { job }");
+    let refused = project.tidegate(&["errors", "retry", "p/failed", "--yes"]).failed(1);
+    refused.says("error: `rule.rhai` has changed since the runner started: restart it first\n");
+    project.write("p.toml", project.read("p.toml") + "\n");
+    let both = "error: `p.toml` and `rule.rhai` have changed since the runner started: restart it first\n";
+    project.tidegate(&["errors", "retry", "--step", "sort", "--yes"]).failed(1).says(both);
+    project.tidegate(&["errors", "drop", "p/failed/2", "--yes"]).done();
+    // The first two were dealt with, and need not be kept.
+    assert_eq!(project.queue("p/failed").len(), 1);
+    running.stop().done();
+    let mut running = project.started();
+    project.tidegate(&["errors", "retry", "p/failed", "--yes"]).done();
+    running.wait_until("the output", || ids(&project.read_if_there("out.ndjson")) == [1]);
+    running.stop().done();
+}
+
+#[test]
+fn a_job_with_a_bad_payload_is_put_back_with_a_good_one() {
+    let project = project(4);
+    let replace = |error: &str, payload: &str| {
+        project.tidegate_given(&["errors", "retry", error, "--payload", "-", "--yes"], payload)
+    };
+    replace("p/failed/1", "{\"id\": 2").failed(1).says("error: standard input is no JSON: ");
+    replace("p/failed", "{}")
+        .failed(64)
+        .says("`--payload` is for one error: name it as PIPELINE/QUEUE/INDEX");
+    project.write("fixed.json", "{\n  \"id\": 5,\n  \"note\": \"as it should be\"\n}\n");
+    let replaced =
+        project.tidegate(&["errors", "retry", "p/failed/1", "--payload", "fixed.json", "--yes"]).done();
+    assert_eq!(replaced.stdout, "1 error put back: the jobs run again with the next `tidegate run`\n");
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert!(project.read("out.ndjson").ends_with("{\"id\":5,\"note\":\"as it should be\"}\n"));
+    assert_eq!(ids(&project.read("out.ndjson")), [1, 3, 5]);
+    replace("p/failed/1", "{}").failed(1).says("p/failed/1 was retried or dropped already");
+    project.assert_sound();
+}

@@ -138,7 +138,7 @@ fn what_is_answered_while_the_runner_ends_is_true() {
     taken.dedup();
     project.assert_sound();
     // Of each that pushed, one may have been taken without an answer.
-    let stands = project.json(&["queue", "list"])[0]["head"].as_u64().expect("a number");
+    let stands = project.json(&["queue", "list"])[0]["last"].as_u64().expect("a number");
     let taken = taken.len() as u64;
     assert!((taken..=taken + 4).contains(&stands), "{taken} were answered for, {stands} stand there");
 }
@@ -371,4 +371,47 @@ fn status_queues_and_graph_know_a_pushed_source() {
     assert_eq!(project.json(&["queue", "list"])[0]["jobs"], 2);
     let graph = project.tidegate(&["graph", "."]).done().stdout;
     insta::assert_snapshot!(graph);
+}
+
+#[test]
+fn the_same_content_is_the_same_however_it_is_written() {
+    let project = project("key = \"id\"", SINK);
+    let (running, _, mut client) = started(&project);
+    let push = |client: &mut Client, headers: &[&str], body: &str| {
+        let answer = client.request("POST /sources/p/requests", headers, body);
+        (answer.status, answer.body["job"].clone())
+    };
+    let first = push(&mut client, &[JSON], "{\"id\":1,\"of\":{\"a\":1,\"b\":\"x\"}}");
+    assert_eq!(first, (202, "p/requests/1".into()));
+    let again = push(&mut client, &[JSON], "{ \"of\" : {\"b\":\"\\u0078\", \"a\":1}, \"id\" : 1 }");
+    assert_eq!(again, (200, "p/requests/1".into()));
+    assert_eq!(push(&mut client, &[JSON], "{\"id\":1,\"of\":{\"a\":1.0,\"b\":\"x\"}}").0, 422);
+    let keyed = |form| [form, "idempotency-key: seven"];
+    let lines = "{\"id\":2,\"n\":1}\n{\"id\":3}\n";
+    assert_eq!(push(&mut client, &keyed(NDJSON), lines).0, 202);
+    assert_eq!(push(&mut client, &keyed(NDJSON), "{\"n\":1, \"id\":2}\n\n{\"id\":3 }").0, 200);
+    assert_eq!(push(&mut client, &keyed(NDJSON), "{\"id\":3}\n{\"id\":2,\"n\":1}\n").0, 422);
+    running.stop().done();
+}
+
+#[test]
+fn a_job_that_was_rejected_is_put_back_with_another_payload_and_keeps_its_key() {
+    let step = "[pipeline]\nerrors = \"failed\"\n[sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n\
+        [step.work]\nfrom = \"requests\"\nrun = \"work.rhai\"\nto = \"out\"\n";
+    let script = "fn process(job, ctx) { if job.get(\"poison\") == true { reject(\"poison\") } job.hash = ctx.hash; job }";
+    let project = project("key = \"id\"", step).file("work.rhai", script);
+    let (mut running, _, mut client) = started(&project);
+    let bad = "{\"id\":29,\"poison\":true}";
+    client.push("p/requests", bad);
+    running.wait_until("the error", || project.queue("p/failed").len() == 1);
+    let hash = project.queue("p/failed")[0]["hash"].clone();
+    let retry = ["errors", "retry", "p/failed/1", "--payload", "-", "--yes"];
+    project.tidegate_given(&retry, "{\"id\": 29}\n").done();
+    running.wait_until("the output", || !project.read_if_there("out.ndjson").is_empty());
+    assert_eq!(project.read("out.ndjson"), format!("{{\"hash\":{hash},\"id\":29}}\n"));
+    let again = client.request("POST /sources/p/requests", &[JSON], bad);
+    assert_eq!((again.status, again.job()), (200, "p/requests/1".to_owned()));
+    running.stop().done();
+    assert_eq!(project.read("out.ndjson").lines().count(), 1);
+    project.assert_sound();
 }

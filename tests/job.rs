@@ -68,7 +68,8 @@ fn a_waiting_job_is_taken_out_and_one_that_runs_is_left_alone() {
     let third = project.tidegate(&["job", "show", "p/jobs/3"]).done().stdout;
     assert!(third.contains("as many run as `max_processing` lets"), "{third}");
     let busy = project.tidegate(&["job", "cancel", "p/jobs/1", "--yes"]).failed(1);
-    busy.says("error: an attempt of step `p/work` at it is running\nnothing was changed\n");
+    let busy = busy.says("error: an attempt of step `p/work` at it is running since ");
+    busy.says("; wait for its end (its `timeout` is 10s), or stop the runner\nnothing was changed\n");
     let cancelled = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).done().stdout;
     assert_eq!(cancelled, "1 job of p/work cancelled: on the error queue p/failed\n");
     project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).failed(1).says("nothing waits for `p/jobs/2`");
@@ -168,11 +169,11 @@ fn a_job_that_was_begun_when_the_runner_died_is_not_delayed() {
     let mut running = project.started();
     running.wait_until("the first to run", || project.status("p/work", "p/jobs")["running"] == 1);
     let shown = project.json(&["job", "show", "p/jobs/1"]);
-    assert_eq!(shown["steps"][0]["status"], "running", "{shown}");
+    assert_eq!(shown["steps"][0]["status"], "begun", "{shown}");
     assert!(running.kill());
     let begun = json!({
         "waiting": [1, 1], "delayed": 0, "begun": 1, "oldest": "p/jobs/2", "listed": ["attempt"],
-        "shown": ["running", null, 1],
+        "shown": ["begun", null, 1],
     });
     assert_eq!(views(&project), begun);
     let text = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
@@ -272,7 +273,7 @@ fn a_job_of_a_source_that_is_never_copied_says_what_it_is_and_where_it_stands() 
     running.stop().done();
     // What is gone from the file is told from what was never there.
     project.write("in.ndjson", "");
-    assert!(show(1).starts_with("p/in/1, which its files do not hold any more\n"), "{}", show(1));
+    assert!(show(1).starts_with("p/in/1, no longer in the files of the source\n"), "{}", show(1));
 }
 
 #[test]
@@ -316,7 +317,7 @@ fn a_job_that_was_begun_again_keeps_why_the_attempt_before_failed() {
     let mut running = project.started();
     let step = || project.json(&["job", "show", "p/jobs/1"])["steps"][0].clone();
     running.wait_until("the job", || project.status("p/give", "p/in")["taken"] == 1);
-    running.wait_until("the second attempt", || step()["status"] == "running" && step()["attempts"] == 2);
+    running.wait_until("the second attempt", || step()["status"] == "begun" && step()["attempts"] == 2);
     assert!(running.kill());
     let told = step();
     assert!(told["reason"].as_str().is_some_and(|reason| reason.contains("busy")), "{told}");

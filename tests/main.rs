@@ -51,6 +51,12 @@ mod promises;
 
 mod error_records;
 
+mod failures;
+
+mod payload;
+
+mod messages;
+
 mod begin;
 
 mod retention;

@@ -247,7 +247,7 @@ fn what_is_said_too_soon_can_be_said_again() {
     let token = project.read("token").trim().to_owned();
     let early = say(&mut client, 1, &token, "");
     assert_eq!((early.status, early.header("retry-after")), (409, Some("1")), "{early:?}");
-    insta::assert_snapshot!(early.error(), @"job p/in/1 is running at step `p/submit`, and not pending yet; say it again");
+    insta::assert_snapshot!(early.error(), @"job p/in/1 is begun at step `p/submit`, and not pending yet; say it again");
     project.write("go", "");
     assert_eq!(self::token(&mut running, &mut client, 1), token);
     assert_eq!(say(&mut client, 1, &token, "").status, 200);

@@ -46,7 +46,7 @@ fn a_script_judges_what_a_service_answered() {
     assert_eq!(failed[0]["context"], serde_json::json!({ "status": 404, "body": "no such order" }));
     let message =
         failed[0]["message"].as_str().expect("a text").replace(&service.address.to_string(), "HOST");
-    assert_eq!(message, "GET http://HOST/order/{id} was answered 404 Not Found: no such order");
+    assert_eq!(message, "404 Not Found: no such order (GET http://HOST/order/3)");
     // What was asked is asked once, under the hash of its delivery.
     project.run().done();
     let asked = service.asked();

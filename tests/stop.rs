@@ -188,3 +188,53 @@ fn a_command_that_runs_longer_than_a_stop_waits_is_killed_with_its_children_and_
     }
     project.assert_sound();
 }
+
+#[test]
+fn a_stopped_store_says_at_which_job_a_step_stopped_and_why() {
+    for queuer in ["", "queuer = { strategy = \"serial\" }\n"] {
+        let step = format!("[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n{queuer}");
+        for bad in [1, 52] {
+            let project = Project::pipeline(&step).file("in.ndjson", jobs(1..=60)).file(
+                "work.rhai",
+                format!("fn process(job) {{ if job.id == {bad} {{ throw \"no such pool\" }} job }}"),
+            );
+            project.run().failed(1);
+            let status = project.tidegate(&["status"]).done().stdout;
+            let file = project.path().join("in.ndjson");
+            let at = format!("\n  stopped at job {bad} ({}:{bad}) in the last run (2", file.display());
+            assert!(status.contains(&at), "{status}");
+            assert!(status.contains(" ago): no such pool ("), "{status}");
+            let halted = &project.status("p/work", "p/in")["halted"];
+            assert_eq!((&halted["last_run"], halted["since"].is_string()), (&true.into(), true), "{halted}");
+            let show =
+                |index: u64| project.tidegate(&["job", "show", &format!("p/in/{index}")]).done().stdout;
+            assert!(show(bad).contains("\n    the step stopped at it in the last run: no such pool ("));
+            let other = format!(
+                "\n    the step stopped at job {bad} ({}:{bad}) in the last run: no such pool (",
+                file.display()
+            );
+            assert!(show(bad + 1).contains(&other), "{}", show(bad + 1));
+            project.assert_sound();
+            project.write("work.rhai", "fn process(job) { job }");
+            project.run().done();
+            assert!(!project.tidegate(&["status"]).done().stdout.contains("stopped"));
+        }
+    }
+}
+
+#[test]
+fn a_stopped_store_says_why_a_sink_stopped() {
+    let project = Project::pipeline(
+        "[step.work]\nfrom = \"in\"\nto = \"queue\"\n[sink.null]\nfrom = \"queue\"\ntype = \"null\"\n",
+    )
+    .file("in.ndjson", jobs(1..=3))
+    .file("out.ndjson", "somebody else\n");
+    project.change("p.toml", "path = \"out.ndjson\"", "path = \"out.ndjson\"\nfrom = \"queue\"");
+    project.run().failed(1);
+    let status = project.tidegate(&["status"]).done().stdout;
+    assert!(status.contains("\n  stopped in the last run (2"), "{status}");
+    assert!(status.contains("out.ndjson"), "{status}");
+    assert_eq!(project.status("p/null", "p/queue").get("halted"), None);
+    let shown = project.tidegate(&["job", "show", "p/queue/1"]).done().stdout;
+    assert!(shown.contains("\n    the step stopped in the last run: "), "{shown}");
+}

@@ -142,7 +142,7 @@ fn a_step_was_stopped_by_one_of_its_jobs() {
     let project = backlog("strategy = \"serial\"", &pools(&["a:\"at\":{}", "a"]), "");
     let pipeline = project.read("p.toml").replace("errors = \"failed\"\n", "");
     project.write("p.toml", pipeline);
-    let what = "one of its jobs has stopped the step; the next run takes it up again";
+    let what = "the step has stopped, and the next run takes it up again: job 1: ";
     let running = says(&project, 2, what);
     let shown = show(&project, 2);
     assert!(shown.contains("\n    it waits for job 1 ("), "{shown}");

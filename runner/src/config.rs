@@ -108,8 +108,9 @@ pub use load::{Draft, LoadOptions, load};
 pub use locate::locate;
 pub use model::{
     BeginAt, Configuration, DataFormat, FieldPath, FileSink, FileSource, Gate, GateRef, Input, InputRef,
-    Inquiry, Lane, LaneMissing, Limits, LogFormat, LogSettings, Meta, Monitor, OnMismatch, OutputRef, Pin,
-    Pipeline, PluginStep, Processor, Promise, Queue, QueueRef, Queuer, Retain, Script, Settings, Sink,
-    SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy, Take, Target,
+    Inquiry, Invocation, Lane, LaneMissing, Limits, LogFormat, LogSettings, Meta, Monitor, OnMismatch,
+    OutputRef, Pin, Pipeline, PluginStep, Processor, Promise, Queue, QueueRef, Queuer, Retain, Script,
+    Settings, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy,
+    Take, Target,
 };
 pub use push::{HttpSource, PushSource, ScheduleSource, Token};

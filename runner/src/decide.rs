@@ -3,6 +3,7 @@
 //! Architecture Invariant: nothing here does I/O, reads a clock, or knows a thread.
 
 mod dispatcher;
+mod failures;
 mod monitor;
 mod progress;
 mod queuer;
@@ -13,6 +14,7 @@ pub use dispatcher::{
     BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Glance, JobEnd,
     Look, Picked, Picking, Port, ReadId, Redo, Waiting,
 };
+pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
 pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Soon, Status};
 pub use progress::{Counters, Progress};
 pub use queuer::{

@@ -25,6 +25,8 @@ mod report;
 
 mod plugins;
 
+mod as_read;
+
 mod generation;
 
 mod error_record;
@@ -109,11 +111,12 @@ mod crew;
 
 mod run;
 
-pub use amend::amend;
+pub use amend::{amend, error_queue};
 pub use amendment::Amendment;
 pub use answering::{Answering, Asked};
+pub use as_read::AsRead;
 pub use begin::progress;
-pub use cancel::may_cancel;
+pub use cancel::{Dropped, dropped, may_cancel};
 pub use completion::{Claim, check, claim, completion_of};
 pub use error::{Chain, EngineError};
 pub use generation::Generation;

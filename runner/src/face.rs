@@ -11,6 +11,7 @@ mod exit;
 mod find;
 mod graph;
 mod handle;
+mod hint;
 mod http;
 mod job;
 mod left;
@@ -55,7 +56,10 @@ pub fn main() -> ExitCode {
     panics::watch();
     let exit = match cli::Arguments::try_parse() {
         Ok(arguments) => obey(arguments.command),
-        Err(error) => usage::tell(&error),
+        Err(mut error) => {
+            cli::help_with(&mut error);
+            usage::tell(&error)
+        }
     };
     let Some(error) = console::output_failure() else { return exit.into() };
     let failed = exit::fail(format_args!("cannot write to standard output: {error}"));
@@ -74,7 +78,7 @@ fn obey(command: Command) -> Exit {
         Command::Queue(QueueCommand::Push(command)) => push::push(&command),
         Command::Errors(ErrorsCommand::List(command)) => errors::list(&command),
         Command::Errors(ErrorsCommand::Show(command)) => errors::show(&command),
-        Command::Errors(ErrorsCommand::Retry(command)) => handle::handle(&command, handle::How::Retry),
+        Command::Errors(ErrorsCommand::Retry(command)) => handle::retry(&command),
         Command::Errors(ErrorsCommand::Drop(command)) => handle::handle(&command, handle::How::Drop),
         Command::Delayed(DelayedCommand::List(command)) => delayed::list(&command),
         Command::Delayed(DelayedCommand::Now(command)) => delayed::now(&command),

@@ -21,7 +21,7 @@
 //! | `made`, `rows` | where to find what a step made of a job, and what it delayed of one |
 //! | `walk` | the delayed jobs of a step one by one, however many |
 //! | `completion` | what the outside has said of a pending job |
-//! | `pause`, `token_key` | records that stand alone |
+//! | `pause`, `stop`, `token_key` | records that stand alone |
 //! | `trim`, `write` | the writing handle |
 //! | `open` | from a folder to the handles, or to what is wrong with the file |
 //! | `verify` | the walk over everything |
@@ -76,6 +76,8 @@ mod ticks;
 
 mod pause;
 
+mod stop;
+
 mod token_key;
 
 mod trim;
@@ -121,6 +123,7 @@ pub use pause::Pause;
 pub use private::create_private;
 pub use read::{DetailedBatch, QueueState, Store};
 pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
+pub use stop::Stop;
 pub use trim::{Trim, TrimWhen, Trimmed};
 pub use verify::{Report, verify};
 pub use walk::DelayedJobs;

@@ -7,6 +7,7 @@ pub mod suggest;
 mod batch;
 mod clock;
 mod hash;
+mod json;
 mod mark;
 mod name;
 mod origin;
@@ -19,8 +20,9 @@ mod token;
 pub mod template;
 
 pub use batch::{Batch, Fault, Form, LineRun, Places, Stamp};
-pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp, rfc3339};
 pub use hash::{DeliveryHash, HashPrefix, content_hash, delivery_hash, key_hash};
+pub use json::{on_one_line, value_hash};
 pub use mark::{Mark, Segment, Tail};
 pub use name::{Address, Name};
 pub use origin::{Origin, Origins};

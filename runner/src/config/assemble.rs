@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::catalog::What;
 use super::graph::Graph;
 use super::model::{
-    Configuration, Gate, GateRef, Input, InputRef, Meta, OutputRef, Pipeline, Queue, QueueRef, Retain, Sink,
-    SinkKind, SinkRef, Source, SourceRef, Step, Target,
+    Configuration, Gate, GateRef, Input, InputRef, Invocation, Meta, OutputRef, Pipeline, Queue, QueueRef,
+    Retain, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
 };
 use super::pipeline::PipelineDeclaration;
 use super::resolve::{End, Wired, Wiring};
@@ -49,6 +49,7 @@ pub(super) fn assemble(
         sinks: lists.sinks.into_values().collect(),
         gates: lists.gates.into_values().collect(),
         steps,
+        given: Invocation::default(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! position in its list, valid for the [`Configuration`] it came from.
 
 mod inquiry;
+mod invocation;
 mod processor;
 mod queuer;
 mod step;
@@ -20,6 +21,7 @@ use super::push::PushSource;
 use crate::words::{Address, Name};
 
 pub use inquiry::{Gate, GateRef, Inquiry, Monitor};
+pub use invocation::Invocation;
 pub use processor::{Limits, Pin, PluginStep, Processor, Script, StepFilter};
 pub use queuer::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
 pub use step::{BeginAt, Input, InputRef, OutputRef, Promise, Step, Take, Target};
@@ -42,6 +44,8 @@ pub struct Configuration {
     pub gates: Vec<Gate>,
     /// Upstream before downstream, but for cycles that `allow_cycle` allows.
     pub steps: Vec<Step>,
+    /// How the operator has named it.
+    pub given: Invocation,
 }
 
 /// `[runner]`
@@ -225,6 +229,12 @@ impl Configuration {
         let said = format!("{:?}", (&self.sources, &self.queues, &self.sinks, &self.gates, &self.steps));
         let root = self.root.display().to_string();
         XxHash3_64::oneshot(said.replace(&root, "").as_bytes())
+    }
+
+    /// A command of Tidegate about this configuration, as the operator would type it here.
+    #[must_use]
+    pub fn command(&self, command: &str) -> String {
+        self.given.command(command)
     }
 
     /// For how long it is kept on record how the deliveries of `step` ended, if at all.

@@ -11,15 +11,15 @@ use super::amendment::{Amendment, Moving, Place, said};
 use super::cancel::{self, Wanted};
 use super::completion::{self, Told};
 use super::request::{Granted, Moved, Request, Row};
-use crate::config::{Configuration, Input, PushSource, QueueRef, Retain};
+use crate::config::{Configuration, Input, PushSource, QueueRef, Retain, Take};
 use crate::decide::Progress;
 use crate::hands::script::json;
 use crate::store::{
     Append, Block, Changes, Delayed, DelayedJob, DelayedKey, Details, JobForm, Standing, Store, Trim,
     TrimWhen,
 };
-use crate::words::suggest::did_you_mean;
-use crate::words::{Address, Timestamp};
+use crate::words::suggest::{did_you_mean_address, listed};
+use crate::words::{Address, Timestamp, on_one_line};
 
 /// # Errors
 /// Why it cannot be done, as a sentence. Nothing is changed then.
@@ -32,7 +32,10 @@ pub fn amend(
     let changes = Changes { now, ..Changes::default() };
     match request {
         Request::Push { queue, jobs } => push(configuration, queue, jobs, changes),
-        Request::Retry { queue, errors } => retry(store, configuration, queue, errors, changes),
+        Request::Retry { queue, errors } => retry(store, configuration, (queue, errors), None, changes),
+        Request::Replace { queue, error, payload } => {
+            retry(store, configuration, (queue, &[*error]), Some(payload), changes)
+        }
         Request::Drop { queue, errors } => take_off(store, configuration, queue, errors, changes),
         Request::Replay { step, from } => replay(store, configuration, step, from, changes),
         // Now, whatever the clock says later.
@@ -56,6 +59,14 @@ pub fn amend(
     }
 }
 
+/// Why no job can be pushed to an error queue.
+#[must_use]
+pub fn error_queue(queue: &Address) -> String {
+    format!(
+        "`{queue}` is an error queue, which holds error records and no jobs; push to the queue that the step reads"
+    )
+}
+
 fn push(
     configuration: &Configuration,
     queue: &Address,
@@ -64,6 +75,9 @@ fn push(
 ) -> Result<Amendment, String> {
     let position = configuration.queues.iter().position(|declared| declared.address == *queue);
     let Some(position) = position else { return Err(format!("the configuration has no queue `{queue}`")) };
+    if configuration.queues[position].holds_errors {
+        return Err(error_queue(queue));
+    }
     if let Some(PushSource::Http(source)) = &configuration.queues[position].source
         && !source.key.is_empty()
     {
@@ -111,11 +125,12 @@ struct Given {
     index: u64,
 }
 
+/// `payload`: what stands in the place of the jobs' own.
 fn retry(
     store: &Store,
     configuration: &Configuration,
-    queue: &Address,
-    errors: &[u64],
+    (queue, errors): (&Address, &[u64]),
+    payload: Option<&str>,
     mut changes: Changes,
 ) -> Result<Amendment, String> {
     must_hold_errors(configuration, queue)?;
@@ -124,7 +139,10 @@ fn retry(
         let record = error_at(store, queue, &handled, index)?;
         let wrong = |why: String| format!("{queue}/{index} is no error that can be run again: {why}");
         let from_error = Some((queue.clone(), index));
-        let (step, job) = failed_job(configuration, &record).map_err(wrong)?;
+        let (step, mut job) = failed_job(configuration, &record).map_err(wrong)?;
+        if let Some(payload) = payload {
+            job = with_payload(configuration, &step, job, payload)?;
+        }
         // Now, whatever the clock says later.
         let delayed = Delayed { step, due: Timestamp(0), job: DelayedJob { from_error, ..job } };
         changes.delayed.push(delayed);
@@ -132,6 +150,26 @@ fn retry(
     }
     dealt_with(configuration, queue, handled, &mut changes);
     Ok(Amendment::new(changes, Granted::Retried { jobs: errors.len() as u64 }))
+}
+
+/// The job with another payload. Its place, and so its hash, stays.
+fn with_payload(
+    configuration: &Configuration,
+    step: &Address,
+    job: DelayedJob,
+    payload: &str,
+) -> Result<DelayedJob, String> {
+    json::check(payload.as_bytes()).map_err(|error| format!("the payload is no JSON: {error}"))?;
+    let declared = configuration.steps.iter().find(|declared| declared.address == *step);
+    if declared.is_some_and(|step| step.take != Take::From) {
+        let parts: BTreeMap<String, &RawValue> = serde_json::from_str(payload).unwrap_or_default();
+        let wanted = || job.inputs.iter().map(|(binding, _)| binding.as_str());
+        if parts.len() != job.inputs.len() || !wanted().all(|binding| parts.contains_key(binding)) {
+            let wanted = listed(wanted(), "and");
+            return Err(format!("the payload of a job of `{step}` must be an object with {wanted}"));
+        }
+    }
+    Ok(DelayedJob { form: JobForm::Json, payload: on_one_line(payload.trim()).into_bytes(), ..job })
 }
 
 /// The job of an error record, and the step that shall run it again.
@@ -275,7 +313,7 @@ fn position(configuration: &Configuration, step: &Address) -> Result<usize, Stri
     let position = configuration.steps.iter().position(|declared| declared.address == *step);
     position.ok_or_else(|| {
         let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
-        let hint = did_you_mean(&step.to_string(), names.iter().map(String::as_str));
+        let hint = did_you_mean_address(&step.to_string(), names.iter().map(String::as_str));
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
         format!("the configuration has no step `{step}`{hint}")
     })

@@ -58,7 +58,7 @@ impl Arrivals {
             Before::Some(before) => {
                 let all = self.jobs.entry(queue).or_default();
                 let first = ledger.heads[queue.0] + 1 + all.len() as u64;
-                let mut remember = |Key { hash, content }: Key, first, jobs| {
+                let mut remember = |Key { hash, content, .. }: Key, first, jobs| {
                     known.insert(hash, Known { first, jobs, content });
                     self.keys.push((queue, hash, Outcome::Arrived { first, jobs, content }));
                 };
@@ -176,7 +176,7 @@ fn before(whole: Option<&Key>, each: &[Key], known: &HashMap<DeliveryHash, Known
         && let Some(&found) = known.get(&key.hash)
     {
         let conflict = Conflict { position: None, index: Some(found.first) };
-        return if found.content == key.content { Before::All(found) } else { Before::Other(conflict) };
+        return if key.is_of(found.content) { Before::All(found) } else { Before::Other(conflict) };
     }
     let mut before = Vec::new();
     let mut here: HashMap<DeliveryHash, (usize, u64)> = HashMap::new();
@@ -187,7 +187,7 @@ fn before(whole: Option<&Key>, each: &[Key], known: &HashMap<DeliveryHash, Known
             earlier.map(|&(position, content)| (Earlier::Here(position), content))
         });
         match found {
-            Some((earlier, content)) if content == key.content => before.push((position, earlier)),
+            Some((earlier, content)) if key.is_of(content) => before.push((position, earlier)),
             Some((earlier, _)) => {
                 let index = if let Earlier::At(index) = earlier { Some(index) } else { None };
                 return Before::Other(Conflict { position: Some(position), index });

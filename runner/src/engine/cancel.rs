@@ -1,6 +1,7 @@
 //! Waiting jobs that somebody takes out: onto the error queue of their step, as rejected, or for good.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_plugin::{Failure, FailureKind, Payloads};
 
@@ -15,10 +16,23 @@ use super::request::{Granted, Moved, Row};
 use crate::config::{Configuration, Input, Step};
 use crate::decide::Progress;
 use crate::store::{Append, Changes, DelayedJob, Delivered, Outcome, ReadError, Store};
-use crate::words::{Address, Batch, Origins};
+use crate::words::{Address, Batch, DeliveryHash, Origins, key_hash};
 
 /// Longest handle in a reason, in characters.
 const HANDLE_MAX: usize = 200;
+/// So long it is remembered what was dropped …
+const REMEMBERED: Duration = Duration::from_hours(7 * 24);
+/// … and so the one is told from the other.
+const JOB_DROPPED: Outcome = Outcome::Error;
+const OUTPUT_DROPPED: Outcome = Outcome::Nothing;
+
+/// What was dropped of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    Job,
+    /// One of its outputs, which was due later.
+    Output,
+}
 
 /// What shall be taken out.
 pub(super) struct Wanted<'a> {
@@ -51,6 +65,10 @@ pub(super) fn cancel(
         .into_iter()
         .filter_map(|row| {
             changes.undelayed.push(row.key.clone());
+            if wanted.drop {
+                let outcome = if row.job.to.is_some() { OUTPUT_DROPPED } else { JOB_DROPPED };
+                remember(step, &row.job.inputs, outcome, &mut changes);
+            }
             row.job.to.is_none().then_some(row)
         })
         .collect();
@@ -64,6 +82,9 @@ pub(super) fn cancel(
     if let Some(input) = step.inputs.first() {
         let of_input = of_input(store, &input.address, wanted.jobs, &mut progress, &mut moved);
         for (index, work) in of_input.map_err(|error| said(&error))? {
+            if wanted.drop {
+                remember(step, &[(input.hash_name(), index)], JOB_DROPPED, &mut changes);
+            }
             works.push(work);
             moves.jobs.push(index);
         }
@@ -91,6 +112,39 @@ pub(super) fn cancel(
         )?;
     }
     Ok(amendment)
+}
+
+/// What was dropped of the job at `index` of an input of `step`, as far as that is remembered: itself, or an
+/// output of it that was due later.
+///
+/// # Errors
+/// Where the store cannot be read.
+pub fn dropped(
+    store: &Store,
+    step: &Address,
+    (input, index): (&str, u64),
+) -> Result<Option<Dropped>, ReadError> {
+    Ok(store.delivery(drop_hash(step, input, index))?.and_then(|outcome| match outcome {
+        OUTPUT_DROPPED => Some(Dropped::Output),
+        JOB_DROPPED => Some(Dropped::Job),
+        _ => None,
+    }))
+}
+
+/// Drops leave nothing behind but a record, so that it can be told later why nothing came of a job.
+fn remember(step: &Step, inputs: &[(String, u64)], outcome: Outcome, changes: &mut Changes) {
+    let keep_until = later(changes.now, REMEMBERED);
+    let records = inputs.iter().map(|(input, index)| {
+        let hash = drop_hash(&step.address, input, *index);
+        Delivered { hash, outcome, keep_until }
+    });
+    changes.deliveries.extend(records);
+}
+
+/// What the record of a drop is called. It is no hash of a delivery.
+fn drop_hash(step: &Address, input: &str, index: u64) -> DeliveryHash {
+    let key = [input.as_bytes(), b"/", &index.to_le_bytes()].concat();
+    key_hash(step.pipeline.as_str(), step.name.as_str(), "dropped", &key)
 }
 
 /// Whether jobs of `step` can be taken out at all: onto its error queue unless they are dropped, and where

@@ -29,7 +29,7 @@ use super::stats::Stats;
 use super::tail::Tails;
 use super::ticks::Ticked;
 use crate::config::{Input, QueueRef, Target};
-use crate::store::{Attempts, Changes, Store, Writer};
+use crate::store::{Attempts, Changes, Stop, Store, Writer};
 use crate::words::{Batch, Clock, Stamp};
 
 mod storing;
@@ -75,6 +75,7 @@ struct Group {
     ticked: Vec<Ticked>,
     /// Jobs that are too old go after that.
     lets_go: bool,
+    stopped: Vec<Stop>,
     /// What was said of pending jobs, in a commit after that: it has nothing to do with what is on its way.
     told: Completions,
     /// Comes after them, on its own.
@@ -97,9 +98,10 @@ impl Committer {
         self.open()?;
         let mut last_commit = Instant::now();
         while let Some(first) = self.next(orders) {
-            let Group { entries, pushes, ticked, lets_go, told, asked } =
+            let Group { entries, pushes, ticked, lets_go, stopped, told, asked } =
                 self.collect(first, orders, last_commit);
             self.commit(entries, pushes, ticked)?;
+            self.note_stopped(stopped)?;
             if lets_go {
                 self.let_go()?;
             }
@@ -161,6 +163,7 @@ impl Committer {
                     group.ticked.push(ticked);
                 }
                 Order::LetGo => group.lets_go = true,
+                Order::Stopped(stop) => group.stopped.push(stop),
                 Order::Enter(entry) => {
                     bytes += entry.byte_len();
                     group.entries.push(entry);
@@ -238,6 +241,17 @@ impl Committer {
         }
         let mut told = false;
         while !changes.trims.is_empty() && self.commit_changes(&changes, &mut told)?.is_none() {}
+        Ok(())
+    }
+
+    /// Writes down which steps have stopped.
+    pub(super) fn note_stopped(&mut self, stops: Vec<Stop>) -> Result<(), EngineError> {
+        if stops.is_empty() {
+            return Ok(());
+        }
+        let changes = Changes { now: self.clock.now(), stops, ..Changes::default() };
+        let mut told = false;
+        while self.commit_changes(&changes, &mut told)?.is_none() {}
         Ok(())
     }
 

@@ -308,7 +308,8 @@ impl Crew {
         let Self {
             attempts,
             inbox,
-            floor,
+            mut floor,
+            clock,
             tasks,
             orders,
             queues,
@@ -322,6 +323,7 @@ impl Crew {
             messages,
             ..
         } = self;
+        floor.report_last_failures(clock.now());
         if !matches!(outcome, Ok(Some(_))) {
             // What still runs ends with the process, through no fault of its own.
             attempts.close();

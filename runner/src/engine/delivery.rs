@@ -5,7 +5,7 @@ use tidegate_plugin::Payloads;
 use super::request::Asked;
 use super::ticks::Ticked;
 use crate::decide::{BatchId, Before, Counters};
-use crate::store::{self, Block, Delayed, DelayedKey, Details, Outcome};
+use crate::store::{self, Block, Delayed, DelayedKey, Details, Outcome, Stop};
 use crate::words::{DeliveryHash, Mark, Origins, Segment};
 
 /// What the committer is given to do.
@@ -18,6 +18,8 @@ pub(super) enum Order {
     Ticked(Ticked),
     /// Jobs may have become older than their queues keep them.
     LetGo,
+    /// A step has stopped, to be told by those who look into the store later.
+    Stopped(Stop),
 }
 
 /// Something of a step to make durable. Those of one step come in order.

@@ -9,7 +9,7 @@ use tidegate_plugin::Failure;
 
 use super::gather::Item;
 use crate::config::Take;
-use crate::words::{Address, Timestamp};
+use crate::words::{Address, Timestamp, rfc3339};
 
 /// One failed job, as JSON on the error queue.
 #[derive(Debug, Serialize)]
@@ -122,13 +122,5 @@ fn job(item: &Item<'_>) -> Job {
             _ => Job::Text(text.to_owned()),
         },
         Err(_) => Job::Bytes(item.payload.to_vec()),
-    }
-}
-
-/// A time as people write it; one out of range of the calendar stays a number.
-pub(super) fn rfc3339(time: Timestamp) -> String {
-    match jiff::Timestamp::from_millisecond(time.0) {
-        Ok(time) => time.to_string(),
-        Err(_) => time.0.to_string(),
     }
 }

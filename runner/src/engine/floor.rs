@@ -23,9 +23,9 @@ use super::tail::Tails;
 use super::ticks::Ticks;
 use super::work::{Hindrance, Ran, Stumble};
 use crate::config::{Configuration, QueueRef, Step};
-use crate::decide::{BatchId, Bounds, Dispatcher, End, Event, Flow, Port, ReadId, Ticker};
+use crate::decide::{BatchId, Bounds, Dispatcher, End, Event, FailureLog, Flow, Port, ReadId, Ticker};
 use crate::hands::source::BatchLimit;
-use crate::store::DelayedKey;
+use crate::store::{DelayedKey, Stop};
 use crate::words::Timestamp;
 
 /// Bytes that one step may hold between reading and committing, inputs and outputs together.
@@ -81,6 +81,7 @@ mod amending;
 mod asking;
 mod carrying;
 mod completing;
+mod failing;
 mod gates;
 mod monitoring;
 mod passing;
@@ -118,6 +119,9 @@ pub(super) struct Floor {
     /// Nothing more is started in this run.
     stopping: bool,
     pub(super) halts: Vec<Halt>,
+    failures: FailureLog,
+    /// Steps that have stopped, and are not written down yet.
+    stops: Vec<Stop>,
     stats: Arc<Stats>,
     /// By step: its pending jobs; `None` where it takes jobs as they come.
     watches: Vec<Option<Watch>>,
@@ -151,6 +155,8 @@ impl Floor {
             lets_go,
             stopping: false,
             halts: Vec::new(),
+            failures: FailureLog::default(),
+            stops: Vec::new(),
             stats,
         }
     }
@@ -183,7 +189,8 @@ impl Floor {
 
     /// When it wants to be told that time has passed.
     pub(super) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
-        self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now)).chain(self.passes()).min()
+        let wakes = self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now));
+        wakes.chain(self.passes()).chain(self.failures.wakes()).min()
     }
 
     /// Has a step start nothing from the beginning on.
@@ -193,6 +200,7 @@ impl Floor {
 
     /// Takes note that time has passed.
     pub(super) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.report_failures(now);
         self.pass(now, actions);
         let mut commands = Vec::new();
         self.dispatcher.handle(Event::Tick, now, &mut commands);
@@ -211,6 +219,7 @@ impl Floor {
         actions: &mut Vec<Action>,
     ) -> Result<(), EngineError> {
         let mut commands = Vec::new();
+        self.report_failures(now);
         self.pass(now, actions);
         match message {
             Message::Read { port, reader, fetched } if self.listens(port, reader) => {
@@ -261,6 +270,9 @@ impl Floor {
             Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
             // Who asked may have gone away.
             Message::Look { step, reply } => _ = reply.send(self.sight(step)),
+            Message::Payload { step, input, index, reply } => {
+                _ = reply.send(self.payload(step, input, index))
+            }
             Message::Glance { lanes, reply } => _ = reply.send(self.glances(lanes, now)),
             Message::Asked(asked) => match asked.request {
                 Request::Poll { .. } => self.poll(&asked, now),
@@ -302,7 +314,8 @@ impl Floor {
 
     fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<Ran>, now: Timestamp) -> Event {
         if let Some(stumble) = &ran.halt {
-            self.halt(step, describe(stumble), now);
+            let (at, why) = describe(stumble);
+            self.halt_at(step, Some((stumble.index, at)), why, now);
         }
         if ran.goes_back {
             return Event::PutBack { step, batch: id };
@@ -317,15 +330,32 @@ impl Floor {
     }
 
     fn halt(&mut self, step: usize, why: String, now: Timestamp) {
-        self.stats.steps[step].halt(why.clone(), now);
-        let step = self.configuration.steps[step].address.clone();
-        tracing::error!(step = %step, "the step stops: {why}");
-        self.halts.push(Halt { step, why });
+        self.halt_at(step, None, why, now);
+    }
+
+    /// `at`: the index of the job that is in the way, and what people call it.
+    fn halt_at(&mut self, step: usize, at: Option<(u64, String)>, why: String, now: Timestamp) {
+        let whole = at.as_ref().map_or_else(|| why.clone(), |(_, at)| format!("{at}: {why}"));
+        self.stats.steps[step].halt(whole.clone(), now);
+        let Step { address, inputs, .. } = &self.configuration.steps[step];
+        let (step, since) = (address.clone(), now);
+        tracing::error!(step = %step, "the step stops: {whole}");
+        let input = if let [input] = &inputs[..] { Some(input.address.clone()) } else { None };
+        let (index, at) = at.unzip();
+        self.stops.push(Stop { step: step.clone(), since, at, job: input.zip(index), why });
+        self.halts.push(Halt { step, why: whole });
+    }
+
+    /// Has what has stopped written down.
+    fn note_stops(&mut self, actions: &mut Vec<Action>) {
+        let stops = self.stops.drain(..);
+        actions.extend(stops.map(|stop| Action::Commit(Order::Stopped(stop))));
     }
 }
 
-/// Why a job halts its step, in one sentence fragment with everything that helps to find it.
-fn describe(stumble: &Stumble) -> String {
+/// The job that halts its step, with everything that helps to find it, and why it does, as a sentence
+/// fragment.
+fn describe(stumble: &Stumble) -> (String, String) {
     let Stumble { index, failure, halts, file } = stumble;
     let place = |(path, line): &(Arc<Path>, u64)| format!(" ({}:{line})", path.display());
     let file = file.as_ref().map_or_else(String::new, place);
@@ -340,7 +370,7 @@ fn describe(stumble: &Stumble) -> String {
         ),
         Halts::Run => ("progress stays before it", "run again when that is mended"),
     };
-    format!("job {index}{file}: {failure}; {why} ({way_out})")
+    (format!("job {index}{file}"), format!("{failure}; {why} ({way_out})"))
 }
 
 fn shelves(configuration: &Configuration) -> Vec<Option<Shelf>> {

@@ -4,10 +4,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::as_read::AsRead;
 use super::plugins;
 use crate::config::{
-    self, Configuration, Diagnostic, Diagnostics, Draft, Inquiry, Limits, LoadOptions, Place, Position,
-    Processor, Script, Step,
+    self, Configuration, Diagnostic, Diagnostics, Draft, Inquiry, Invocation, Limits, LoadOptions, Place,
+    Position, Processor, Script, Step,
 };
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{self, CompileError, Entry};
@@ -18,6 +19,8 @@ pub struct Generation {
     pub configuration: Arc<Configuration>,
     /// The libraries that its steps name.
     pub plugins: Arc<Plugins>,
+    /// The files that it was made of.
+    pub files: Arc<AsRead>,
     /// What a person should look at, though it runs.
     pub warnings: Diagnostics,
 }
@@ -29,7 +32,7 @@ impl Generation {
     /// # Errors
     /// All mistakes of all files.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
-        Self::from(Self::draft(path, options), true)
+        Self::from(Self::draft(path, options), Self::given(path, options), true)
     }
 
     /// Reads and checks everything but plugins: enough for looking at state.
@@ -37,7 +40,11 @@ impl Generation {
     /// # Errors
     /// All mistakes of all files.
     pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
-        Self::from(Self::draft(path, options), false)
+        Self::from(Self::draft(path, options), Self::given(path, options), false)
+    }
+
+    fn given(path: &Path, options: &LoadOptions) -> Invocation {
+        Invocation { config: path.to_owned(), data: options.data.clone() }
     }
 
     fn draft(path: &Path, options: &LoadOptions) -> Draft {
@@ -52,15 +59,18 @@ impl Generation {
         draft
     }
 
-    fn from(mut draft: Draft, with_plugins: bool) -> Result<Self, Diagnostics> {
+    fn from(mut draft: Draft, given: Invocation, with_plugins: bool) -> Result<Self, Diagnostics> {
         let mut loaded = Plugins::default();
         if with_plugins {
             let (steps, gates, settings) = (draft.steps().to_vec(), draft.gates().to_vec(), draft.settings());
             loaded = plugins::load((&steps, &gates), &settings, &mut draft.diagnostics);
         }
+        let files = draft.diagnostics.files().clone();
         let (mut configuration, warnings) = draft.finish()?;
         plugins::note(&mut configuration, &loaded);
-        Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), warnings })
+        configuration.given = given;
+        let files = Arc::new(AsRead::new(&configuration, &files));
+        Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), files, warnings })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::delivery::{Jobs, Places, Span};
 use super::status::Word;
 use super::work::Ran;
-use crate::decide::{JobEnd, JobKey};
+use crate::decide::{Failed, JobEnd, JobKey};
 use crate::store::{DelayedJob, DelayedKey};
 use crate::words::{Batch, Mark, Segment};
 
@@ -51,6 +51,8 @@ pub(super) struct Portion {
 /// A batch between being formed and being committed.
 #[derive(Debug, Default)]
 pub(super) struct Held {
+    /// Its position in the configuration.
+    pub(super) step: usize,
     pub(super) work: Work,
     pub(super) places: Places,
     /// It is on its way to the committer, and nothing that it waits for is.
@@ -62,6 +64,8 @@ pub(super) struct Held {
     /// Of jobs that were picked and have run: what became of each.
     pub(super) ends: Vec<JobEnd>,
     pub(super) ran: Option<Box<Ran>>,
+    /// Its jobs that failed for good, to be reported once that is durable.
+    pub(super) failed: Vec<Failed>,
 }
 
 impl Fetched {

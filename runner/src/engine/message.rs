@@ -85,6 +85,13 @@ pub(super) enum Message {
         lanes: usize,
         reply: Sender<Vec<Glance>>,
     },
+    /// Somebody wants the payload of a job that the step has in memory: that at `index` of an input.
+    Payload {
+        step: usize,
+        input: usize,
+        index: u64,
+        reply: Sender<Option<Vec<u8>>>,
+    },
     /// Jobs wait in the inbox.
     Arrived,
     Stop,

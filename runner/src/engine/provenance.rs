@@ -3,9 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::error_record::rfc3339;
 use crate::config::Meta;
-use crate::words::{Address, Stamp};
+use crate::words::{Address, Stamp, rfc3339};
 
 /// The provenance of several jobs that become one.
 #[derive(Debug, Default)]
@@ -88,7 +87,7 @@ mod tests {
         merged.stamp(&Address::parse("p/c").unwrap(), Meta::default(), 5, Some(&STAMP));
         insta::assert_snapshot!(
             merged.into_text(),
-            @r#"{"p/a":{"index":3},"p/b":{"index":4,"time":"1970-01-01T00:00:00Z","tx":7}}"#
+            @r#"{"p/a":{"index":3},"p/b":{"index":4,"time":"1970-01-01T00:00:00.000Z","tx":7}}"#
         );
     }
 

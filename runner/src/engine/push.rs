@@ -30,8 +30,18 @@ pub type Answer = Box<dyn FnOnce(Result<Pushed, Conflict>) + Send>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     pub hash: DeliveryHash,
-    /// A hash of what was brought.
+    /// A hash of what was brought, by what it says.
     pub content: u64,
+    /// A hash of its bytes, which older versions have remembered.
+    pub verbatim: u64,
+}
+
+impl Key {
+    /// Whether this content, which was remembered under the key, is what is brought now.
+    #[must_use]
+    pub fn is_of(&self, content: u64) -> bool {
+        content == self.content || content == self.verbatim
+    }
 }
 
 /// Where jobs stand that were pushed. It is durable.

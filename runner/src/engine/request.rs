@@ -17,6 +17,8 @@ pub enum Request {
     Push { queue: Address, jobs: Vec<String> },
     /// Put the jobs of these errors back through the steps that they failed in.
     Retry { queue: Address, errors: Vec<u64> },
+    /// Put the job of one error back with another payload, which is JSON.
+    Replace { queue: Address, error: u64, payload: String },
     /// Take these errors off an error queue.
     Drop { queue: Address, errors: Vec<u64> },
     /// Run a step again from here on: by input, the index of the first job. An input that is not

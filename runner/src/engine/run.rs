@@ -1,9 +1,11 @@
 //! One run, from the outside.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 
+use super::as_read::AsRead;
 use super::crew::{Crew, Parts};
 use super::error::EngineError;
 use super::glance::Glance;
@@ -17,11 +19,11 @@ use crate::config::{Configuration, QueueRef};
 use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
 use crate::store::{Attempts, Store, Writer};
-use crate::words::Clock;
+use crate::words::{Address, Clock};
 
 /// A run that is ready to start.
 #[expect(missing_debug_implementations, reason = "a clock has no form for people")]
-pub struct Run(Parts);
+pub struct Run(Parts, Arc<AsRead>);
 
 /// Talks to a run from another thread.
 #[derive(Clone, Debug)]
@@ -31,6 +33,7 @@ pub struct Handle {
     attempts: Attempts,
     stats: Arc<Stats>,
     leash: Arc<Leash>,
+    files: Arc<AsRead>,
 }
 
 impl Handle {
@@ -72,6 +75,15 @@ impl Handle {
         answer.recv().ok().flatten()
     }
 
+    /// The payload of the job at `index` of an input of a step, each by its position, where the step has begun
+    /// it and still has it in memory.
+    #[must_use]
+    pub fn payload(&self, (step, input): (usize, usize), index: u64) -> Option<Vec<u8>> {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        self.messages.send(Message::Payload { step, input, index, reply }).ok()?;
+        answer.recv().ok().flatten()
+    }
+
     /// How many jobs of each step stand where, in the order of the configuration, and up to so many of its
     /// lanes; `None`: the run ends. Of a step that picks its jobs this looks at every one that waits.
     #[must_use]
@@ -79,6 +91,12 @@ impl Handle {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.messages.send(Message::Glance { lanes, reply }).ok()?;
         answer.recv().ok()
+    }
+
+    /// The files of these steps that have changed on disk since the run has read them.
+    #[must_use]
+    pub fn changed_files(&self, steps: &[Address]) -> Vec<PathBuf> {
+        self.files.changed(steps)
     }
 
     /// The counts of the run, which grow while it runs.
@@ -122,7 +140,7 @@ impl Run {
         let messages = crossbeam_channel::unbounded();
         let (plugins, attempts) = (Arc::default(), Attempts::none());
         let inbox = Arc::new(Inbox::new(configuration.queues.len()));
-        Self(Parts {
+        let parts = Parts {
             configuration,
             plugins,
             store,
@@ -134,13 +152,21 @@ impl Run {
             messages,
             inbox,
             leash: Arc::default(),
-        })
+        };
+        Self(parts, Arc::default())
     }
 
     /// With the plugins that the configuration's steps name.
     #[must_use]
     pub fn with_plugins(mut self, plugins: Arc<Plugins>) -> Self {
         self.0.plugins = plugins;
+        self
+    }
+
+    /// Knows the files that its configuration was made of.
+    #[must_use]
+    pub fn with_files(mut self, files: Arc<AsRead>) -> Self {
+        self.1 = files;
         self
     }
 
@@ -160,6 +186,7 @@ impl Run {
             attempts: attempts.clone(),
             stats: Arc::clone(stats),
             leash: Arc::clone(leash),
+            files: Arc::clone(&self.1),
         }
     }
 

@@ -183,7 +183,10 @@ pub(super) fn start(
     changes.trims.retain(|trim| kept_now.contains(&trim.queue));
     let tickers = tickers(configuration, store, &mut changes)?;
     let token_key = token_key(store, &mut changes)?;
+    // A note that cannot be read is one that nobody reads.
+    changes.begins_run = store.stops().map_or(true, |stops| !stops.is_empty());
     let news = changes.generation.is_some()
+        || changes.begins_run
         || changes.token_key.is_some()
         || !changes.settled.is_empty()
         || !changes.progress.is_empty()
@@ -279,7 +282,8 @@ fn pause(floor: &mut Floor, configuration: &Configuration, store: &Store) -> Res
     for pause in store.pauses()? {
         let position = configuration.steps.iter().position(|step| step.address == pause.step);
         if let Some(position) = position {
-            tracing::warn!(step = %pause.step, "the step is paused; `tidegate step resume {}` has it go on", pause.step);
+            let resume = configuration.command(&format!("step resume {}", pause.step));
+            tracing::warn!(step = %pause.step, "the step is paused; `{resume}` has it go on");
             floor.pause(position);
         }
     }

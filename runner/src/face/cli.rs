@@ -5,9 +5,11 @@ mod config;
 use std::path::PathBuf;
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
 use super::look::JOBS_MAX;
+use crate::config::Invocation;
 use config::{Config, needed};
 
 /// Runs pipelines that are written in TOML.
@@ -101,7 +103,7 @@ pub(super) enum ErrorsCommand {
     /// Show one error with everything that is known about it
     Show(ErrorsShow),
     /// Put the jobs of errors back through the steps that they failed in, once
-    Retry(ErrorsChoice),
+    Retry(ErrorsRetry),
     /// Take errors off their queues
     Drop(ErrorsChoice),
 }
@@ -232,7 +234,7 @@ pub(super) enum StoreCommand {
     /// Give room that is not used back to the disk; only while no runner runs
     Compact(Look),
     /// Write everything to a file, one thing a line, as JSON
-    Export(StoreFile),
+    Export(StoreExport),
     /// Make the store of an export; only where there is none yet
     Import(StoreFile),
 }
@@ -291,6 +293,13 @@ pub(super) struct Look {
     pub(super) format: Format,
 }
 
+impl Look {
+    /// How the operator has named the configuration.
+    pub(super) fn given(&self) -> Invocation {
+        Invocation { config: self.config.to_path_buf(), data: self.data.clone() }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(super) struct StatusCommand {
     #[command(flatten)]
@@ -307,10 +316,10 @@ pub(super) struct QueueShow {
     #[command(flatten)]
     pub(super) look: Look,
     /// The index of the first job to show [default: the oldest that is kept; with --follow the last 20]
-    #[arg(long, value_name = "INDEX")]
+    #[arg(long, value_name = "INDEX", value_parser = index)]
     pub(super) from: Option<u64>,
     /// The index of the last job to show
-    #[arg(long, value_name = "INDEX")]
+    #[arg(long, value_name = "INDEX", value_parser = index)]
     pub(super) to: Option<u64>,
     /// How many jobs to show at most [default: 20; with --follow, --to or --where no limit]
     #[arg(long, value_name = "JOBS", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
@@ -362,6 +371,24 @@ pub(super) struct StoreFile {
     pub(super) look: Look,
 }
 
+#[derive(Debug, Args)]
+pub(super) struct ErrorsRetry {
+    #[command(flatten)]
+    pub(super) choice: ErrorsChoice,
+    /// Run the job of one error with this payload instead of its own: a file with JSON, `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(super) payload: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StoreExport {
+    #[command(flatten)]
+    pub(super) file: StoreFile,
+    /// Write over a file that is there
+    #[arg(long)]
+    pub(super) force: bool,
+}
+
 /// Which errors, and whether to go on without asking.
 #[derive(Debug, Args)]
 pub(super) struct ErrorsChoice {
@@ -398,7 +425,7 @@ pub(super) struct Replay {
     #[command(flatten)]
     pub(super) look: Look,
     /// The index of the first job to run again
-    #[arg(long, value_name = "INDEX", group = "start", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
+    #[arg(long, value_name = "INDEX", group = "start", value_parser = index)]
     pub(super) from: Option<u64>,
     /// A time like 2026-01-31T12:00:00Z, or how long ago, like 2h: from the first job on that came to the
     /// queue then or later
@@ -436,4 +463,23 @@ pub(super) enum GraphFormat {
 fn limit() -> impl TypedValueParser<Value = usize> {
     let number = RangedU64ValueParser::<u64>::new().range(1..=JOBS_MAX as u64);
     number.try_map(usize::try_from)
+}
+
+/// The index of a job.
+fn index(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("the first index is 1".to_owned()),
+        Ok(index) => Ok(index),
+        Err(_) => Err("an index is a number, from 1".to_owned()),
+    }
+}
+
+/// Says what was meant where that is known.
+pub(super) fn help_with(error: &mut clap::Error) {
+    let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    if error.kind() == ErrorKind::UnknownArgument && argument.as_deref() == Some("--json") {
+        error.remove(ContextKind::SuggestedArg);
+        let help = vec!["did you mean `--format json`?".into()];
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(help));
+    }
 }

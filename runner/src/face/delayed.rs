@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cli::{Cancel, DelayedChoice, DelayedList, Format};
 use super::exit::{self, Exit};
 use super::find::{Place, ask, other_question, print_json, print_text};
-use super::look::{Answer, DelayedStatus, JOBS_MAX, Query, WaitsFor};
+use super::look::{Answer, DelayedPage, DelayedStatus, JOBS_MAX, Query, WaitsFor};
 use super::moved::{How, Outcomes};
 use super::table::{Column, columns, grouped, jobs, on_one_line};
 use super::terminal::{confirm, cut, width};
@@ -16,8 +16,8 @@ use crate::words::suggest::did_you_mean;
 
 /// How many jobs one change deals with.
 const AT_ONCE: usize = 1000;
-/// Longest error in a list, in characters.
-const ERROR_MAX: usize = 60;
+/// Longest handle in a list on a terminal, in characters.
+const HANDLE_MAX: usize = 24;
 
 pub(super) fn list(command: &DelayedList) -> Exit {
     let (step, limit) = (command.step.clone(), command.limit);
@@ -28,13 +28,13 @@ pub(super) fn list(command: &DelayedList) -> Exit {
         Err(exit) => return exit,
     };
     if command.look.format == Format::Json {
-        return print_json(&page, Exit::Done);
+        return print_json(&told(&page), Exit::Done);
     }
     if page.jobs.is_empty() {
         print_text("no delayed jobs");
         return Exit::Done;
     }
-    let mut text = columns(&columns_of(&page.jobs), width()).join("\n") + "\n";
+    let mut text = columns(&columns_of(&page.jobs, width()), width()).join("\n") + "\n";
     let more = page.total.saturating_sub(page.jobs.len() as u64);
     if more > 0 {
         text.extend(["and ", &grouped(more), " more: --limit, --step\n"]);
@@ -43,11 +43,21 @@ pub(super) fn list(command: &DelayedList) -> Exit {
     Exit::Done
 }
 
-fn columns_of(jobs: &[DelayedStatus]) -> [Column; 5] {
+/// The page for programs: without what the store calls the jobs, which means nothing outside.
+fn told(page: &DelayedPage) -> serde_json::Value {
+    let mut told = serde_json::to_value(page).unwrap_or_default();
+    let jobs = told.get_mut("jobs").and_then(serde_json::Value::as_array_mut);
+    for job in jobs.into_iter().flatten().filter_map(serde_json::Value::as_object_mut) {
+        job.remove("row");
+    }
+    told
+}
+
+fn columns_of(jobs: &[DelayedStatus], width: Option<usize>) -> [Column; 5] {
     let cells = |of: &dyn Fn(&DelayedStatus) -> String| jobs.iter().map(of).collect();
-    let error = |job: &DelayedStatus| {
-        cut(&on_one_line(&job.last_error.as_deref().unwrap_or_default().replace('\n', " ")), ERROR_MAX)
-    };
+    let due = |job: &DelayedStatus| due(job, width.map(|_| HANDLE_MAX));
+    let error =
+        |job: &DelayedStatus| on_one_line(&job.last_error.as_deref().unwrap_or_default().replace('\n', " "));
     [
         Column::left("due", cells(&due)).cuts(20),
         Column::left("step", cells(&|job| job.step.clone())).cuts_front(12).drops(2),
@@ -58,11 +68,13 @@ fn columns_of(jobs: &[DelayedStatus]) -> [Column; 5] {
 }
 
 /// When it is due, or what it waits for otherwise.
-fn due(job: &DelayedStatus) -> String {
+fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
     match (job.waits_for, &job.due, &job.handle, &job.output) {
         (WaitsFor::Outside, _, Some(handle), _) => {
             let stands = job.told.unwrap_or(Status::Pending).as_str();
-            format!("{stands} as `{}`", cut(&on_one_line(handle), 24))
+            let handle = on_one_line(handle);
+            let handle = handle_max.map_or_else(|| handle.clone(), |most| cut(&handle, most));
+            format!("{stands} as `{handle}`")
         }
         (WaitsFor::Outside, ..) => "pending".to_owned(),
         (WaitsFor::Attempt, ..) => "begun".to_owned(),
@@ -193,9 +205,8 @@ fn nothing_of(place: &Place, job: &str) -> Exit {
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
         return exit::fail(format_args!("no step reads `{queue}`{hint}"));
     }
-    exit::fail(format_args!(
-        "no delayed job was made of `{job}`; `tidegate job show {job}` tells what has become of it"
-    ))
+    let show = place.configuration.command(&format!("job show {job}"));
+    exit::fail(format_args!("no delayed job was made of `{job}`; `{show}` tells what has become of it"))
 }
 
 #[cfg(test)]
@@ -227,7 +238,7 @@ mod tests {
             DelayedStatus { handle: Some("0xfeed".into()), ..delayed(WaitsFor::Outside, None) },
         ];
         let text = |width: usize| {
-            let lines = columns(&columns_of(&jobs), Some(width));
+            let lines = columns(&columns_of(&jobs, Some(width)), Some(width));
             assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");
             lines.join("\n")
         };

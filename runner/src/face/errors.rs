@@ -7,10 +7,7 @@ use super::find::{ask, other_question, print_json, print_painted, print_text};
 use super::look::{Answer, Job, Query};
 use super::record::Record;
 use super::table::{Column, columns, grouped, on_one_line};
-use super::terminal::{cut, width};
-
-/// Longest message in a list, in characters.
-const MESSAGE_MAX: usize = 100;
+use super::terminal::width;
 
 pub(super) fn list(command: &ErrorsList) -> Exit {
     let query = Query::Errors { queue: command.queue.clone(), all: command.all, limit: command.limit };
@@ -82,9 +79,9 @@ fn row(error: &Job) -> [String; 6] {
         let blank = String::new;
         return [name, blank(), blank(), blank(), blank(), "no error record".to_owned()];
     };
-    let message = cut(&on_one_line(&record.message.replace('\n', " ")), MESSAGE_MAX);
-    let job = record.origin();
-    [name, record.time, record.step, job, record.kind, message]
+    let message = on_one_line(&record.message.replace('\n', " "));
+    let (time, job) = (record.time(), record.origin());
+    [name, time, record.step, job, record.kind, message]
 }
 
 pub(super) fn show(command: &ErrorsShow) -> Exit {
@@ -105,7 +102,7 @@ pub(super) fn show(command: &ErrorsShow) -> Exit {
         return print_json(error, Exit::Done);
     }
     match Record::of(error) {
-        Ok(record) => print_text(&record.describe(error)),
+        Ok(record) => print_text(&record.describe(error, width())),
         Err(problem) => return exit::fail(problem),
     }
     Exit::Done

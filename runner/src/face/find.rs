@@ -129,7 +129,7 @@ impl Place {
             }
             match open(data) {
                 Ok(Some((store, writer))) => return Ok(Found::Store(store, writer)),
-                Ok(None) => return Err(exit::fail(no_state(data))),
+                Ok(None) => return Err(exit::fail(no_state(&self.configuration))),
                 // Somebody else looks, or a runner is just starting and will answer in a moment.
                 Err(OpenError::Locked { .. }) if started.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 Err(error) => return Err(exit::fail(Chain(&error))),
@@ -175,8 +175,9 @@ pub(super) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Resu
     }
 }
 
-pub(super) fn no_state(data: &Path) -> String {
-    format!("there is no state in `{}` yet; `tidegate run` makes it", data.display())
+pub(super) fn no_state(configuration: &Configuration) -> String {
+    let (data, run) = (configuration.data.display(), configuration.command("run"));
+    format!("there is no state in `{data}` yet; `{run}` makes it")
 }
 
 /// Prints `value` as JSON on standard output.

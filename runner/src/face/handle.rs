@@ -1,11 +1,14 @@
 //! `tidegate errors retry` and `drop`: errors that somebody deals with, each once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
 
 use serde::Serialize;
 
 use super::chosen::Where;
-use super::cli::{ErrorsChoice, Format};
+use super::cli::{ErrorsChoice, ErrorsRetry, Format};
 use super::exit::{self, Exit};
 use super::find::{Place, Teller, other_question, print_json, print_text};
 use super::look::{Answer, Job, Query};
@@ -13,13 +16,16 @@ use super::record::Record;
 use super::table::grouped;
 use super::terminal::confirm;
 use crate::engine::{Granted, Request};
+use crate::hands::script::json;
 use crate::words::Address;
-use crate::words::suggest::did_you_mean;
+use crate::words::suggest::{did_you_mean, listed};
 
 /// How many errors one change deals with.
 const AT_ONCE: usize = 1000;
 /// How many of those that were refused are told one by one.
 const TOLD_MAX: usize = 10;
+/// The longest payload that is put in the place of another, in bytes. The local socket must have room for it.
+const PAYLOAD_MAX: u64 = 16 << 20;
 
 /// What is done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +37,57 @@ pub(super) enum How {
 /// By error queue, the indices.
 type Chosen = BTreeMap<Address, BTreeSet<u64>>;
 
+pub(super) fn retry(command: &ErrorsRetry) -> Exit {
+    match &command.payload {
+        None => handle(&command.choice, How::Retry),
+        Some(file) => replace(&command.choice, file).unwrap_or_else(|exit| exit),
+    }
+}
+
+/// Puts the job of one error back with another payload.
+fn replace(command: &ErrorsChoice, file: &Path) -> Result<Exit, Exit> {
+    let selectors = selectors(command)?;
+    let [Selector { queue, which: Which::One(index) }] = &selectors[..] else {
+        return Err(exit::misuse("`--payload` is for one error: name it as PIPELINE/QUEUE/INDEX"));
+    };
+    let payload = read_payload(file)?;
+    let place = Place::of(&command.config, command.data.clone())?;
+    let filter = Where::new(command.filter.as_deref(), "error")?;
+    let (mut choice, mut chosen) =
+        (Choice { command, filter, place: &place, steps: BTreeSet::new() }, Chosen::new());
+    choice.add_one(queue, *index, &mut chosen)?;
+    must_run_what_is_on_disk(&place, choice.steps)?;
+    confirm(&format!("{queue}/{index} will run again with another payload."), command.yes)?;
+    let request = Request::Replace { queue: queue.clone(), error: *index, payload };
+    let (outcome, teller) = place.change(request)?;
+    match outcome {
+        Ok(Granted::Retried { jobs }) => {
+            let done = Done { errors: jobs, handled_meanwhile: 0, refused: Vec::new() };
+            Ok(tell(command, How::Retry, &done, Some(teller)))
+        }
+        Ok(_) => Err(other_question()),
+        Err(why) => Err(exit::fail(why)),
+    }
+}
+
+fn read_payload(file: &Path) -> Result<String, Exit> {
+    let is_stdin = file == Path::new("-");
+    let name = if is_stdin { "standard input".to_owned() } else { format!("`{}`", file.display()) };
+    let mut bytes = Vec::new();
+    // One byte more shows that it is too long.
+    let read = if is_stdin {
+        io::stdin().take(PAYLOAD_MAX + 1).read_to_end(&mut bytes)
+    } else {
+        File::open(file).and_then(|file| file.take(PAYLOAD_MAX + 1).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| exit::fail(format_args!("{name} cannot be read: {error}")))?;
+    if bytes.len() as u64 > PAYLOAD_MAX {
+        return Err(exit::fail(format_args!("{name} is longer than {} MiB", PAYLOAD_MAX >> 20)));
+    }
+    json::check(&bytes).map_err(|error| exit::fail(format_args!("{name} is no JSON: {error}")))?;
+    String::from_utf8(bytes).map_err(|_| exit::fail(format_args!("{name} is no JSON: it is not UTF-8")))
+}
+
 pub(super) fn handle(command: &ErrorsChoice, how: How) -> Exit {
     match deal(command, how) {
         Ok(exit) | Err(exit) => exit,
@@ -40,13 +97,16 @@ pub(super) fn handle(command: &ErrorsChoice, how: How) -> Exit {
 fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
     let selectors = selectors(command)?;
     let place = Place::of(&command.config, command.data.clone())?;
-    let mut choice =
-        Choice { command, filter: Where::new(command.filter.as_deref(), "error")?, place: &place };
+    let filter = Where::new(command.filter.as_deref(), "error")?;
+    let mut choice = Choice { command, filter, place: &place, steps: BTreeSet::new() };
     let chosen = choice.errors(&selectors)?;
     choice.filter.say_failures();
     let count: u64 = chosen.values().map(|indices| indices.len() as u64).sum();
     if count == 0 {
         choice.must_know_step()?;
+    }
+    if how == How::Retry {
+        must_run_what_is_on_disk(&place, choice.steps)?;
     }
     let mut done = Done { errors: 0, handled_meanwhile: 0, refused: Vec::new() };
     if count > 0 {
@@ -65,6 +125,21 @@ fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
         }
     }
     Ok(tell(command, how, &done, teller))
+}
+
+/// A runner goes on with the files that it has read: a mended script would not be the one that runs.
+fn must_run_what_is_on_disk(place: &Place, steps: BTreeSet<Address>) -> Result<(), Exit> {
+    let changed = match place.ask(Query::Changed { steps: steps.into_iter().collect() })? {
+        Answer::Changed(changed) => changed,
+        _ => return Err(other_question()),
+    };
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = changed.iter().map(|path| path.display().to_string()).collect();
+    let have = if names.len() == 1 { "has" } else { "have" };
+    let names = listed(names.iter().map(String::as_str), "and");
+    Err(exit::fail(format_args!("{names} {have} changed since the runner started: restart it first")))
 }
 
 /// Deals with some errors. Where one of them stands in the way, the others are dealt with all the same.
@@ -203,6 +278,8 @@ struct Choice<'a> {
     command: &'a ErrorsChoice,
     filter: Where,
     place: &'a Place,
+    /// Those that the chosen errors are of.
+    steps: BTreeSet<Address>,
 }
 
 impl Choice<'_> {
@@ -269,9 +346,12 @@ impl Choice<'_> {
     }
 
     fn add(&mut self, queue: &Address, errors: &[Job], chosen: &mut Chosen) {
-        let passing: Vec<u64> =
-            errors.iter().filter(|error| self.passes(error)).map(|error| error.index).collect();
-        chosen.entry(queue.clone()).or_default().extend(passing);
+        let chosen = chosen.entry(queue.clone()).or_default();
+        for error in errors.iter().filter(|error| self.passes(error)).collect::<Vec<_>>() {
+            chosen.insert(error.index);
+            let step = Record::of(error).map(|record| format!("{}/{}", record.pipeline, record.step));
+            self.steps.extend(step.ok().and_then(|step| Address::parse(&step)));
+        }
     }
 
     fn passes(&mut self, error: &Job) -> bool {

@@ -7,9 +7,11 @@ pub(super) use cancel::cancel;
 use super::cli::{Format, JobShow};
 use super::exit::{self, Exit};
 use super::find::{Place, Teller, other_question, print_json, print_text};
+use super::hint::with_command;
 use super::look::{Answer, JobStatus, Query, Status, StepOutcome};
 use super::table::{jobs, on_one_line};
 use super::terminal::{cut, indented, width};
+use crate::config::Invocation;
 use crate::words::Address;
 
 /// So much of a job is shown at least, however narrow the terminal is.
@@ -22,7 +24,7 @@ pub(super) fn show(command: &JobShow) -> Exit {
 fn look(command: &JobShow) -> Result<Exit, Exit> {
     let (queue, index) = parse(&command.job)?;
     let place = Place::of(&command.look.config, command.look.data.clone())?;
-    let query = Query::Job { queue: queue.to_string(), index, why: true };
+    let query = Query::Job { queue: queue.to_string(), index, why: true, whole: true };
     let (status, teller) = match place.ask_whoever(query)? {
         (Answer::Job(status), teller) => (status, teller),
         (Answer::Missing(what), _) => return Err(exit::fail(what)),
@@ -31,7 +33,7 @@ fn look(command: &JobShow) -> Result<Exit, Exit> {
     if command.look.format == Format::Json {
         return Ok(print_json(&status, Exit::Done));
     }
-    print_text(&describe(&status, teller, width()));
+    print_text(&describe(&status, teller, &command.look.given(), width()));
     Ok(Exit::Done)
 }
 
@@ -41,11 +43,17 @@ fn parse(job: &str) -> Result<(Address, u64), Exit> {
     parts.ok_or_else(|| exit::misuse(format_args!("`{job}` is no job; write PIPELINE/QUEUE/INDEX")))
 }
 
-fn describe(status: &JobStatus, teller: Teller, width: Option<usize>) -> String {
+fn describe(status: &JobStatus, teller: Teller, given: &Invocation, width: Option<usize>) -> String {
     let told = status.time.as_ref().map(|time| format!("committed {time}"));
-    let told = told.or_else(|| status.unreadable.clone()).into_iter();
-    let mut lines = vec![[status.job.clone()].into_iter().chain(told).collect::<Vec<_>>().join(", ")];
-    lines.extend(status.payload.as_ref().map(|payload| {
+    let note = status.note.as_ref().map(|note| match &**note {
+        "no longer kept (retain)" => {
+            "no longer kept (`retain` of its queue says how long jobs are kept)".to_owned()
+        }
+        note => note.to_owned(),
+    });
+    let first = [Some(status.job.clone()), told, note].into_iter().flatten();
+    let mut lines = vec![indented(&first.collect::<Vec<_>>().join(", "), 0, width)];
+    lines.extend(status.payload.as_ref().filter(|_| status.note.is_none()).map(|payload| {
         let room = width.map(|width| width.saturating_sub(2).max(ROOM_MIN));
         let payload = on_one_line(payload.get());
         format!("  {}", room.map_or_else(|| payload.clone(), |room| cut(&payload, room)))
@@ -55,22 +63,23 @@ fn describe(status: &JobStatus, teller: Teller, width: Option<usize>) -> String 
     }
     for step in &status.steps {
         lines.push(indented(&format!("{}: {}", step.step, headline(step)), 2, width));
+        let reason = step.reason.as_ref().filter(|_| step.status != Status::Cancelled);
         lines.extend(
-            step.reason
-                .as_ref()
+            reason
                 .map(|reason| format!("{}: {}", which_failed(step), reason.replace('\n', " ")))
                 .map(|reason| indented(&reason, 4, width)),
         );
         if !step.joined_with.is_empty() {
             let will = if step.status == Status::Waiting { "goes with" } else { "joined with" };
-            lines.push(format!("    {will} {}", step.joined_with.join(" and ")));
+            lines.push(indented(&format!("{will} {}", step.joined_with.join(" and ")), 4, width));
         }
-        lines.extend(step.why.iter().map(|why| indented(why, 4, width)));
+        let why = step.why.iter().map(|why| with_command(why, &step.step, given));
+        lines.extend(why.map(|why| indented(&why, 4, width)));
         lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
     }
-    let waits = |step: &StepOutcome| !matches!(step.status, Status::Before | Status::Done | Status::Failed);
-    if teller == Teller::Store && status.steps.iter().any(waits) {
-        lines.push("  nothing runs now: this is how the next `tidegate run` finds it".to_owned());
+    let is_over = |step: &StepOutcome| step.status.is_over();
+    if teller == Teller::Store && !status.steps.iter().all(is_over) {
+        lines.push(indented("nothing runs now: this is how the next `tidegate run` finds it", 2, width));
     }
     lines.join("\n")
 }
@@ -78,7 +87,7 @@ fn describe(status: &JobStatus, teller: Teller, width: Option<usize>) -> String 
 /// Of a job that was begun again, the reason is of the attempt before.
 fn which_failed(step: &StepOutcome) -> &'static str {
     match step.status {
-        Status::Running => "the attempt before failed",
+        Status::Begun => "the attempt before failed",
         _ => "its last attempt failed",
     }
 }
@@ -94,7 +103,7 @@ fn headline(step: &StepOutcome) -> String {
             None | Some(0) => "waiting, the first".to_owned(),
             Some(before) => format!("waiting, {} before it", jobs(before)),
         },
-        Status::Running => format!("begun{attempts}"),
+        Status::Begun => format!("begun{attempts}"),
         Status::Delayed => match &step.until {
             Some(until) => format!("delayed until {until}{attempts}"),
             None => format!("due{attempts}"),
@@ -111,6 +120,7 @@ fn headline(step: &StepOutcome) -> String {
             None => format!("failed{attempts}"),
         },
         Status::Before => "came before the step began, and is none of its jobs".to_owned(),
+        Status::Cancelled => format!("cancelled: {}", step.reason.as_deref().unwrap_or("it was dropped")),
         Status::Done => "done".to_owned(),
     }
 }

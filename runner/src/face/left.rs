@@ -39,7 +39,8 @@ fn line(configuration: &Configuration, status: &StepStatus) -> String {
     let mut said = vec![stand(std::slice::from_ref(status))];
     said.retain(|said| !said.is_empty());
     if status.paused.is_some() {
-        said.push(format!("paused: `tidegate step resume {}` has it go on", status.step));
+        let resume = configuration.command(&format!("step resume {}", status.step));
+        said.push(format!("paused: `{resume}` has it go on"));
     }
     let step = configuration.steps.iter().find(|step| step.address.to_string() == status.step);
     let gate = step.and_then(|step| step.gate);

@@ -6,12 +6,14 @@ mod delayed;
 mod job;
 mod jobs;
 mod made;
+mod parked;
 mod partners;
 mod preview;
 mod replay;
 mod rows;
 mod standing;
 mod steps;
+mod stopped;
 mod subject;
 mod why;
 
@@ -29,11 +31,13 @@ pub(super) use preview::{Preview, PreviewedRound};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 pub(super) use standing::{AskedStatus, ClosedStatus, Halted, LaneStatus, LanesStatus, StepStatus};
+pub(super) use why::PAUSED;
 
 use crate::config::Configuration;
 use crate::engine::{Handle, Row, Stats};
 use crate::store::{ExportError, Inventory, ReadError, Store, export, open_existing, verify};
-use crate::words::{Address, Timestamp};
+use crate::words::Address;
+pub(super) use crate::words::rfc3339;
 
 /// The most jobs that one answer brings.
 pub(super) const JOBS_MAX: usize = 10_000;
@@ -65,12 +69,14 @@ pub(super) enum Query {
         queue: String,
         index: u64,
     },
-    /// What has become of a job, and where `why` says so, why it does not run. That looks at all jobs that
-    /// wait.
+    /// What has become of a job; with `whole` also its payload, and with `why` also why it does not run. The
+    /// last looks at all jobs that wait.
     Job {
         queue: String,
         index: u64,
         why: bool,
+        #[serde(default)]
+        whole: bool,
     },
     /// Jobs that stand in the store by themselves.
     Delayed {
@@ -98,6 +104,10 @@ pub(super) enum Query {
         step: String,
         input: Option<String>,
         start: ReplayStart,
+    },
+    /// Which files of these steps have changed since the runner has read them.
+    Changed {
+        steps: Vec<Address>,
     },
     /// Whether the store is whole.
     Verify,
@@ -134,6 +144,8 @@ pub(super) enum Answer {
     Replay(Replay),
     Verify(Verified),
     Exported(Inventory),
+    /// Files, relative to the folder of the configuration.
+    Changed(Vec<PathBuf>),
     /// There is no queue, or no job, of that name, or it cannot be done; a sentence.
     Missing(String),
 }
@@ -145,6 +157,7 @@ pub(super) struct QueueStatus {
     /// The index of the oldest job that is kept.
     pub(super) first: u64,
     /// The index of the last job; 0 where there was none yet.
+    #[serde(rename = "last")]
     pub(super) head: u64,
     pub(super) jobs: u64,
     pub(super) bytes: u64,
@@ -213,6 +226,9 @@ pub(super) struct Replay {
     pub(super) jobs: u64,
     /// Queues and sinks that it delivers to, errors last.
     pub(super) outputs: Vec<String>,
+    /// What is not as was asked for; a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -259,19 +275,25 @@ fn answer_from(
         Query::Errors { queue, all, limit } => {
             jobs::errors(store, configuration, queue.as_deref(), *all, *limit)
         }
-        Query::Error { queue, index } => jobs::error(store, queue, *index),
-        Query::Job { queue, index, why } => {
-            job::status(store, configuration, (queue, *index), why.then_some(run))
+        Query::Error { queue, index } => jobs::error(store, configuration, queue, *index),
+        Query::Job { queue, index, why, whole } => {
+            job::status(store, configuration, (queue, *index), &job::Wanted { why: *why, whole: *whole, run })
         }
         Query::Delayed { step, job, after, limit } => {
             delayed::delayed(store, configuration, (step.as_deref(), job.as_deref()), *after, *limit)
         }
-        Query::OpenErrors { queue, from, to } => jobs::open_errors(store, queue, *from, *to),
+        Query::OpenErrors { queue, from, to } => jobs::open_errors(store, configuration, queue, *from, *to),
         Query::Preview { step, rounds, told } => {
             preview::preview(store, configuration, run, step, (*rounds, *told))
         }
         Query::Replay { step, input, start } => {
             replay::plan(store, configuration, step, input.as_deref(), *start)
+        }
+        Query::Changed { steps } => {
+            let changed = run.map(|run| run.changed_files(steps)).unwrap_or_default();
+            let shown =
+                |path: PathBuf| path.strip_prefix(&configuration.root).map_or(path.clone(), Path::to_owned);
+            Ok(Answer::Changed(changed.into_iter().map(shown).collect()))
         }
         Query::Verify => verify(store).map(|report| {
             let crate::store::Report { queues, jobs, bytes, problems, .. } = report;
@@ -285,7 +307,7 @@ fn answer_from(
 /// `None` where somebody else has the store by now, since it is only said.
 pub(super) fn left(configuration: &Configuration, stats: &Stats) -> Option<Vec<StepStatus>> {
     let (store, _writer) = open_existing(&configuration.data).ok()??;
-    let Ok(Answer::Status(mut steps)) = steps::status(&store, configuration, None, 0) else { return None };
+    let mut steps = steps::statuses(&store, configuration, None, 0).ok()?;
     for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
         let name = step.address.to_string();
         let own = steps.iter_mut().filter(|status| status.configured && status.step == name);
@@ -308,13 +330,5 @@ fn write_export(store: &Store, path: &Path) -> Result<Answer, ReadError> {
         }
         Err(ExportError::Read(error)) => Err(error),
         Err(ExportError::Write(error)) => failed(&error),
-    }
-}
-
-/// A time as people write it, always as wide.
-pub(super) fn rfc3339(time: Timestamp) -> String {
-    match jiff::Timestamp::from_millisecond(time.0) {
-        Ok(time) => format!("{time:.3}"),
-        Err(_) => time.0.to_string(),
     }
 }

@@ -14,10 +14,10 @@ use super::cli::{Format, QueuePush};
 use super::exit::{self, Exit};
 use super::find::{Place, Teller, other_question, print_json, print_text};
 use super::table::{grouped, jobs};
-use crate::engine::{Granted, Request};
+use crate::engine::{Granted, Request, error_queue};
 use crate::hands::script::json;
 use crate::words::Address;
-use crate::words::suggest::nearest;
+use crate::words::suggest::nearest_address;
 
 /// A piece is pushed when it has so many lines …
 const LINES_MAX: usize = 1000;
@@ -70,13 +70,19 @@ fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<Telle
 fn find(place: &Place, name: &str) -> Result<Address, String> {
     let queues = &place.configuration.queues;
     if let Some(queue) = queues.iter().find(|queue| queue.address.to_string() == name) {
+        if queue.holds_errors {
+            return Err(error_queue(&queue.address));
+        }
         return Ok(queue.address.clone());
+    }
+    if place.configuration.sinks.iter().any(|sink| sink.address.to_string() == name) {
+        return Err(format!("`{name}` is a sink, and jobs come to it from steps; push to a queue"));
     }
     if place.configuration.sources.iter().any(|source| source.address.to_string() == name) {
         return Err(format!("`{name}` is a source, and jobs come to it from outside; push to a queue"));
     }
     let names: Vec<String> = queues.iter().map(|queue| queue.address.to_string()).collect();
-    Err(match nearest(name, names.iter().map(String::as_str)) {
+    Err(match nearest_address(name, names.iter().map(String::as_str)) {
         Some(near) => format!("the configuration has no queue `{name}`; did you mean `{near}`?"),
         None => format!("the configuration has no queue `{name}`"),
     })

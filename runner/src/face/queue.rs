@@ -49,7 +49,11 @@ pub(super) fn list(command: &Look) -> Exit {
     let cells = |of: &dyn Fn(&QueueStatus) -> String| queues.iter().map(of).collect();
     let shown = [
         Column::left("queue", cells(&|queue| queue.queue.clone())).cuts_front(20),
-        Column::right("first", cells(&|queue| grouped(queue.first))).drops(1),
+        Column::right(
+            "first",
+            cells(&|queue| if queue.jobs > 0 { grouped(queue.first) } else { "-".to_owned() }),
+        )
+        .drops(1),
         Column::right("last", cells(&|queue| grouped(queue.head))).drops(3),
         Column::right("kept", cells(&|queue| grouped(queue.jobs))),
         Column::right("size", cells(&|queue| format_size(queue.bytes))).drops(2),

@@ -3,9 +3,11 @@
 use super::cli::{Format, QueuerPreview};
 use super::exit::{self, Exit};
 use super::find::{ask, other_question, print_json, print_text};
+use super::hint::with_command;
 use super::look::{Answer, Preview, PreviewedRound, Query};
 use super::table::{grouped, jobs};
 use super::times;
+use crate::config::Invocation;
 use crate::words::{Clock as _, SystemClock, Timestamp};
 
 /// The width of a line of jobs, in characters.
@@ -26,11 +28,11 @@ pub(super) fn preview(command: &QueuerPreview) -> Exit {
     if command.look.format == Format::Json {
         return print_json(&preview, Exit::Done);
     }
-    print_text(&describe(&preview, SystemClock.now()));
+    print_text(&describe(&preview, &command.look.given(), SystemClock.now()));
     Exit::Done
 }
 
-fn describe(preview: &Preview, now: Timestamp) -> String {
+fn describe(preview: &Preview, given: &Invocation, now: Timestamp) -> String {
     let counts = [
         (preview.waiting, "waiting"),
         (preview.running, "running"),
@@ -48,7 +50,7 @@ fn describe(preview: &Preview, now: Timestamp) -> String {
         lanes => format!(", in {} lanes", grouped(lanes)),
     };
     let mut lines = vec![format!("{} reads {}: {counts}{lanes}", preview.step, preview.input)];
-    lines.extend(preview.why.iter().map(|why| format!("  {why}")));
+    lines.extend(preview.why.iter().map(|why| format!("  {}", with_command(why, &preview.step, given))));
     if preview.rounds.is_empty() {
         lines.push("  nothing would start".to_owned());
     }
@@ -89,7 +91,7 @@ fn add_round(number: usize, round: &PreviewedRound, cut: bool, now: Timestamp, l
 
 #[cfg(test)]
 mod tests {
-    use super::super::look::Unseen;
+    use super::super::look::{PAUSED, Unseen};
     use super::*;
 
     #[test]
@@ -107,15 +109,16 @@ mod tests {
             delayed: 3,
             pending: 0,
             lanes: 7,
-            why: vec!["the step is paused; `tidegate step resume withdrawals/pay` has it go on".into()],
+            why: vec![PAUSED.into()],
             rounds: vec![round(10_000..10_020, 1200, None), round(1..2, 0, Some("1970-01-01T00:00:12.500Z"))],
             cut: true,
             unseen: Some(Unseen { jobs: Some(1), why: "past search-ahead".into() }),
         };
         let now = Timestamp(10_000);
-        insta::assert_snapshot!(describe(&preview, now), @r"
+        let given = Invocation { config: "configs/pay".into(), data: None };
+        insta::assert_snapshot!(describe(&preview, &given, now), @r"
         withdrawals/pay reads withdrawals/requests: 1,234 waiting, 3 delayed, in 7 lanes
-          the step is paused; `tidegate step resume withdrawals/pay` has it go on
+          the step is paused; `tidegate step resume withdrawals/pay configs/pay` has it go on
           round 1, now: 1,220 jobs
             10000 10001 10002 10003 10004 10005 10006 10007 10008 10009 10010 10011
             10012 10013 10014 10015 10016 10017 10018 10019 and 1,200 more
@@ -126,7 +129,7 @@ mod tests {
         let why = Vec::new();
         preview = Preview { waiting: 0, delayed: 0, lanes: 0, why, rounds: Vec::new(), ..preview };
         preview.unseen = Some(Unseen { jobs: None, why: "what its source holds is not known".into() });
-        insta::assert_snapshot!(describe(&preview, now), @r"
+        insta::assert_snapshot!(describe(&preview, &given, now), @r"
         withdrawals/pay reads withdrawals/requests: nothing waits
           nothing would start
           what its source holds is not known

@@ -7,12 +7,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::look::Job;
+use super::terminal::wrapped;
+use super::times;
+use crate::words::rfc3339;
 
 /// An error record, as far as commands show it. The job stays the text that it is, since it may be
 /// what no JSON reader takes.
 #[derive(Debug, Deserialize)]
 pub(super) struct Record<'a> {
-    pub(super) time: String,
+    time: String,
     pub(super) pipeline: String,
     pub(super) step: String,
     pub(super) input: String,
@@ -56,6 +59,11 @@ impl Record<'_> {
         serde_json::from_str(error.job.get()).map_err(what)
     }
 
+    /// When it failed. Records of older versions leave zeros out.
+    pub(super) fn time(&self) -> String {
+        times::read(&self.time).map_or_else(|| self.time.clone(), rfc3339)
+    }
+
     /// Where the job came from; of a joined one, all its parts.
     pub(super) fn origin(&self) -> String {
         match &self.inputs {
@@ -67,13 +75,14 @@ impl Record<'_> {
         }
     }
 
-    /// The error as a page: the words first, the job last.
-    pub(super) fn describe(&self, error: &Job) -> String {
+    /// The error as a page: the words first, the job last. Only the job may be wider than `width`.
+    pub(super) fn describe(&self, error: &Job, width: Option<usize>) -> String {
         // Its further lines are further in, so that none looks like one of the page.
         let message = self.message.replace('\n', "\n    ");
-        let mut lines = vec![format!("{}/{}: {message}", error.queue, error.index), String::new()];
+        let headline = format!("{}/{}: {message}", error.queue, error.index);
+        let mut lines = vec![wrapped(&headline, 4, width), String::new()];
         let mut line = |name: &str, value: Option<String>| {
-            lines.extend(value.map(|value| format!("{name:<12}{value}")));
+            lines.extend(value.map(|value| wrapped(&format!("{name:<12}{value}"), 12, width)));
         };
         line("handled", error.handled.then(|| "it was retried or dropped".to_owned()));
         line("kind", Some(self.kind.clone()));
@@ -91,7 +100,7 @@ impl Record<'_> {
         line("file", self.file.as_ref().map(Place::to_string));
         line("context", self.context.map(|context| context.get().to_owned()));
         line("attempt", Some(self.attempt.to_string()));
-        line("time", Some(self.time.clone()));
+        line("time", Some(self.time()));
         line("generation", self.generation.map(|number| number.to_string()));
         line("hash", Some(self.hash.clone()));
         line("meta", self.meta.map(|meta| meta.get().to_owned()));

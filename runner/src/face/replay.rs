@@ -26,6 +26,9 @@ fn run_again(command: &cli::Replay) -> Result<Exit, Exit> {
         Answer::Missing(what) => return Err(exit::fail(what)),
         _ => return Err(other_question()),
     };
+    if let Some(note) = &plan.note {
+        exit::warn(note);
+    }
     confirm(&question(&plan), command.yes)?;
     let from: Vec<_> = plan.inputs.iter().map(|again| (again.input.clone(), again.first)).collect();
     let request = Request::Replay { step: plan.step.clone(), from };

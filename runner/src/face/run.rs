@@ -42,6 +42,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let clock = Arc::new(SystemClock);
     let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
         .with_plugins(generation.plugins)
+        .with_files(generation.files)
         .with_attempts(Attempts::open(&configuration.data));
     let conversations = control::Conversations::default();
     let stats = run.stats();

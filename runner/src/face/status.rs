@@ -1,22 +1,33 @@
 //! `tidegate status`: how far each step is, and what holds it.
 
+use std::path::Path;
+
 use super::cli::{Format, StatusCommand};
 use super::console::{self, Paint, painted};
-use super::exit::Exit;
+use super::exit::{self, Exit};
 use super::find::{ask, other_question, plain, print_json, print_painted};
+use super::hint::resume;
 use super::look::{Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
 use super::table::{Column, columns, grouped, on_one_line, short};
 use super::terminal::{cut, indented, width};
 use super::times;
-use crate::words::{Clock as _, SystemClock, Timestamp};
+use crate::config::Invocation;
+use crate::words::{Clock as _, SystemClock, Timestamp, rfc3339};
 
-/// The longest name of a lane that is told whole, in characters.
+/// The longest name of a lane that a terminal shows whole, in characters.
 const LANE_MAX: usize = 40;
 
 /// Counts jobs of a lane.
 type Count = fn(&LaneStatus) -> u64;
 
 pub(super) fn status(command: &StatusCommand) -> Exit {
+    let config: &Path = &command.look.config;
+    if let (Some(_), Some(count)) =
+        (command.lanes, config.to_str().filter(|text| text.parse::<u64>().is_ok()))
+        && !config.exists()
+    {
+        return exit::misuse(format_args!("`{count}` is no configuration: write `--lanes={count}`"));
+    }
     let steps = match ask(&command.look, Query::Status { lanes: command.lanes.unwrap_or(0) }) {
         Ok(Answer::Status(steps)) => steps,
         Ok(_) => return other_question(),
@@ -25,11 +36,17 @@ pub(super) fn status(command: &StatusCommand) -> Exit {
     if command.look.format == Format::Json {
         return print_json(&steps, Exit::Done);
     }
-    print_painted(&describe(&steps, width(), SystemClock.now(), console::prints_colours()));
+    let (given, colours) = (command.look.given(), console::prints_colours());
+    print_painted(&describe(&steps, width(), (&given, SystemClock.now()), colours));
     Exit::Done
 }
 
-fn describe(steps: &[StepStatus], width: Option<usize>, now: Timestamp, colours: bool) -> String {
+fn describe(
+    steps: &[StepStatus],
+    width: Option<usize>,
+    (given, now): (&Invocation, Timestamp),
+    colours: bool,
+) -> String {
     // A step that has stopped is the first thing to see.
     let paint = |line: &str, step: &StepStatus| {
         let line = plain(line);
@@ -39,10 +56,12 @@ fn describe(steps: &[StepStatus], width: Option<usize>, now: Timestamp, colours:
     let mut text = lines.next().unwrap_or_default() + "\n";
     for (at, (step, line)) in steps.iter().zip(lines).enumerate() {
         text.extend([&*paint(&line, step), "\n"]);
-        if steps.get(at + 1).is_none_or(|next| next.step != step.step) {
-            let all = steps.iter().filter(|one| one.step == step.step);
-            for one in all {
-                for remark in remarks(one, now) {
+        let next = steps.get(at + 1);
+        if next.is_none_or(|next| next.step != step.step || next.configured != step.configured) {
+            // What the configuration does not have any more is a row of its own, with its own remarks.
+            let same = |one: &&StepStatus| one.step == step.step && one.configured == step.configured;
+            for one in steps.iter().filter(same) {
+                for remark in remarks(one, given, now) {
                     let remark = indented(&on_one_line(&remark), 2, width);
                     text.extend(remark.lines().map(|line| paint(line, one) + "\n"));
                 }
@@ -97,6 +116,7 @@ fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
         (true, Column::right("out", once(&|step| step.counters.given)).drops(3)),
         (true, Column::right("filtered", once(&|step| step.counters.filtered)).drops(1)),
         (true, Column::right("failed", once(&|step| step.counters.failed))),
+        (any(&|step| step.errors > 0), Column::right("errors", count(&|step| step.errors))),
         (any(&|step| step.counters.lost > 0), Column::right("lost", count(&|step| step.counters.lost))),
     ];
     shown.into_iter().filter(|(shown, _)| *shown).map(|(_, column)| column).collect()
@@ -139,17 +159,17 @@ fn rate(step: &StepStatus) -> String {
 }
 
 /// What there is to say of a step.
-fn remarks(step: &StepStatus, now: Timestamp) -> Vec<String> {
+fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String> {
     let mut remarks = Vec::new();
     if !step.configured {
         remarks.push(format!("not in the configuration; its progress on {} is kept", step.input));
     }
+    remarks.extend(step.halted.as_ref().map(|halted| stopped(halted, now)));
     remarks.extend(
-        step.halted.as_ref().map(|Halted { since, why }| format!("stopped {}: {why}", ago(since, now))),
+        step.paused
+            .as_ref()
+            .map(|since| format!("paused {}; {}", ago(since, now), resume(&step.step, given))),
     );
-    remarks.extend(step.paused.as_ref().map(|since| {
-        format!("paused {}; `tidegate step resume {}` has it go on", ago(since, now), step.step)
-    }));
     remarks.extend(step.closed.as_ref().map(|closed| held(closed, step.gate.as_ref(), now)));
     remarks.extend(step.gate.as_ref().and_then(|gate| silent(gate, now)));
     remarks.extend(step.monitor.as_ref().and_then(|monitor| silent(monitor, now)));
@@ -162,6 +182,17 @@ fn remarks(step: &StepStatus, now: Timestamp) -> Vec<String> {
         remarks.push(format!("{valid} of the {pending} pending jobs are called valid outside"));
     }
     remarks
+}
+
+fn stopped(halted: &Halted, now: Timestamp) -> String {
+    let Halted { since, at, last_run, why } = halted;
+    if !last_run {
+        return format!("stopped {}: {why}", ago(since, now));
+    }
+    let at = at.as_ref().map_or_else(String::new, |at| format!(" at {at}"));
+    let when = times::read(since).map(|since| times::since(since, now));
+    let when = when.map_or_else(|| since.clone(), |ago| format!("{since}, {ago} ago"));
+    format!("stopped{at} in the last run ({when}): {why}")
 }
 
 /// One that has not answered for so long that it may never.
@@ -184,10 +215,10 @@ fn held(closed: &ClosedStatus, gate: Option<&AskedStatus>, now: Timestamp) -> St
     }
 }
 
-/// `since 2026-01-31T12:00:00Z (5m12s)`
+/// `since 2026-01-31T12:00:00.123Z (5m12s)`
 fn ago(since: &str, now: Timestamp) -> String {
     match times::read(since) {
-        Some(time) => format!("since {} ({})", times::to_the_second(time), times::since(time, now)),
+        Some(time) => format!("since {} ({})", rfc3339(time), times::since(time, now)),
         None => format!("since {since}"),
     }
 }
@@ -195,7 +226,8 @@ fn ago(since: &str, now: Timestamp) -> String {
 fn add_lanes(step: &StepStatus, width: Option<usize>, text: &mut String) {
     let Some(lanes) = step.lanes.as_ref().filter(|lanes| !lanes.top.is_empty()) else { return };
     let name = |lane: &LaneStatus| match &lane.lane {
-        Some(name) => format!("  {}", cut(&on_one_line(name), LANE_MAX)),
+        Some(name) if width.is_some() => format!("  {}", cut(&on_one_line(name), LANE_MAX)),
+        Some(name) => format!("  {}", on_one_line(name)),
         None => "  (no lane)".to_owned(),
     };
     let waiting = lanes.top.iter().map(|lane| grouped(lane.waiting)).collect();
@@ -247,6 +279,7 @@ mod tests {
             valid: 0,
             delayed: 0,
             begun: 0,
+            errors: 0,
             oldest: None,
             rate: Some(0.0),
             joins: false,
@@ -259,6 +292,10 @@ mod tests {
             counters: Counters { taken, given: taken, ..Counters::default() },
             lanes: None,
         }
+    }
+
+    fn given() -> Invocation {
+        Invocation { config: "configs/withdrawals".into(), data: None }
     }
 
     fn waited(age_seconds: f64, at_least: bool) -> Oldest {
@@ -282,6 +319,8 @@ mod tests {
             failing_since: Some("2026-01-31T12:04:00.123Z".into()),
             why: Some("no price".into()),
         };
+        let at = Some("job 8 (in.ndjson:9)".into());
+        let last = Halted { since: since.clone(), at, last_run: true, why: "no such order".into() };
         let monitor = AskedStatus { name: None, why: Some("no\nledger".into()), ..gate.clone() };
         vec![
             StepStatus { read: Some(5), closed: closed("gate"), ..step("w/check", "w/in", None, 0) },
@@ -290,6 +329,7 @@ mod tests {
                 pending: 3,
                 valid: 2,
                 delayed: 12,
+                errors: 7,
                 oldest: Some(waited(123.4, false)),
                 rate: Some(310.4),
                 paused: Some(since.clone()),
@@ -305,34 +345,37 @@ mod tests {
                 rate: None,
                 running: None,
                 oldest: Some(waited(0.5, true)),
-                halted: Some(Halted { since, why: "job 3: no".into() }),
+                halted: Some(Halted { since, at: None, last_run: false, why: "job 3: no".into() }),
                 ..step("w/match", "other/payments", Some(0), 7)
             },
+            StepStatus { halted: Some(last), running: None, rate: None, ..step("w/late", "w/in", None, 7) },
             StepStatus { configured: false, ..step("w/gone", "w/in", None, 7) },
+            StepStatus { configured: false, ..step("w/pay", "w/old", Some(1), 7) },
         ]
     }
 
     #[test]
     fn what_there_is_to_say_stands_below_its_step() {
         let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
-        insta::assert_snapshot!(describe(&steps(), None, now, false));
+        insta::assert_snapshot!(describe(&steps(), None, (&given(), now), false));
     }
 
     #[test]
     fn a_step_that_stopped_is_red_on_a_terminal_that_wants_colours() {
         let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
-        let painted = describe(&steps(), None, now, true);
+        let painted = describe(&steps(), None, (&given(), now), true);
         let red: Vec<&str> = painted.lines().filter(|line| line.starts_with("\u{1b}[31m")).collect();
-        assert_eq!(red.len(), 2, "{painted}");
+        assert_eq!(red.len(), 4, "{painted}");
         assert!(red[0].contains("other/payments") && red[1].contains("stopped since"), "{painted}");
+        assert!(red[2].contains("w/late") && red[3].contains("stopped at job 8"), "{painted}");
         let plain = painted.replace("\u{1b}[31m", "").replace("\u{1b}[0m", "");
-        assert_eq!(plain, describe(&steps(), None, now, false));
+        assert_eq!(plain, describe(&steps(), None, (&given(), now), false));
     }
 
     #[test]
     fn a_narrow_terminal_gets_what_matters() {
         let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
-        let text = describe(&steps()[1..3], Some(70), now, false);
+        let text = describe(&steps()[1..3], Some(70), (&given(), now), false);
         insta::assert_snapshot!(text);
     }
 }

@@ -37,7 +37,8 @@ fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
     }
     print_text(&match (changed, paused, teller) {
         (true, true, _) => {
-            format!("`{step}` is paused: it starts nothing until `tidegate step resume {step}`")
+            let resume = place.configuration.command(&format!("step resume {step}"));
+            format!("`{step}` is paused: it starts nothing until `{resume}`")
         }
         (true, false, Teller::Runner) => format!("`{step}` goes on"),
         (true, false, Teller::Store) => format!("`{step}` goes on with the next `tidegate run`"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::cli::{Format, Look, StoreFile};
+use super::cli::{Format, Look, StoreExport, StoreFile};
 use super::console;
 use super::exit::{self, Exit};
 use super::find::{Place, ask, no_state, open_patiently, other_question, print_json, print_text};
@@ -53,7 +53,7 @@ pub(super) fn compact(command: &Look) -> Exit {
     let data = &place.configuration.data;
     let sizes = match open_patiently(|| store::compact(data)) {
         Ok(Some(compacted)) => Sizes { before: compacted.before, after: compacted.after },
-        Ok(None) => return exit::fail(no_state(data)),
+        Ok(None) => return exit::fail(no_state(&place.configuration)),
         Err(error @ OpenError::Locked { .. }) => {
             return exit::fail(format_args!("{}; only a stopped store can be compacted", Chain(&error)));
         }
@@ -66,8 +66,13 @@ pub(super) fn compact(command: &Look) -> Exit {
     Exit::Done
 }
 
-pub(super) fn export(command: &StoreFile) -> Exit {
-    match write_export(command) {
+pub(super) fn export(command: &StoreExport) -> Exit {
+    let there = command.file.file.symlink_metadata().is_ok();
+    if there && command.file.file != Path::new("-") && !command.force {
+        let file = command.file.file.display();
+        return exit::fail(format_args!("`{file}` is there already: name another file, or add `--force`"));
+    }
+    match write_export(&command.file) {
         Ok(exit) | Err(exit) => exit,
     }
 }
@@ -77,7 +82,7 @@ fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
     let place = Place::of(&command.look.config, command.look.data.clone())?;
     let data = &place.configuration.data;
     if !data.exists() {
-        return Err(exit::fail(no_state(data)));
+        return Err(exit::fail(no_state(&place.configuration)));
     }
     let to_stdout = command.file == Path::new("-");
     let target = if to_stdout { data.join("export") } else { command.file.clone() };

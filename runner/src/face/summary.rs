@@ -161,8 +161,8 @@ fn outputs(configuration: &Configuration, stats: &Stats) -> String {
             .map(|(_, stats)| stats.counters().failed)
             .sum();
         if failed > 0 {
-            let _ =
-                writeln!(text, "{} failed → {} (see `tidegate errors list`)", grouped(failed), queue.address);
+            let (failed, list) = (grouped(failed), configuration.command("errors list"));
+            let _ = writeln!(text, "{failed} failed → {} (see `{list}`)", queue.address);
         }
     }
     text

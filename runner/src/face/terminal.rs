@@ -73,6 +73,28 @@ pub(super) fn indented(text: &str, indent: usize, width: Option<usize>) -> Strin
     lines.join("\n")
 }
 
+/// `text` in lines of at most `width`, broken between words; each line but the first stands `hang` characters
+/// from the left. A word that is longer stays whole, and so do the line ends of the text.
+pub(super) fn wrapped(text: &str, hang: usize, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let mut lines: Vec<String> = Vec::new();
+    for (number, piece) in text.split('\n').enumerate() {
+        lines.push(if number == 0 { String::new() } else { " ".repeat(hang) });
+        let mut begun = false;
+        for word in piece.split(' ') {
+            let Some(line) = lines.last_mut() else { break };
+            let wanted = line.chars().count() + usize::from(begun) + word.chars().count();
+            if begun && wanted > width {
+                lines.push(" ".repeat(hang) + word);
+            } else {
+                line.extend([if begun { " " } else { "" }, word]);
+            }
+            begun = true;
+        }
+    }
+    lines.join("\n")
+}
+
 /// Asks whether to go on, unless `yes` was said beforehand.
 ///
 /// # Errors
@@ -123,5 +145,14 @@ mod tests {
         assert_eq!(indented("gate closed since noon", 2, None), "  gate closed since noon");
         assert_eq!(indented("gate closed since noon", 2, Some(16)), "  gate closed\n      since noon");
         assert_eq!(indented("supercalifragilistic", 1, Some(9)), " supercalifragilistic");
+    }
+
+    #[test]
+    fn a_long_line_is_broken_between_words() {
+        let text = "kind        no such order here\nor elsewhere";
+        assert_eq!(wrapped(text, 4, None), text);
+        let lines = ["kind        no such", "    order here", "    or elsewhere"];
+        assert_eq!(wrapped(text, 4, Some(20)), lines.join("\n"));
+        assert_eq!(wrapped("supercalifragilistic word", 2, Some(9)), "supercalifragilistic\n  word");
     }
 }

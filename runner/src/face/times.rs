@@ -25,14 +25,6 @@ pub(super) fn age(seconds: f64) -> String {
     since(Timestamp(0), Timestamp((seconds * 1000.0).round() as i64))
 }
 
-/// A time, without the parts of its second.
-pub(super) fn to_the_second(time: Timestamp) -> String {
-    match jiff::Timestamp::from_millisecond(time.0) {
-        Ok(time) => format!("{time:.0}"),
-        Err(_) => time.0.to_string(),
-    }
-}
-
 /// In milliseconds where it is less than a second, and no finer than people want it where it is more.
 fn told(millis: i64, divide: fn(u64, u64) -> u64) -> String {
     let millis = u64::try_from(millis).unwrap_or(0);

@@ -75,6 +75,31 @@ impl Filling<'_> {
         Ok(text)
     }
 
+    /// The URL that `template` comes to, for people: with `…` for what is secret, and as it is written where the
+    /// job lacks something.
+    pub(super) fn shown(self, template: &Template) -> String {
+        let mut text = String::new();
+        for part in template.parts() {
+            let value = match part {
+                Part::Text(fixed) => {
+                    text.push_str(fixed);
+                    continue;
+                }
+                Part::Secret(_) | Part::Fact(Fact::Token) => {
+                    text.push('…');
+                    continue;
+                }
+                Part::Field(path) => self.scalar(path),
+                Part::Fact(fact) => Ok(self.fact(*fact)),
+            };
+            match value {
+                Ok(value) => encode(&value, &mut text),
+                Err(_) => return template.to_string(),
+            }
+        }
+        text
+    }
+
     /// Appends the JSON that `shape` comes to.
     pub(super) fn json(self, shape: &Shape, to: &mut Vec<u8>) -> Result<(), Failure> {
         match shape {

@@ -55,8 +55,6 @@ pub struct HttpStep {
     token_key: TokenKey,
     agent: Agent,
     scrub: Scrub,
-    /// The request as messages name it.
-    named: String,
 }
 
 impl HttpStep {
@@ -68,7 +66,6 @@ impl HttpStep {
         let scrub = Scrub::new(request.url.secrets().chain(headers).chain(request.body.secrets()));
         Self {
             agent: agent(timeout),
-            named: format!("{} {}", request.method.as_str(), request.url),
             response_max: request.max_response.unwrap_or(spec.memory),
             token_key: spec.token_key.clone(),
             pipeline: spec.pipeline.to_owned(),
@@ -86,7 +83,7 @@ impl HttpStep {
     /// What went wrong, and whether another attempt can help.
     pub fn process(&mut self, job: &Job<'_>, piece: u32, outputs: &mut Outputs) -> Result<(), Failure> {
         let answer = self.ask(job, piece, self.response_max)?;
-        let body = answer.json().map_err(|why| self.failure(FailureKind::Output, &why))?;
+        let body = answer.json().map_err(|why| self.failure(FailureKind::Output, &why, (job, piece)))?;
         match self.request.response {
             Response::Body => give(&body, outputs, "the answer"),
             Response::Full => give(&answer.full(job.payload, &body), outputs, "the answer"),
@@ -103,7 +100,8 @@ impl HttpStep {
 
     fn ask(&self, job: &Job<'_>, piece: u32, most: u64) -> Result<Answer, Failure> {
         let request = self.request(job, piece)?;
-        let response = self.agent.run(request).map_err(|error| self.unanswered(&error))?;
+        let unanswered = |error: ureq::Error| self.unanswered(&error, (job, piece));
+        let response = self.agent.run(request).map_err(unanswered)?;
         let accepted = self.request.accept.iter().any(|range| range.contains(&response.status().as_u16()));
         let answer = if !accepted {
             Ok(Answer::beginning(response))
@@ -112,8 +110,11 @@ impl HttpStep {
         } else {
             Answer::whole(response, most)
         };
-        let answer = answer.map_err(|error| self.unanswered(&error))?;
-        if accepted { Ok(answer) } else { Err(answer.refusal(&self.named, &self.scrub, job.now_ms)) }
+        let answer = answer.map_err(unanswered)?;
+        if accepted {
+            return Ok(answer);
+        }
+        Err(answer.refusal(&self.named((job, piece)), &self.scrub, job.now_ms))
     }
 
     fn request(&self, job: &Job<'_>, piece: u32) -> Result<Request<Vec<u8>>, Failure> {
@@ -123,15 +124,14 @@ impl HttpStep {
         let url = filling.text(&self.request.url, Encoding::Url)?;
         let path = url.split('?').next().unwrap_or_default();
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-            let message = "cannot be made: a part of the path of `url` came to `.` or `..`, which would change the path";
-            return Err(self.failure(FailureKind::Payload, message));
+            let message = "the request cannot be made: a part of the path of `url` came to `.` or `..`, which would \
+                           change the path";
+            return Err(self.failure(FailureKind::Payload, message, (job, piece)));
         }
         let uri = Uri::try_from(url).map_err(|error| {
             // A job may have more text than a URL can hold.
-            self.failure(
-                FailureKind::Payload,
-                &format!("cannot be made: the job does not make a URL of it: {error}"),
-            )
+            let message = format!("the request cannot be made: `url` came to no URL: {error}");
+            self.failure(FailureKind::Payload, &message, (job, piece))
         })?;
         let mut request = Request::builder().method(self.request.method.as_str()).uri(uri);
         let mut body = Vec::new();
@@ -152,42 +152,48 @@ impl HttpStep {
             let name_for = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(text.as_bytes());
             let (Ok(header), Ok(value)) = (name_for, value) else {
-                let message =
-                    format!("cannot be made: what the header `{name}` came to cannot stand in a header");
-                return Err(self.failure(FailureKind::Payload, &message));
+                let message = format!(
+                    "the request cannot be made: what the header `{name}` came to cannot stand in a header"
+                );
+                return Err(self.failure(FailureKind::Payload, &message, (job, piece)));
             };
             request = request.header(header, value);
         }
-        request.body(body).map_err(|error| self.failure(FailureKind::Payload, &error.to_string()))
+        let failed = |error: ureq::http::Error| {
+            self.failure(FailureKind::Payload, &format!("the request cannot be made: {error}"), (job, piece))
+        };
+        request.body(body).map_err(failed)
     }
 
     /// Why there was no answer, or not all of it.
     #[cold]
-    fn unanswered(&self, error: &ureq::Error) -> Failure {
+    fn unanswered(&self, error: &ureq::Error, asked: (&Job<'_>, u32)) -> Failure {
         use ureq::Error as E;
         let (kind, cause, why) = match error {
             error if self.spoke_tls_to_plain_http(error) => {
                 let why =
-                    "failed: the other side does not speak TLS; is `url` meant to begin with `http://`?";
+                    "the other side does not speak TLS; is `url` meant to begin with `http://`?";
                 (FailureKind::Failed, Some(Cause::Connection), why.to_owned())
             }
             E::Timeout(_) => {
                 let timeout = format_duration(self.timeout.unwrap_or_default());
-                let why = format!("took longer than its `timeout` of {timeout}");
+                let why = format!("no answer within the `timeout` of {timeout}");
                 (FailureKind::Failed, Some(Cause::Timeout), why)
             }
             E::BodyExceedsLimit(_) | E::LargeResponseHeader(..) => {
                 (FailureKind::Limit, None, answer::too_large(self.response_max))
             }
-            E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "found no such host".into()),
+            E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "there is no such host".into()),
             E::Protocol(error) => {
-                (FailureKind::Failed, Some(Cause::Connection), format!("was answered with no HTTP: {error}"))
+                (FailureKind::Failed, Some(Cause::Connection), format!("the answer is no HTTP: {error}"))
             }
-            E::BadUri(_) | E::Http(_) => (FailureKind::Payload, None, "cannot be made".into()),
-            E::Io(error) => (FailureKind::Failed, Some(Cause::Connection), format!("failed: {error}")),
-            other => (FailureKind::Failed, Some(Cause::Connection), format!("failed: {other}")),
+            E::BadUri(_) | E::Http(_) => (FailureKind::Payload, None, "the request cannot be made".into()),
+            E::Io(error) => {
+                (FailureKind::Failed, Some(Cause::Connection), format!("the request failed: {error}"))
+            }
+            other => (FailureKind::Failed, Some(Cause::Connection), format!("the request failed: {other}")),
         };
-        let mut failure = self.failure(kind, &why);
+        let mut failure = self.failure(kind, &why, asked);
         failure.cause = cause;
         failure
     }
@@ -198,8 +204,17 @@ impl HttpStep {
         is_tls && error.to_string().contains("InvalidContentType")
     }
 
-    fn failure(&self, kind: FailureKind, why: &str) -> Failure {
-        Failure::new(kind, format!("{} {}", self.named, self.scrub.clean(why)))
+    /// What went wrong, then the request: the one is news, the other is not.
+    fn failure(&self, kind: FailureKind, why: &str, asked: (&Job<'_>, u32)) -> Failure {
+        Failure::new(kind, format!("{} ({})", self.scrub.clean(why), self.named(asked)))
+    }
+
+    /// The request as messages name it.
+    fn named(&self, (job, piece): (&Job<'_>, u32)) -> String {
+        let key = key(job, piece);
+        let Self { pipeline, step, token_key, .. } = self;
+        let filling = Filling { job, key: &key, pipeline, step, token_key };
+        format!("{} {}", self.request.method.as_str(), filling.shown(&self.request.url))
     }
 }
 

@@ -10,6 +10,7 @@
 //! | meta | `commit` | number u64, time i64 of the last commit |
 //! | meta | `delayed` | u64, the last sequence that a delayed job was given |
 //! | meta | `paused` | JSON, see [`super::pause`]; missing where no step ever was |
+//! | meta | `stopped` | JSON, see [`super::stop`]; missing until a step stopped; older versions pass it over |
 //! | meta | `token key` | 32 bytes, see [`super::token_key`]; missing until the first run |
 //! | names | `pipeline/name` | u32, from 1 |
 //! | queues | queue | head u64, first u64, bytes u64 |

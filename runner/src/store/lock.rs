@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::OpenError;
 use super::private;
-use crate::words::Timestamp;
+use crate::words::{Timestamp, rfc3339};
 
 /// The process that has a lock, as far as the system and the lock file tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,7 +147,7 @@ fn read_holder(file: &mut File) -> Option<Holder> {
 
 fn write_holder(file: &mut File, now: Timestamp) -> io::Result<()> {
     let command: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let since = jiff::Timestamp::from_millisecond(now.0).unwrap_or_default().to_string();
+    let since = rfc3339(now);
     let holder = Holder { pid: Some(std::process::id()), since, command: command.join(" "), user: None };
     let mut line = serde_json::to_vec(&holder)?;
     line.push(b'\n');

@@ -16,6 +16,7 @@ use super::generation::Generation;
 use super::pause;
 use super::read::{self, Store};
 use super::snapshot;
+use super::stop;
 use super::ticks;
 use super::token_key;
 use super::value::Value;
@@ -197,6 +198,7 @@ impl Report {
             ticks::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
         }
         pause::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
+        stop::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         token_key::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
         Ok(())
     }

@@ -19,6 +19,7 @@ use super::open::{Opened, Origin};
 use super::pause;
 use super::read::Shared;
 use super::snapshot::{self, Snapshot, SnapshotKey};
+use super::stop::{self, Stop};
 use super::ticks;
 use super::token_key;
 use super::trim::{Trim, Trimmed, trim};
@@ -73,6 +74,10 @@ pub struct Changes {
     pub delayed: Vec<Delayed>,
     /// Steps that shall start nothing, or go on.
     pub pauses: Vec<(Address, bool)>,
+    /// A run begins: what stopped in the one before is forgotten.
+    pub begins_run: bool,
+    /// Steps that have stopped.
+    pub stops: Vec<Stop>,
     /// The key of the store's tokens, where it has none yet.
     pub token_key: Option<TokenKey>,
     /// The generation that begins.
@@ -214,6 +219,7 @@ fn commit(
     let delayed = delayed::write(&txn, &changes.undelayed, &changes.delayed)?;
     delivered::write(&txn, &changes.deliveries, record)?;
     pause::write(&txn, &changes.pauses, changes.now)?;
+    stop::write(&txn, changes.begins_run, &changes.stops)?;
     token_key::write(&txn, changes.token_key.as_ref())?;
     generation::write(&txn, changes.generation)?;
     ticks::write(&txn, &changes.ticked)?;

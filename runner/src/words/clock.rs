@@ -15,6 +15,16 @@ impl Timestamp {
     pub const LATEST: Self = Self(253_402_207_200_000);
 }
 
+/// A time as people write it, in UTC and always to the millisecond; one out of range of the calendar stays a
+/// number.
+#[must_use]
+pub fn rfc3339(time: Timestamp) -> String {
+    match jiff::Timestamp::from_millisecond(time.0) {
+        Ok(time) => format!("{time:.3}"),
+        Err(_) => time.0.to_string(),
+    }
+}
+
 /// Tells the time.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
@@ -59,6 +69,19 @@ impl Clock for ManualClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_always_written_to_the_millisecond() {
+        let times = [0, 1_500, 1_769_860_800_790, -1].map(|millis| rfc3339(Timestamp(millis)));
+        let written = [
+            "1970-01-01T00:00:00.000Z",
+            "1970-01-01T00:00:01.500Z",
+            "2026-01-31T12:00:00.790Z",
+            "1969-12-31T23:59:59.999Z",
+        ];
+        assert_eq!(times, written);
+        assert_eq!(rfc3339(Timestamp(i64::MAX)), i64::MAX.to_string());
+    }
 
     #[test]
     fn the_latest_time_is_the_last_that_can_be_written() {

@@ -76,6 +76,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         return Err(format!("`{text}` lacks a unit; write `{number}B`, `{number}KiB` or `{number}MiB`"));
     }
     let Some(&(_, factor)) = SIZE_UNITS.iter().find(|(name, _)| *name == unit) else {
+        let unit = unit.trim();
+        if SIZE_UNITS.iter().any(|(name, _)| *name == unit) {
+            return Err(format!("`{text}` is written without blanks: `{number}{unit}`"));
+        }
         return Err(format!("`{unit}` is no unit of size; use `B`, `KiB`, `MiB`, `GiB`, `KB`, `MB` or `GB`"));
     };
     number

@@ -13,6 +13,22 @@ pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// As [`nearest`], of names like `pipeline/name`: what has no `/` is looked for among the names alone.
+pub fn nearest_address<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if text.contains('/') {
+        return nearest(text, candidates);
+    }
+    let name = |candidate: &'a str| candidate.rsplit('/').next().unwrap_or(candidate);
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let named = |wanted: &str| candidates.iter().copied().find(|&candidate| name(candidate) == wanted);
+    named(text).or_else(|| named(nearest(text, candidates.iter().map(|&candidate| name(candidate)))?))
+}
+
+/// As [`did_you_mean`], of names like `pipeline/name`.
+pub fn did_you_mean_address<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest_address(text, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
+}
+
 /// `did you mean `x`?`, for the `help` of a diagnostic.
 pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(text, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
@@ -48,5 +64,15 @@ mod tests {
             assert_ne!(nearest(other, words), Some("from"), "{other}");
         }
         assert_eq!(nearest("elephant", words), None);
+    }
+
+    #[test]
+    fn a_name_without_its_pipeline_finds_the_whole() {
+        let names = ["shop/done", "shop/work", "bank/work"];
+        let found = |text| nearest_address(text, names);
+        assert_eq!(found("done"), Some("shop/done"));
+        assert_eq!(found("wrok"), Some("shop/work"));
+        assert_eq!(found("shop/dnoe"), Some("shop/done"));
+        assert_eq!(found("elephant"), None);
     }
 }

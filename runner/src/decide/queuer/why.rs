@@ -28,6 +28,15 @@ impl WaitingRoom {
         })
     }
 
+    /// The name of a job's lane, and the jobs of this lane that run. Looks at every job.
+    #[must_use]
+    pub fn running_in_lane_of(&self, key: JobKey) -> Option<(&[u8], Vec<JobKey>)> {
+        let lane = self.jobs.lane(self.jobs.find(key)?);
+        let runs = |&slot: &u32| self.jobs.lane(slot) == lane && self.jobs.stand(slot) == Stand::Running;
+        let keys = self.jobs.slots().filter(runs).map(|slot| self.jobs.key(slot)).collect();
+        Some((&self.lanes.get(lane).name, keys))
+    }
+
     /// The job that this one waits for by the rules of the strategy.
     fn why_others(&self, slot: u32) -> Option<Why> {
         let lane = self.jobs.lane(slot);

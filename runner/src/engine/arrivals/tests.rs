@@ -39,7 +39,7 @@ fn store() -> (Store, Writer) {
 type Job = (u8, u8);
 
 fn key(of: u8, content: u64) -> Key {
-    Key { hash: DeliveryHash(u128::from(of) + 1), content }
+    Key { hash: DeliveryHash(u128::from(of) + 1), content, verbatim: content + 100 }
 }
 
 type Outcomes = Arc<Mutex<Vec<Result<Pushed, Conflict>>>>;

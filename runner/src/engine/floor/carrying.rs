@@ -17,6 +17,7 @@ use crate::words::Timestamp;
 
 impl Floor {
     pub(super) fn carry_out(&mut self, commands: Vec<Command>, now: Timestamp, actions: &mut Vec<Action>) {
+        self.note_stops(actions);
         let mut waiting = VecDeque::from(commands);
         let mut more = Vec::new();
         while let Some(command) = waiting.pop_front() {
@@ -77,14 +78,19 @@ impl Floor {
                     let rewind = Rewind { step, next };
                     actions.push(Action::Commit(Order::Enter(Entry::Rewind(rewind))));
                 }
-                Command::Finish(end) => actions.push(Action::Finish(end)),
+                Command::Finish(end) => {
+                    self.note_stops(actions);
+                    actions.push(Action::Finish(end));
+                }
             }
         }
+        self.note_stops(actions);
     }
 
     fn part(&mut self, batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize) {
         let Some(fetched) = self.reads.get_mut(&read) else { return };
         let held = self.held.entry(batch).or_default();
+        held.step = port.step;
         // As many of each input; they are counted with the first.
         if held.work.portions.first().is_none_or(|portion| portion.input == port.input) {
             held.work.jobs += jobs;
@@ -120,7 +126,8 @@ impl Floor {
         self.comes(batch, false);
         let Some(held) = self.held.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
-        let Ran { outputs, errors, delayed, outcomes, settles, counters, .. } = *ran;
+        let Ran { outputs, errors, delayed, outcomes, settles, counters, failed, .. } = *ran;
+        held.failed = failed;
         let delivery = Delivery {
             step,
             id: batch,

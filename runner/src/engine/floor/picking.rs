@@ -45,6 +45,19 @@ impl Floor {
         Some(Box::new(Sight::new(&look, shelf.all_rows())))
     }
 
+    /// The payload of a job that was begun and is not delivered.
+    pub(super) fn payload(&self, step: usize, input: usize, index: u64) -> Option<Vec<u8>> {
+        let of_step = self.held.values().filter(|held| held.step == step);
+        of_step.flat_map(|held| &held.work.portions).find_map(|portion| {
+            let first = portion.batch.first + portion.skip as u64;
+            let has = portion.input == input
+                && portion.returned.is_none()
+                && (first..first + portion.jobs as u64).contains(&index);
+            let position = usize::try_from(index.checked_sub(portion.batch.first)?).ok()?;
+            has.then(|| portion.batch.payloads.get(position).map(<[u8]>::to_vec)).flatten()
+        })
+    }
+
     /// What is known of each step at this moment.
     pub(super) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<Glance> {
         (0..self.shelves.len()).map(|step| self.glance(step, lanes, now)).collect()
@@ -97,7 +110,7 @@ impl Floor {
         let shelf = self.shelves[step].as_mut()?;
         let missing = shelf.missing(&jobs);
         let places = std::mem::take(&mut shelf.places);
-        self.held.insert(id, Held { picked: jobs, places, ..Held::default() });
+        self.held.insert(id, Held { step, picked: jobs, places, ..Held::default() });
         if missing.is_empty() {
             return self.gathered(step, id, Gathered::default(), now);
         }
@@ -119,11 +132,9 @@ impl Floor {
         let shelf = self.shelves[step].as_mut()?;
         let held = self.held.get_mut(&id)?;
         let Some(mut work) = shelf.work(&held.picked, gathered) else {
-            self.halt(
-                step,
-                "a job that waits is not in the store any more; `tidegate store verify` tells more".into(),
-                now,
-            );
+            let verify = self.configuration.command("store verify");
+            let why = format!("a job that waits is not in the store any more; `{verify}` tells more");
+            self.halt(step, why, now);
             return Some(Event::Failed { step });
         };
         work.words = self.watches[step].as_ref().and_then(|watch| watch.words(&held.picked));

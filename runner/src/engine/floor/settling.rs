@@ -74,6 +74,7 @@ impl Floor {
             self.dispatcher.handle(Event::Returned { step, due }, now, commands);
         }
         if let Some(held) = held {
+            self.note_failed(step, held.failed, now);
             self.forget_returned(step, &held.work);
         }
         self.dispatcher.handle(Event::Committed { step, batch }, now, commands);

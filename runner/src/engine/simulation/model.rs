@@ -9,8 +9,7 @@ use serde_json::{Map, Value, json};
 use super::history::{History, Known, Pass, Row};
 use super::twin::{self, Given, Made};
 use crate::config::{Input, Meta, QueueRef, Take};
-use crate::engine::error_record::rfc3339;
-use crate::words::{Address, DeliveryHash, delivery_hash};
+use crate::words::{Address, DeliveryHash, delivery_hash, rfc3339};
 
 /// By queue: what is told of the job there, as JSON.
 pub(super) type Carried = BTreeMap<String, BTreeSet<String>>;

@@ -5,7 +5,7 @@ use tidegate_plugin::Failure;
 use super::ran::{Hindrance, Yield};
 use super::setup::Setback;
 use crate::config::Take;
-use crate::decide::JobEnd;
+use crate::decide::{Ending, Failed, FailedJob, FailureCause, JobEnd};
 use crate::engine::error_record::{self, Case};
 use crate::engine::gather::Item;
 use crate::engine::retrying::{self, Fate, Halts, Retrying, Why};
@@ -92,18 +92,21 @@ impl Failing<'_> {
                     return After::Halts(Box::new(failure), Halts::Run);
                 }
                 made.error_side.push(item, made.carries);
+                note(item, &failure, Ending::SetAside, made);
             }
-            Fate::Dropped(why) => {
-                let (step, index) = (self.step, item.index());
-                let says = match why {
-                    Why::AtMostOnce => "as at-most-once says",
-                    Why::Exhausted => "as its retry policy says",
-                };
-                tracing::warn!(%step, index, "the job failed and is dropped, {says}: {failure}");
-            }
+            Fate::Dropped(Why::AtMostOnce) => note(item, &failure, Ending::DroppedOnce, made),
+            Fate::Dropped(Why::Exhausted) => note(item, &failure, Ending::DroppedByPolicy, made),
             Fate::Halts(halts) => return After::Halts(Box::new(failure), halts),
         }
         made.ran.counters.failed += 1;
         After::Through(Outcome::Error)
     }
+}
+
+/// Notes the job for the log, which tells of it once this is durable.
+fn note(item: &Item<'_>, failure: &Failure, ending: Ending, made: &mut Yield) {
+    let cause = FailureCause { kind: failure.word(), ending };
+    let job = item.given().map(|(seen, index)| format!("{}/{index}", seen.address));
+    let job = FailedJob { job: job.collect::<Vec<_>>().join(" + "), why: failure.to_string() };
+    Failed::add(&mut made.ran.failed, cause, job);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_plugin::{Failure, Outputs, Payloads};
 
 use crate::config::{self, Target};
-use crate::decide::{Counters, JobEnd};
+use crate::decide::{Counters, Failed, JobEnd};
 use crate::engine::delivery::Made;
 use crate::engine::gather::Item;
 use crate::engine::retrying::{self, Halts};
@@ -34,6 +34,8 @@ pub(in crate::engine) struct Ran {
     pub(in crate::engine) stayed: usize,
     /// Of jobs that were picked: what became of each that is taken.
     pub(in crate::engine) ends: Vec<JobEnd>,
+    /// By cause: the jobs that failed for good.
+    pub(in crate::engine) failed: Vec<Failed>,
     /// What keeps the step from starting anything, if the batch has come upon that.
     pub(in crate::engine) held: Option<Hindrance>,
     /// Nothing of it has run, and it can run again as it is.

@@ -162,7 +162,7 @@ async fn answer(desk: &Desk, request: crate::engine::Request) -> Result<Result<G
 /// A job that will be pending, perhaps, is worth another try.
 fn not_pending(desk: &Desk, asked: &Asked, step: &str) -> Refusal {
     let (queue, index) = (&asked.queue, asked.index);
-    let found = match jobs::look(asked, desk) {
+    let found = match jobs::look(asked, desk, false) {
         Ok(JobStatus { steps, .. }) => steps.into_iter().find(|outcome| outcome.step == step),
         // A source that is never copied knows nothing of its jobs.
         Err(_) => None,
@@ -174,11 +174,12 @@ fn not_pending(desk: &Desk, asked: &Asked, step: &str) -> Refusal {
     };
     match found.map(|outcome| outcome.status) {
         Some(Status::Waiting) => later("waiting"),
-        Some(Status::Running) => later("running"),
+        Some(Status::Begun) => later("begun"),
         Some(Status::Delayed) => later("delayed"),
         Some(Status::Pending) => later("on its way"),
         Some(Status::Failed) => through(&job, "failed", step),
         Some(Status::Before) => through(&job, "none of the jobs", step),
+        Some(Status::Cancelled) => through(&job, "cancelled", step),
         Some(Status::Done) => through(&job, "done", step),
         None => {
             let error = format!("{job} is not pending at step `{step}`; if it may become so, say it again");

@@ -12,7 +12,7 @@ use super::answer::Refusal;
 use crate::config::HttpSource;
 use crate::engine::Key;
 use crate::hands::script::json;
-use crate::words::{Address, content_hash, key_hash};
+use crate::words::{Address, content_hash, key_hash, on_one_line, value_hash};
 
 /// How a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,8 @@ pub(super) fn read(
     }
     intake.whole = header.map(|key| Key {
         hash: key_hash(queue.pipeline.as_str(), queue.name.as_str(), "header", key),
-        content: content_hash(body.trim_ascii()),
+        content: intake.content(),
+        verbatim: content_hash(body.trim_ascii()),
     });
     Ok(intake)
 }
@@ -112,35 +113,21 @@ impl Intake {
         }
         if !source.key.is_empty() {
             let stored = self.jobs.get(self.jobs.len() - 1).unwrap_or_default();
-            self.each.push(key(text, &source.key, queue, content_hash(stored))?);
+            let verbatim = content_hash(stored);
+            self.each.push(key(text, &source.key, queue, verbatim)?);
         }
         Ok(())
     }
-}
 
-/// Without the white space between values: a job that goes through a file of lines has to be one.
-fn on_one_line(json: &str) -> String {
-    let mut line = String::with_capacity(json.len());
-    let (mut in_text, mut escaped) = (false, false);
-    for character in json.chars() {
-        if in_text || !matches!(character, ' ' | '\t' | '\n' | '\r') {
-            line.push(character);
-        }
-        match character {
-            '"' if !escaped => in_text = !in_text,
-            '\\' if in_text && !escaped => {
-                escaped = true;
-                continue;
-            }
-            _ => {}
-        }
-        escaped = false;
+    /// A hash of all jobs together, by what they say.
+    fn content(&self) -> u64 {
+        let each = self.jobs.iter().map(|job| value_hash(std::str::from_utf8(job).unwrap_or_default()));
+        content_hash(&each.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())
     }
-    line
 }
 
 /// The key that stands in a job.
-fn key(job: &str, path: &[String], queue: &Address, content: u64) -> Result<Key, String> {
+fn key(job: &str, path: &[String], queue: &Address, verbatim: u64) -> Result<Key, String> {
     if job.starts_with('[') {
         return Err(format!(
             "a list is one job, and has no `{}`; send lines as `application/x-ndjson`, a job each",
@@ -162,7 +149,7 @@ fn key(job: &str, path: &[String], queue: &Address, content: u64) -> Result<Key,
         Some(b'n') => return Err(lacks()),
         _ => return Err(format!("`{}` is no text and no number, so it is no key", path.join("."))),
     };
-    Ok(Key { hash, content })
+    Ok(Key { hash, content: value_hash(job), verbatim })
 }
 
 /// The value of a field, of the last one where it occurs twice.

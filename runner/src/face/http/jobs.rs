@@ -10,14 +10,14 @@ use crate::face::look::{Answer, JobStatus, Query, answer};
 use crate::store::ReadError;
 
 pub(super) fn status(asked: &Asked, desk: &Desk) -> Result<Response, Refusal> {
-    look(asked, desk).map(|job| json(StatusCode::OK, &job))
+    look(asked, desk, true).map(|job| json(StatusCode::OK, &job))
 }
 
-/// What each step has made of a job.
-pub(super) fn look(asked: &Asked, desk: &Desk) -> Result<JobStatus, Refusal> {
+/// What each step has made of a job; `whole`: with its payload.
+pub(super) fn look(asked: &Asked, desk: &Desk, whole: bool) -> Result<JobStatus, Refusal> {
     let Asked { queue, index } = asked;
-    let query = Query::Job { queue: queue.to_string(), index: *index, why: false };
-    match answer(&desk.store, &desk.configuration, None, &query) {
+    let query = Query::Job { queue: queue.to_string(), index: *index, why: false, whole };
+    match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
         Ok(Answer::Job(job)) => Ok(job),
         Ok(Answer::Missing(what)) => Err(Refusal::missing(what)),
         Ok(_) => Err(Refusal::broken("an answer to another question")),

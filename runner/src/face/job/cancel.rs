@@ -8,11 +8,12 @@ use crate::engine::{Request, Row, may_cancel};
 use crate::face::cli::{Format, JobCancel};
 use crate::face::exit::{self, Exit};
 use crate::face::find::{Place, other_question, print_text};
-use crate::face::look::{Answer, JOBS_MAX, Query, Status, StepOutcome, WaitsFor};
+use crate::face::look::{Answer, DelayedStatus, JOBS_MAX, Query, Status, StepOutcome, WaitsFor};
 use crate::face::moved::{How, Outcomes};
 use crate::face::terminal::confirm;
-use crate::words::Address;
+use crate::face::times;
 use crate::words::suggest::did_you_mean;
+use crate::words::{Address, Clock as _, SystemClock, Timestamp, format_duration};
 
 /// How a job stands at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +32,12 @@ enum Stands {
 struct Cut<'a> {
     step: &'a Step,
     stands: Stands,
+    /// Where it stands by itself.
     rows: Vec<Row>,
+    /// Outputs that were made of it already, and are only due later.
+    outputs: u64,
+    /// When the attempt was begun that runs.
+    since: Option<Timestamp>,
     /// It stands on the input only.
     fresh: bool,
 }
@@ -53,7 +59,8 @@ fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
         if is_outside { " An outside system has it, and may finish it there all the same." } else { "" };
     confirm(&format!("The job {} of {} {end}.{but}", command.job, names.join(", ")), command.yes)?;
     let mut outcomes = Outcomes::new(&place, How::Cancel { drop: command.drop, pending: true });
-    for Cut { step, rows, fresh, .. } in cuts {
+    for Cut { step, rows, fresh, outputs, .. } in cuts {
+        outcomes.of(&step.address).outputs += outputs;
         let jobs = if fresh { vec![index] } else { Vec::new() };
         let (step, drop, pending) = (step.address.clone(), command.drop, true);
         outcomes.change(&step.clone(), Request::Cancel { step, rows, jobs, drop, pending })?;
@@ -69,7 +76,7 @@ fn cuts<'a>(
     command: &JobCancel,
     (queue, index): (&Address, u64),
 ) -> Result<Vec<Cut<'a>>, Exit> {
-    let query = Query::Job { queue: queue.to_string(), index, why: false };
+    let query = Query::Job { queue: queue.to_string(), index, why: false, whole: false };
     let is_source = place.configuration.sources.iter().any(|source| source.address == *queue);
     let mut stands = match place.ask(query)? {
         Answer::Job(status) => status.steps.into_iter().map(|step| (step.step.clone(), how(&step))).collect(),
@@ -93,7 +100,18 @@ fn cuts<'a>(
     let declared = stands.iter().filter_map(|(name, stands)| Some((declared(name)?, *stands)));
     let cut = |(step, stands): (&'a Step, Stands)| {
         let rows = rows(place, step, &command.job)?;
-        Ok(Cut { step, stands, fresh: rows.is_empty(), rows })
+        let is_output = |row: &&DelayedStatus| row.waits_for == WaitsFor::Output;
+        let begun = rows.iter().find(|row| row.waits_for == WaitsFor::Attempt);
+        let (outputs, others): (Vec<_>, Vec<_>) = rows.iter().partition(is_output);
+        let taken = if command.drop { rows.iter().collect() } else { others };
+        Ok(Cut {
+            step,
+            stands,
+            fresh: rows.is_empty(),
+            since: begun.map(|row| row.row.due),
+            outputs: if command.drop { 0 } else { outputs.len() as u64 },
+            rows: taken.into_iter().map(|row| row.row).collect(),
+        })
     };
     declared.map(cut).collect()
 }
@@ -123,8 +141,9 @@ fn nothing(place: &Place, command: &JobCancel, somewhere: bool, is_source: bool)
         }
         _ => {
             let or = if is_source { ", or has not come to it" } else { "" };
+            let show = place.configuration.command(&format!("job show {job}"));
             exit::fail(format_args!(
-                "nothing waits for `{job}`: whatever reads it is through with it{or} (`tidegate job show {job}` tells more)"
+                "nothing waits for `{job}`: all steps that read it are done with it{or} (`{show}` tells more)"
             ))
         }
     }
@@ -133,10 +152,10 @@ fn nothing(place: &Place, command: &JobCancel, somewhere: bool, is_source: bool)
 fn how(step: &StepOutcome) -> Stands {
     match step.status {
         Status::Waiting | Status::Delayed => Stands::Waits,
-        Status::Running => Stands::Begun,
+        Status::Begun => Stands::Begun,
         Status::Pending if step.told.is_some_and(|told| !told.waits()) => Stands::Said,
         Status::Pending => Stands::Outside,
-        Status::Failed | Status::Done | Status::Before => Stands::Through,
+        Status::Failed | Status::Cancelled | Status::Done | Status::Before => Stands::Through,
     }
 }
 
@@ -183,26 +202,41 @@ fn by_itself(place: &Place, job: &str) -> Result<Vec<(String, Stands)>, Exit> {
 }
 
 /// Where the job stands by itself for a step.
-fn rows(place: &Place, step: &Step, job: &str) -> Result<Vec<Row>, Exit> {
+fn rows(place: &Place, step: &Step, job: &str) -> Result<Vec<DelayedStatus>, Exit> {
     let (step, job) = (Some(step.address.to_string()), Some(job.to_owned()));
     match place.ask(Query::Delayed { step, job, after: None, limit: JOBS_MAX })? {
-        Answer::Delayed(page) => Ok(page.jobs.iter().map(|job| job.row).collect()),
+        Answer::Delayed(page) => Ok(page.jobs),
         Answer::Missing(what) => Err(exit::fail(what)),
         _ => Err(other_question()),
     }
+}
+
+/// An attempt is in the way, and will be out of it.
+fn running(step: &Step, since: Option<Timestamp>) -> String {
+    let since = since.map(|since| format!(" since {}", times::since(since, SystemClock.now())));
+    let timeout = step.timeout.map(|timeout| format!(" (its `timeout` is {})", format_duration(timeout)));
+    let (since, timeout) = (since.unwrap_or_default(), timeout.unwrap_or_default());
+    format!(
+        "an attempt of step `{}` at it is running{since}; wait for its end{timeout}, or stop the runner",
+        step.address
+    )
 }
 
 /// Where one step cannot let go of the job, none of them shall.
 fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
     let mut able = Vec::new();
     let mut obstacles = Vec::new();
-    for Cut { step, stands, fresh, .. } in cuts {
+    for Cut { step, stands, fresh, rows, outputs, since } in cuts {
         let name = step.address.to_string();
+        if rows.is_empty() && *outputs > 0 {
+            obstacles.push(format!(
+                "step `{name}` has made an output of it already, which is only due later; `--drop` takes it out"
+            ));
+            continue;
+        }
         match (may_cancel(step, *fresh, drop), stands) {
             (Err(why), _) => obstacles.push(why),
-            (Ok(()), Stands::Begun) => {
-                obstacles.push(format!("an attempt of step `{name}` at it is running"));
-            }
+            (Ok(()), Stands::Begun) => obstacles.push(running(step, *since)),
             (Ok(()), Stands::Said) => {
                 obstacles.push(format!(
                     "at step `{name}`, an outside system is through with it, which is delivered"

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::made::Maker;
-use super::subject::Subject;
+use super::subject::{Subject, raw};
 use super::why::{self, Case};
-use super::{Answer, partners, rfc3339};
-use crate::config::{Configuration, InputRef, Step, Take, Target};
+use super::{Answer, parked, partners, rfc3339, stopped};
+use crate::config::{Configuration, InputRef, Promise, Step, Take, Target};
 use crate::decide::{self, Progress};
-use crate::engine::{self, Handle, Row};
-use crate::store::{DelayedJob, DelayedKey, Made, Outcome, ReadError, Standing, Store};
+use crate::engine::{self, Dropped, Handle, Row};
+use crate::store::{DelayedJob, DelayedKey, Made, Outcome, ReadError, Snapshot, Standing, Store};
 use crate::words::{Address, Clock as _, SystemClock, Timestamp, delivery_hash};
 
 /// So many delayed jobs are counted that wait before one.
@@ -28,12 +28,12 @@ pub(in crate::face) struct JobStatus {
     /// When it was committed, where it is still kept; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) time: Option<String>,
-    /// Why what it is cannot be seen; ends a sentence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) unreadable: Option<String>,
-    /// What it is, where that was asked for; what is no JSON, as a text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The payload, where that was asked for; what is no JSON, as a text. `null` where it cannot be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some")]
     pub(in crate::face) payload: Option<Box<RawValue>>,
+    /// Why the payload cannot be shown; a sentence fragment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) note: Option<String>,
     /// In the order of the configuration.
     pub(in crate::face) steps: Vec<StepOutcome>,
 }
@@ -55,7 +55,7 @@ pub(in crate::face) struct StepOutcome {
     /// Of a pending job: how the outside system knows it …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) handle: Option<String>,
-    /// … since when it has it; RFC 3339 …
+    /// … since when it has it, and of one that is begun, since when the attempt runs; RFC 3339 …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) since: Option<String>,
     /// … and what it has said of it unasked, if anything.
@@ -84,7 +84,7 @@ pub(in crate::face) enum Status {
     /// It has not been attempted, as far as the store knows.
     Waiting,
     /// An attempt was begun that may be seen outside.
-    Running,
+    Begun,
     /// It runs again at a time.
     Delayed,
     /// An outside system finishes it.
@@ -93,8 +93,17 @@ pub(in crate::face) enum Status {
     Failed,
     /// It was there before the step began, and is none of its jobs.
     Before,
+    /// It, or an output of it that was due later, was dropped by hand.
+    Cancelled,
     /// It is accounted for. What came of it is told where it is still kept.
     Done,
+}
+
+impl Status {
+    /// Nothing more comes of the job.
+    pub(in crate::face) fn is_over(self) -> bool {
+        matches!(self, Self::Failed | Self::Before | Self::Cancelled | Self::Done)
+    }
 }
 
 /// Something that was made of a job.
@@ -107,28 +116,55 @@ pub(in crate::face) struct Output {
     pub(in crate::face) result: Option<Box<RawValue>>,
 }
 
-#[expect(clippy::option_option, reason = "whether it is asked why, and whether there is a run to ask")]
+/// What is asked of a job.
+pub(super) struct Wanted<'a> {
+    /// Why it does not run.
+    pub(super) why: bool,
+    /// Its payload.
+    pub(super) whole: bool,
+    pub(super) run: Option<&'a Handle>,
+}
+
 pub(super) fn status(
     store: &Store,
     configuration: &Configuration,
     (queue, index): (&str, u64),
-    run: Option<Option<&Handle>>,
+    wanted: &Wanted<'_>,
 ) -> Result<Answer, ReadError> {
-    let subject = match Subject::find(store, configuration, (queue, index), run.is_some())? {
+    let subject = match Subject::find(store, configuration, (queue, index), wanted.whole)? {
         Ok(subject) => subject,
         Err(missing) => return Ok(missing),
     };
-    let Subject { address, first, time, payload, unreadable } = subject;
+    let Subject { address, first, time, mut payload, note } = subject;
     let now = SystemClock.now();
+    let run = wanted.why.then_some(wanted.run);
     let mut steps = Vec::new();
-    for step in &configuration.steps {
-        for input in step.inputs.iter().filter(|input| input.address == address) {
-            let look = Look { store, configuration, run, step, input, index, first, time, now };
-            steps.push(look.outcome()?);
+    for (position, step) in configuration.steps.iter().enumerate() {
+        for (at, input) in step.inputs.iter().enumerate().filter(|(_, input)| input.address == address) {
+            let live = wanted.run.is_some();
+            let look = Look { store, configuration, run, live, step, input, index, first, time, now };
+            let outcome = look.outcome()?;
+            if wanted.whole && payload.is_none() && !outcome.status.is_over() {
+                payload = parked::payload(store, step, input, index)?;
+                let in_memory = || wanted.run.and_then(|run| run.payload((position, at), index));
+                payload = payload.or_else(|| in_memory().as_deref().map(raw));
+            }
+            steps.push(outcome);
         }
     }
-    let time = time.map(rfc3339);
-    Ok(Answer::Job(JobStatus { job: format!("{queue}/{index}"), time, unreadable, payload, steps }))
+    let (job, time) = (format!("{queue}/{index}"), time.map(rfc3339));
+    let note = note.filter(|_| payload.is_none());
+    // It was asked for, and there is none to show.
+    let null = || RawValue::from_string("null".to_owned()).ok();
+    if note.is_some() && wanted.whole {
+        payload = null();
+    }
+    Ok(Answer::Job(JobStatus { job, time, payload, note, steps }))
+}
+
+/// `null` is a payload of its own, and not a missing one.
+fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// One step and one job of one of its inputs.
@@ -138,6 +174,8 @@ struct Look<'a> {
     configuration: &'a Configuration,
     /// Where it is asked why a job does not run: the run, if there is one.
     run: Option<Option<&'a Handle>>,
+    /// A run has the store open.
+    live: bool,
     step: &'a Step,
     input: &'a InputRef,
     index: u64,
@@ -149,26 +187,19 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn outcome(&self) -> Result<StepOutcome, ReadError> {
-        let (store, step) = (self.store, &self.step.address);
+        let store = self.store;
         let progress = engine::progress(store, self.step, self.input)?;
         if !progress.has(self.index) {
-            let snapshots = store.snapshots(step)?;
-            let begun = snapshots.iter().find(|snapshot| {
-                let mut inputs = snapshot.inputs.iter();
-                inputs.any(|one| {
-                    one.address == self.input.address
-                        && (one.first..one.first + one.jobs).contains(&self.index)
-                })
-            });
+            let begun = self.begun()?;
             let before = self.before(&progress)?;
             let of_this = |status| StepOutcome { before: Some(before), ..self.of(status) };
             let (mut why, runs) = self.why(None)?;
             if let Some(begun) = begun {
-                let joined_with = partners::begun(self.input, self.index, begun);
-                return Ok(StepOutcome { joined_with, why, ..of_this(Status::Running) });
+                let joined_with = partners::begun(self.input, self.index, &begun);
+                return Ok(StepOutcome { joined_with, why, ..of_this(Status::Begun) });
             }
             if runs {
-                return Ok(StepOutcome { why, ..of_this(Status::Running) });
+                return Ok(StepOutcome { why, ..of_this(Status::Begun) });
             }
             let before_it = progress.open(self.first, self.index - 1);
             let partners = partners::of_waiting(store, self.step, self.input, before_it)?;
@@ -186,15 +217,20 @@ impl Look<'_> {
             let waits = job.waits_for_turn(key.due, self.now);
             let before = if waits { Some(self.before(&progress)?) } else { None };
             let status = match job.standing {
-                Standing::Delayed if runs => Status::Running,
+                Standing::Delayed if runs => Status::Begun,
                 Standing::Delayed if waits => Status::Waiting,
                 Standing::Delayed => Status::Delayed,
-                Standing::Started => Status::Running,
+                Standing::Started => Status::Begun,
                 Standing::Pending { .. } | Standing::Told { .. } => Status::Pending,
             };
             let outside = job.standing.outside();
             let handle = outside.map(|(handle, ..)| handle.to_owned());
-            let since = outside.map(|(_, since, _)| rfc3339(since));
+            let since = match job.standing {
+                // It was written down when the attempt was begun.
+                Standing::Started => Some(key.due),
+                _ => outside.map(|(_, since, _)| since),
+            };
+            let since = since.map(rfc3339);
             let told = outside.and_then(|(.., said)| said).map(|said| said.status);
             return Ok(StepOutcome {
                 // An output may be due, and not be handed on yet.
@@ -210,15 +246,43 @@ impl Look<'_> {
                 ..self.of(status)
             });
         }
+        // Its progress is ahead of what it does.
+        if self.step.delivery == Promise::AtMostOnce
+            && self.live
+            && let Some(begun) = self.begun()?
+        {
+            let joined_with = partners::begun(self.input, self.index, &begun);
+            return Ok(StepOutcome { joined_with, ..self.of(Status::Begun) });
+        }
         let errors = self.errors()?;
         if let Some(outcome) = self.error(&errors)? {
             return Ok(outcome);
         }
         let (outputs, joined_with) = self.outputs()?;
         let nowhere = errors.is_empty() && outputs.is_empty();
-        let failed = nowhere && self.on_record()? == Some(Outcome::Error);
-        let status = if failed { Status::Failed } else { Status::Done };
-        Ok(StepOutcome { joined_with, outputs, ..self.of(status) })
+        let input = self.input.hash_name();
+        let dropped = engine::dropped(store, &self.step.address, (&input, self.index))?;
+        let status = match (nowhere, dropped) {
+            (true, Some(_)) => Status::Cancelled,
+            (true, None) if self.on_record()? == Some(Outcome::Error) => Status::Failed,
+            _ => Status::Done,
+        };
+        let reason = dropped.filter(|_| nowhere).map(|dropped| match dropped {
+            Dropped::Job => "it was dropped".to_owned(),
+            Dropped::Output => "an output of it that was due later was dropped".to_owned(),
+        });
+        Ok(StepOutcome { reason, joined_with, outputs, ..self.of(status) })
+    }
+
+    /// The record of the attempt that was begun with it and is not delivered.
+    fn begun(&self) -> Result<Option<Snapshot>, ReadError> {
+        let has = |snapshot: &Snapshot| {
+            let mut inputs = snapshot.inputs.iter();
+            inputs.any(|one| {
+                one.address == self.input.address && (one.first..one.first + one.jobs).contains(&self.index)
+            })
+        };
+        Ok(self.store.snapshots(&self.step.address)?.into_iter().find(has))
     }
 
     /// How its delivery ended, where that is on record: longer than what it has made may be kept.
@@ -270,12 +334,17 @@ impl Look<'_> {
         let now = self.now;
         let position = configuration.steps.iter().position(|one| one.address == step.address);
         if let Some(position) = position
-            && let Some(case) = Case::of(store, configuration, run, position, now)?
+            && let Some(case) = Case::of(store, configuration, run, (position, Some(self.index)), now)?
         {
             return Ok((case.reasons(self.index, row)?, case.runs(self.index, row)));
         }
+        let stopped = match position {
+            Some(position) => stopped::sentence(store, run, (position, step), Some(self.index))?,
+            None => None,
+        };
         let paused = store.pauses()?.iter().any(|pause| pause.step == step.address);
-        Ok((paused.then(|| why::paused(&step.address.to_string())).into_iter().collect(), false))
+        let paused = paused.then(|| why::PAUSED.to_owned());
+        Ok((stopped.into_iter().chain(paused).collect(), false))
     }
 
     fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {

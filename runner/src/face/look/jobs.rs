@@ -1,14 +1,14 @@
 //! Jobs as they stand on queues, error queues among them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use serde_json::value::RawValue;
 
 use super::{Answer, JOBS_MAX, Job, Made, Page, rfc3339};
-use crate::config::Configuration;
+use crate::config::{Configuration, Queue};
 use crate::decide::Progress;
 use crate::store::{QueueState, ReadError, Store};
-use crate::words::suggest::nearest;
+use crate::words::suggest::nearest_address;
 use crate::words::{Address, Batch, Origin};
 
 /// The most bytes of jobs that one answer brings, but for a single job that is larger.
@@ -26,12 +26,10 @@ pub(super) fn jobs(
     limit: usize,
 ) -> Result<Answer, ReadError> {
     let Some((address, state)) = find(store, queue)? else {
-        let declared = configuration.queues.iter().any(|declared| declared.address.to_string() == queue);
         let next = from.unwrap_or(1);
-        return if declared {
-            Ok(Answer::Jobs(Page { next, ..Page::default() }))
-        } else {
-            missing(store, queue)
+        return match declared(configuration, queue) {
+            Some(_) => Ok(Answer::Jobs(Page { next, ..Page::default() })),
+            None => missing(store, configuration, queue),
         };
     };
     let from = from.unwrap_or(state.first).max(state.first);
@@ -54,7 +52,15 @@ pub(super) fn errors(
 ) -> Result<Answer, ReadError> {
     let (mut errors, mut total) = (Vec::new(), 0);
     if let Some(queue) = queue {
-        let Some((_, state)) = find(store, queue)? else { return missing(store, queue) };
+        if declared(configuration, queue).is_some_and(|declared| !declared.holds_errors) {
+            return Ok(Answer::Missing(format!("`{queue}` is no error queue")));
+        }
+        let Some((_, state)) = find(store, queue)? else {
+            return match declared(configuration, queue) {
+                Some(_) => Ok(Answer::Errors { errors, total }),
+                None => missing(store, configuration, queue),
+            };
+        };
         let total = last_errors(store, &state, all, limit, &mut errors)?;
         return Ok(Answer::Errors { errors, total });
     }
@@ -66,14 +72,24 @@ pub(super) fn errors(
     Ok(Answer::Errors { errors, total })
 }
 
-pub(super) fn error(store: &Store, queue: &str, index: u64) -> Result<Answer, ReadError> {
-    let Some((address, state)) = find(store, queue)? else { return missing(store, queue) };
+pub(super) fn error(
+    store: &Store,
+    configuration: &Configuration,
+    queue: &str,
+    index: u64,
+) -> Result<Answer, ReadError> {
+    let Some((address, state)) = find(store, queue)? else {
+        return match declared(configuration, queue) {
+            Some(_) => Ok(Answer::Missing(format!("queue `{queue}` has no job {index}: it is empty"))),
+            None => missing(store, configuration, queue),
+        };
+    };
     let handled = store.handled(&address)?.unwrap_or_default().has(index);
     if index < state.first || index > state.head {
         let what = if handled && index < state.first {
             format!("{queue}/{index} was retried or dropped already, and is no longer kept")
         } else {
-            format!("queue `{queue}` has no job {index}; it holds {}", range(&state))
+            format!("queue `{queue}` has no job {index}{}", range(&state))
         };
         return Ok(Answer::Missing(what));
     }
@@ -87,11 +103,17 @@ pub(super) fn error(store: &Store, queue: &str, index: u64) -> Result<Answer, Re
 
 pub(super) fn open_errors(
     store: &Store,
+    configuration: &Configuration,
     queue: &str,
     from: u64,
     to: Option<u64>,
 ) -> Result<Answer, ReadError> {
-    let Some((address, state)) = find(store, queue)? else { return missing(store, queue) };
+    let Some((address, state)) = find(store, queue)? else {
+        return match declared(configuration, queue) {
+            Some(_) => Ok(Answer::Jobs(Page { next: from, ..Page::default() })),
+            None => missing(store, configuration, queue),
+        };
+    };
     let handled = store.handled(&address)?.unwrap_or_default();
     let to = to.unwrap_or(u64::MAX).min(state.head);
     let from = from.max(state.first);
@@ -161,8 +183,9 @@ pub(super) fn open_ranges(handled: &Progress, from: u64, to: u64) -> impl Iterat
 
 fn range(state: &QueueState) -> String {
     match state.jobs() {
-        0 => "none".to_owned(),
-        _ => format!("{} to {}", state.first, state.head),
+        0 => ": it is empty".to_owned(),
+        1 => format!("; it holds {}", state.head),
+        _ => format!("; it holds {} to {}", state.first, state.head),
     }
 }
 
@@ -171,14 +194,34 @@ pub(super) fn find(store: &Store, queue: &str) -> Result<Option<(Address, QueueS
     Ok(store.queue(&address)?.map(|state| (address, state)))
 }
 
-pub(super) fn missing(store: &Store, queue: &str) -> Result<Answer, ReadError> {
-    let names: Vec<String> = store.queues()?.iter().map(|queue| queue.address.to_string()).collect();
-    let hint = match nearest(queue, names.iter().map(String::as_str)) {
+/// There is no such queue.
+pub(super) fn missing(
+    store: &Store,
+    configuration: &Configuration,
+    queue: &str,
+) -> Result<Answer, ReadError> {
+    let is = |address: &Address| address.to_string() == queue;
+    if configuration.sinks.iter().any(|sink| is(&sink.address)) {
+        return Ok(Answer::Missing(format!("`{queue}` is a sink, which keeps no jobs")));
+    }
+    if configuration.sources.iter().any(|source| is(&source.address)) {
+        let show = "`job show` shows one of them";
+        return Ok(Answer::Missing(format!("`{queue}` is a source, whose jobs stay in its files; {show}")));
+    }
+    let stored = store.queues()?.into_iter().map(|queue| queue.address);
+    let declared = configuration.queues.iter().map(|queue| queue.address.clone());
+    let names: BTreeSet<String> = stored.chain(declared).map(|address| address.to_string()).collect();
+    let hint = match nearest_address(queue, names.iter().map(String::as_str)) {
         Some(near) => format!("; did you mean `{near}`?"),
         None if names.is_empty() => "; no queue has had a job yet".to_owned(),
-        None => format!("; there are {}", names.join(", ")),
+        None => format!("; there are {}", names.into_iter().collect::<Vec<_>>().join(", ")),
     };
     Ok(Answer::Missing(format!("there is no queue `{queue}`{hint}")))
+}
+
+/// What is declared and has had no job yet.
+fn declared<'c>(configuration: &'c Configuration, queue: &str) -> Option<&'c Queue> {
+    configuration.queues.iter().find(|declared| declared.address.to_string() == queue)
 }
 
 /// The jobs of a range, or as many of its first ones as an answer may bring.

@@ -69,7 +69,7 @@ pub(super) fn preview(
     let position = configuration.steps.iter().position(|one| one.address.to_string() == step);
     let Some(position) = position else { return Ok(steps::missing(configuration, step)) };
     let now = SystemClock.now();
-    let Some(case) = Case::of(store, configuration, run, position, now)? else {
+    let Some(case) = Case::of(store, configuration, run, (position, None), now)? else {
         return Ok(Answer::Missing(format!(
             "step `{step}` takes its jobs as they come, in order: give it a `queuer` and there is something to preview"
         )));

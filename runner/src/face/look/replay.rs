@@ -4,7 +4,7 @@ use super::{Again, Answer, Replay, ReplayStart, rfc3339};
 use crate::config::{Configuration, Input, InputRef, Step, Take, Target};
 use crate::store::{ReadError, Store};
 use crate::words::Timestamp;
-use crate::words::suggest::{did_you_mean, listed};
+use crate::words::suggest::{did_you_mean_address, listed};
 
 pub(super) fn plan(
     store: &Store,
@@ -48,14 +48,14 @@ fn find(
 ) -> Result<Replay, No> {
     let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
     let Some(position) = names.iter().position(|name| name == step) else {
-        let hint = did_you_mean(step, names.iter().map(String::as_str));
+        let hint = did_you_mean_address(step, names.iter().map(String::as_str));
         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
         return Err(format!("the configuration has no step `{step}`{hint}").into());
     };
     let step = &configuration.steps[position];
     let chosen = choose(step, input)?;
-    let from = match start {
-        ReplayStart::At(index) => index,
+    let (from, note) = match start {
+        ReplayStart::At(index) => (index, None),
         ReplayStart::Since(time) => index_since(store, chosen, Timestamp(time))?,
     };
     let last = watermark(store, step, chosen)?;
@@ -78,7 +78,7 @@ fn find(
         inputs.push(again(store, step, input, jobs)?);
     }
     let outputs = outputs(configuration, step);
-    Ok(Replay { step: step.address.clone(), inputs, jobs, outputs })
+    Ok(Replay { step: step.address.clone(), inputs, jobs, outputs, note })
 }
 
 /// The last `jobs` jobs of an input, if they are all kept.
@@ -134,17 +134,33 @@ fn choose<'s>(step: &'s Step, name: Option<&str>) -> Result<&'s InputRef, String
     })
 }
 
-fn index_since(store: &Store, input: &InputRef, time: Timestamp) -> Result<u64, No> {
+/// The first job that came then or later, and what there is to say of others that did.
+fn index_since(store: &Store, input: &InputRef, time: Timestamp) -> Result<(u64, Option<String>), No> {
     let name = &input.address;
     if let Input::Source(_) = input.input {
-        let why = format!("`{name}` is a source, and nobody knows when its jobs came; say `--from INDEX`");
+        let why = format!("`{name}` is a source, which does not tell when its jobs came; say `--from INDEX`");
         return Err(why.into());
     }
+    let Some(queue) = store.queue(name)? else {
+        return Err(format!("there is nothing to run again: no job has come to `{name}`").into());
+    };
+    let gone = queue.first - 1;
     let index = store.index_at(name, time)?;
-    index.ok_or_else(|| {
-        let time = rfc3339(time);
-        format!("there is nothing to run again: no job came to `{name}` since {time}").into()
-    })
+    let index = index.ok_or_else(|| {
+        let since = rfc3339(time);
+        match queue.jobs() {
+            0 => format!(
+                "the jobs of `{name}` up to {gone} are no longer kept (`retain` of the queue says how long jobs \
+                 are kept), so that none can run again since {since}"
+            ),
+            _ => format!("there is nothing to run again: no job came to `{name}` since {since}"),
+        }
+    })?;
+    // The oldest that is kept may be not the first that came since then.
+    let note = (index == queue.first && gone > 0).then(|| {
+        format!("jobs of `{name}` up to {gone} are no longer kept, and some may have come since then")
+    });
+    Ok((index, note))
 }
 
 fn outputs(configuration: &Configuration, step: &Step) -> Vec<String> {

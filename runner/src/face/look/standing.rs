@@ -35,6 +35,9 @@ pub(in crate::face) struct StepStatus {
     /// Jobs whose attempt was begun, can be seen outside, and is not delivered, as far as that is written
     /// down: while nothing runs, all.
     pub(in crate::face) begun: u64,
+    /// Its errors that are open: neither retried nor dropped, and still kept. Told with the first input.
+    #[serde(default)]
+    pub(in crate::face) errors: u64,
     /// The oldest waiting job, where it is known when it came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) oldest: Option<Oldest>,
@@ -56,7 +59,7 @@ pub(in crate::face) struct StepStatus {
     /// Since when the step is paused; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) paused: Option<String>,
-    /// It takes no more jobs in this run.
+    /// It takes no more jobs in this run; while nothing runs, it has stopped in the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) halted: Option<Halted>,
     /// The step is in the configuration.
@@ -103,6 +106,12 @@ pub(in crate::face) struct AskedStatus {
 pub(in crate::face) struct Halted {
     /// RFC 3339.
     pub(in crate::face) since: String,
+    /// While nothing runs: the job at which it stopped, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) at: Option<String>,
+    /// It was the last run that it stopped in.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::face) last_run: bool,
     pub(in crate::face) why: String,
 }
 
@@ -160,6 +169,7 @@ impl StepStatus {
             valid: 0,
             delayed: 0,
             begun: 0,
+            errors: 0,
             oldest: None,
             rate: None,
             joins: false,

@@ -1,18 +1,23 @@
 //! How far steps are, and what queues hold.
 
+use std::collections::BTreeMap;
+
 use super::ages::{self, Oldest};
 use super::jobs::open_ranges;
 use super::rows::Rows;
 use super::{
     Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, LanesStatus, QueueStatus, ReaderStatus,
-    StepStatus, rfc3339,
+    StepStatus, rfc3339, stopped,
 };
 use crate::config::{Configuration, GateRef, Input, InputRef, Step, Take};
 use crate::decide::{JobKey, LaneCounts, Progress, Survey};
 use crate::engine::{self, Asked, ClosedBy, Glance, Handle, Sight, StepStats};
 use crate::store::{Pause, QueueState, ReadError, Store};
-use crate::words::suggest::did_you_mean;
-use crate::words::{Clock as _, SystemClock, Timestamp};
+use crate::words::suggest::did_you_mean_address;
+use crate::words::{Address, Clock as _, SystemClock, Timestamp};
+
+/// So many bytes of errors are read at a time to be counted.
+const ERRORS_PAGE_BYTES: usize = 4 << 20;
 
 /// How far each step is: as a run knows it, or the store. `lanes`: the lanes of each with the most jobs
 /// waiting, up to so many; where nothing runs, that looks at all jobs that wait.
@@ -22,10 +27,19 @@ pub(super) fn status(
     run: Option<&Handle>,
     lanes: usize,
 ) -> Result<Answer, ReadError> {
-    statuses(store, configuration, run, lanes).map(Answer::Status)
+    let mut steps = statuses(store, configuration, run, lanes)?;
+    let errors = open_by_step(store, configuration)?;
+    for at in 0..steps.len() {
+        // A step is counted once, whatever it reads.
+        let is_again = steps[..at].iter().any(|before| before.step == steps[at].step);
+        let open = errors.iter().find(|(step, _)| step.to_string() == steps[at].step && !is_again);
+        steps[at].errors = open.map_or(0, |(_, open)| *open);
+    }
+    Ok(Answer::Status(steps))
 }
 
-fn statuses(
+/// As [`status`], without the errors, which have to be read.
+pub(super) fn statuses(
     store: &Store,
     configuration: &Configuration,
     run: Option<&Handle>,
@@ -37,6 +51,8 @@ fn statuses(
         None => configuration.steps.iter().map(|_| None).collect(),
     };
     let (known, pauses, now) = (store.all_progress()?, store.pauses()?, SystemClock.now());
+    // A run knows better.
+    let stops = if run.is_some() { Vec::new() } else { store.stops()? };
     let mut steps = Vec::new();
     for (position, (step, glance)) in configuration.steps.iter().zip(glances).enumerate() {
         let look = Look { store, configuration, step, glance, lanes, now };
@@ -52,6 +68,12 @@ fn statuses(
         }
         if let Some(status) = steps.get_mut(first) {
             look.add_counts(status)?;
+            status.halted = stopped::in_last_run(store, step, &stops)?.map(|stop| Halted {
+                since: rfc3339(stop.since),
+                at: stop.at.clone(),
+                last_run: true,
+                why: stop.why.clone(),
+            });
             if let Some(run) = run {
                 let gate = step.gate.map(|GateRef(gate)| configuration.gates[gate].name.to_string());
                 note_run(status, run, (position, gate), now);
@@ -83,7 +105,8 @@ fn note_run(
     status.closed = closed(stats);
     status.gate = AskedStatus::of(stats.answering(Asked::Gate), gate);
     status.monitor = AskedStatus::of(stats.answering(Asked::Monitor), None);
-    status.halted = stats.halted().map(|(since, why)| Halted { since: rfc3339(since), why });
+    let halted = |(since, why)| Halted { since: rfc3339(since), at: None, last_run: false, why };
+    status.halted = stats.halted().map(halted);
 }
 
 /// What keeps a step from starting anything.
@@ -246,8 +269,36 @@ pub(super) fn queues(
 /// There is no such step.
 pub(super) fn missing(configuration: &Configuration, step: &str) -> Answer {
     let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
-    let hint = did_you_mean(step, names.iter().map(String::as_str)).map(|hint| format!("; {hint}"));
+    let hint = did_you_mean_address(step, names.iter().map(String::as_str)).map(|hint| format!("; {hint}"));
     Answer::Missing(format!("the configuration has no step `{step}`{}", hint.unwrap_or_default()))
+}
+
+/// By step: its errors that are open and still kept, on whatever error queue.
+fn open_by_step(store: &Store, configuration: &Configuration) -> Result<BTreeMap<Address, u64>, ReadError> {
+    let mut by_step = BTreeMap::new();
+    for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
+        let Some(state) = store.queue(&queue.address)? else { continue };
+        let handled = store.handled(&queue.address)?.unwrap_or_default();
+        for (mut from, to) in open_ranges(&handled, state.first, state.head) {
+            while from <= to {
+                let jobs = usize::try_from(to - from + 1).unwrap_or(usize::MAX);
+                let page = match store.read_details(&queue.address, from, jobs, ERRORS_PAGE_BYTES) {
+                    // Others were let go of just now.
+                    Err(ReadError::Gone { first, .. }) if first > from => {
+                        from = first;
+                        continue;
+                    }
+                    page => page?,
+                };
+                let Some((batch, origins)) = page else { break };
+                for origin in origins.into_iter().flatten() {
+                    *by_step.entry(origin.step).or_insert(0) += 1;
+                }
+                from = batch.end();
+            }
+        }
+    }
+    Ok(by_step)
 }
 
 /// The errors that nobody has dealt with and that are still kept.

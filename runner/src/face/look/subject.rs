@@ -9,6 +9,8 @@ use crate::hands::source::{BatchLimit, Read, Source, SourceError};
 use crate::store::{ReadError, Store};
 use crate::words::{Address, Mark, Timestamp};
 
+/// Why the payload of a job of a queue cannot be shown.
+const GONE: &str = "no longer kept (retain)";
 /// So many jobs of a source are read for one that no run has come to.
 const READ_ON_MAX: u64 = 100_000;
 /// So many together, and so many bytes of them.
@@ -23,8 +25,8 @@ pub(super) struct Subject {
     pub(super) time: Option<Timestamp>,
     /// What it is, as JSON, or a text of that.
     pub(super) payload: Option<Box<RawValue>>,
-    /// Why it cannot be seen.
-    pub(super) unreadable: Option<String>,
+    /// Why it cannot be shown; a sentence fragment.
+    pub(super) note: Option<String>,
 }
 
 impl Subject {
@@ -46,7 +48,7 @@ impl Subject {
             if declared {
                 return missing(format!("queue `{queue}` has had no job yet"));
             }
-            return jobs::missing(store, queue).map(Err);
+            return jobs::missing(store, configuration, queue).map(Err);
         };
         if index == 0 || index > state.head {
             return missing(format!("queue `{queue}` has no job {index}; its last one is {}", state.head));
@@ -58,8 +60,8 @@ impl Subject {
         };
         let payload = batch.as_ref().and_then(|batch| batch.payloads.get(0)).filter(|_| whole).map(raw);
         let time = batch.and_then(|batch| batch.stamp(0).map(|stamp| stamp.time));
-        let unreadable = time.is_none().then(|| "which is not kept any more".to_owned());
-        Ok(Ok(Self { address, first: state.first, time, payload, unreadable }))
+        let note = time.is_none().then(|| GONE.to_owned());
+        Ok(Ok(Self { address, first: state.first, time, payload, note }))
     }
 
     fn of_source(
@@ -72,19 +74,19 @@ impl Subject {
         let SourceKind::File(file) = &declared.kind;
         let mark = store.mark(&address, index)?;
         let opened = Source::open(&address, file, store.segments(&address)?);
-        let (payload, unreadable) = match opened.and_then(|source| look(&source, mark, index)) {
+        let (payload, note) = match opened.and_then(|source| look(&source, mark, index)) {
             Ok(Seen::Job(payload)) => (Some(payload), None),
-            Ok(Seen::Far) => (None, Some("which nobody has read yet".to_owned())),
+            Ok(Seen::Far) => (None, Some("not read yet".to_owned())),
             Ok(Seen::Nothing) if is_known(store, configuration, &address, index)? => {
-                (None, Some("which its files do not hold any more".to_owned()))
+                (None, Some("no longer in the files of the source".to_owned()))
             }
             Ok(Seen::Nothing) => {
                 let what = format!("source `{address}` has no job {index}, as far as its files go now");
                 return Ok(Err(Answer::Missing(what)));
             }
-            Err(error) => (None, Some(format!("which cannot be read: {}", Chain(&error)))),
+            Err(error) => (None, Some(format!("unreadable: {}", Chain(&error)))),
         };
-        Ok(Ok(Self { address, first: 1, time: None, payload, unreadable }))
+        Ok(Ok(Self { address, first: 1, time: None, payload, note }))
     }
 }
 
@@ -135,7 +137,7 @@ fn is_known(
 }
 
 /// The job as JSON; what is none, as a text.
-fn raw(job: &[u8]) -> Box<RawValue> {
+pub(super) fn raw(job: &[u8]) -> Box<RawValue> {
     let text = String::from_utf8_lossy(job).into_owned();
     RawValue::from_string(text.clone()).unwrap_or_else(|_| {
         // A text can be written as JSON, whatever it says.

@@ -2,6 +2,7 @@
 
 use super::super::table::{grouped, on_one_line};
 use super::super::times;
+use super::stopped;
 use crate::config::{Configuration, GateRef, Input, Step};
 use crate::decide::{JobKey, State, Why};
 use crate::engine::{Answering, Asked, Closed, ClosedBy, Handle, LOOKED_AT_MAX, Row, Sight, StepStats};
@@ -22,6 +23,8 @@ pub(super) struct Case<'a> {
     /// How those answer whom a run asks.
     gate_answers: Answering,
     monitor_answers: Answering,
+    /// Why the step takes no more jobs.
+    stopped: Option<String>,
     pub(super) now: Timestamp,
 }
 
@@ -32,7 +35,7 @@ impl<'a> Case<'a> {
         store: &'a Store,
         configuration: &'a Configuration,
         run: Option<&Handle>,
-        position: usize,
+        (position, index): (usize, Option<u64>),
         now: Timestamp,
     ) -> Result<Option<Self>, ReadError> {
         let step = &configuration.steps[position];
@@ -49,6 +52,7 @@ impl<'a> Case<'a> {
         let closed = stats.and_then(StepStats::closed);
         let answers = |whom| stats.map(|stats| stats.answering(whom)).unwrap_or_default();
         let (gate_answers, monitor_answers) = (answers(Asked::Gate), answers(Asked::Monitor));
+        let stopped = stopped::sentence(store, run, (position, step), index)?;
         let asks_gate = run.is_none() && step.gate.is_some();
         Ok(sight.map(|sight| Self {
             store,
@@ -59,6 +63,7 @@ impl<'a> Case<'a> {
             closed,
             gate_answers,
             monitor_answers,
+            stopped,
             now,
         }))
     }
@@ -103,11 +108,9 @@ impl<'a> Case<'a> {
     /// What holds all jobs of the step.
     pub(super) fn reasons_for_all(&self) -> Vec<String> {
         let (sight, mut reasons) = (&self.sight, Vec::new());
-        if sight.halted {
-            reasons.push("one of its jobs has stopped the step; the next run takes it up again".to_owned());
-        }
+        reasons.extend(self.stopped.clone());
         if sight.paused {
-            reasons.push(paused(&self.step.address.to_string()));
+            reasons.push(PAUSED.to_owned());
         }
         let closed = self.closed.as_ref();
         if let Some(again) = sight.gate {
@@ -225,13 +228,41 @@ impl<'a> Case<'a> {
                 format!("the `lane_rate` of its lane is used up; it has more {}", self.until(until))
             }
             Why::MaxProcessing => "as many run as `max_processing` lets".to_owned(),
-            Why::MaxPerLane => "as many of its lane run as `max_per_lane` lets".to_owned(),
+            Why::MaxPerLane => self.full_lane(key)?,
             Why::Turn if self.asks_gate => format!(
                 "nothing holds it but the gate `{}`, which is asked first: then it starts when those before it have",
                 self.gate
             ),
             Why::Turn => "nothing holds it: it starts when those before it have".to_owned(),
         })
+    }
+
+    /// ``lane `x`: 1 of 1 runs (job 1), as `max_per_lane` says``
+    fn full_lane(&self, key: JobKey) -> Result<String, ReadError> {
+        let found = self.sight.room.running_in_lane_of(key);
+        let (lane, running) = found.map_or((String::new(), Vec::new()), |(lane, running)| {
+            (on_one_line(&String::from_utf8_lossy(lane)), running)
+        });
+        let mut indices = Vec::with_capacity(running.len());
+        for key in running {
+            indices.push(self.index(key)?);
+        }
+        indices.sort_unstable();
+        let most = self.step.picks().and_then(|queuer| queuer.lane.as_ref()?.max_per_lane);
+        let most = most.map_or(indices.len(), |most| most.get() as usize);
+        let (runs, jobs) = if indices.len() == 1 { ("runs", "job") } else { ("run", "jobs") };
+        let names: Vec<String> = indices.iter().map(u64::to_string).collect();
+        Ok(format!(
+            "lane `{lane}`: {} of {most} {runs} ({jobs} {}), as `max_per_lane` allows",
+            indices.len(),
+            names.join(", ")
+        ))
+    }
+
+    /// The index in the input of a job that the step looks at.
+    fn index(&self, key: JobKey) -> Result<u64, ReadError> {
+        let job = stored(self.store, self.step, &self.sight, key)?;
+        Ok(job.map_or(key.0, |job| job.inputs.first().map_or(0, |&(_, index)| index)))
     }
 
     /// `job 17 (pending since 3s)`
@@ -278,7 +309,6 @@ fn in_brackets(closed: &Closed) -> String {
     if closed.why.is_empty() { String::new() } else { format!(" ({})", on_one_line(&closed.why)) }
 }
 
-/// Why a step that is paused starts nothing.
-pub(super) fn paused(step: &str) -> String {
-    format!("the step is paused; `tidegate step resume {step}` has it go on")
-}
+/// Why a step that is paused starts nothing. The command that has it go on is added where it is shown: the
+/// runner does not know how the one who asks names the configuration.
+pub(in crate::face) const PAUSED: &str = "the step is paused";

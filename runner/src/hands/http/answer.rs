@@ -74,10 +74,10 @@ impl Answer {
         let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if kind.ends_with("/json") || kind.ends_with("+json") {
-            return Err(format!("was answered with something that is called JSON and is not: {error}"));
+            return Err(format!("the answer is called JSON and is not: {error}"));
         }
         let text = std::str::from_utf8(&self.body)
-            .map_err(|_| "was answered with bytes that are no text (UTF-8)".to_owned())?;
+            .map_err(|_| "the answer is bytes that are no text (UTF-8)".to_owned())?;
         Ok(serde_json::Value::from(text).to_string().into_bytes())
     }
 
@@ -101,7 +101,7 @@ impl Answer {
     /// The failure that this answer is. `named` is the request.
     pub(super) fn refusal(&self, named: &str, scrub: &Scrub, now_ms: i64) -> Failure {
         let status = self.status.as_u16();
-        let mut message = format!("{named} was answered {status}");
+        let mut message = status.to_string();
         if let Some(reason) = self.status.canonical_reason() {
             message = format!("{message} {reason}");
         }
@@ -117,6 +117,7 @@ impl Answer {
         if !said.is_empty() {
             message = format!("{message}: {}", on_one_line(&shortened(said, SHOWN)));
         }
+        let message = format!("{message} ({named})");
         let context = serde_json::json!({ "status": status, "body": shortened(said, KEPT) });
         let failure = Failure::new(self.kind(now_ms), message).because(Cause::Http(status));
         failure.with_context(context.to_string())
@@ -146,7 +147,7 @@ impl Answer {
 }
 
 pub(super) fn too_large(most: u64) -> String {
-    format!("was answered with more than `max_response` of {}", format_size(most))
+    format!("the answer has more than the `max_response` of {}", format_size(most))
 }
 
 fn shortened(text: &str, letters: usize) -> String {

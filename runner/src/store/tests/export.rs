@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::history::{COMMITS, assert_is_after, commit, run};
+use super::history::{COMMITS, assert_has_come_back, commit, run};
 use super::*;
 use crate::decide::{Progress, Status};
 use crate::store::{
@@ -58,10 +58,10 @@ fn a_history_comes_back_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     import(folder.path(), &lines[..]).unwrap();
     let (store, mut writer) = open(folder.path()).unwrap();
-    assert_is_after(&store, COMMITS);
+    assert_has_come_back(&store, COMMITS);
     assert_eq!(exported(&store), lines);
     writer.commit(commit(COMMITS + 1)).unwrap();
-    assert_is_after(&store, COMMITS + 1);
+    assert_has_come_back(&store, COMMITS + 1);
 }
 
 /// One thing to commit.
@@ -306,7 +306,7 @@ fn only_a_store_that_nothing_was_committed_to_is_replaced() {
     let error = import(folder.path(), small.as_bytes()).unwrap_err();
     insta::assert_snapshot!(error.to_string().replace(&folder.path().display().to_string(), "DATA"));
     let (store, _writer) = open(folder.path()).unwrap();
-    assert_is_after(&store, 1);
+    assert_has_come_back(&store, 1);
     assert!(matches!(import(folder.path(), small.as_bytes()), Err(ImportError::Store(_))));
 }
 
@@ -318,7 +318,7 @@ fn a_failed_import_leaves_an_unused_store_alone() {
     assert!(import(folder.path(), &small.as_bytes()[..small.len() - 5]).is_err());
     assert!(!folder.path().join("store.redb.new").exists());
     let (store, _writer) = open(folder.path()).unwrap();
-    assert_is_after(&store, 0);
+    assert_has_come_back(&store, 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::*;
 use crate::decide::Progress;
 use crate::store::{
     Delayed, DelayedJob, DelayedKey, Delivered, Generation, JobForm, Outcome, Snapshot, SnapshotInput,
-    Standing, Trim, TrimWhen, verify,
+    Standing, Stop, Trim, TrimWhen, verify,
 };
 use crate::words::{DeliveryHash, Mark, Origins, Segment, SinkPosition, TokenKey};
 
@@ -64,6 +64,8 @@ fn changes(number: u64) -> Changes {
         settled: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
         snapshots: vec![snapshot(number)],
         pauses: vec![(step.clone(), number % 2 == 1)],
+        begins_run: number.is_multiple_of(3),
+        stops: vec![stop(number)],
         undelayed: vec![DelayedKey {
             step: step.clone(),
             due: delayed(number / 2).due,
@@ -93,6 +95,16 @@ fn out(number: u64) -> Append {
     let payload = number.to_string();
     let payloads: Payloads = [payload.as_bytes()].into_iter().collect();
     Append { queue: address("a/out"), block: Block::encode(&payloads, details) }
+}
+
+fn stop(number: u64) -> Stop {
+    Stop {
+        step: address("a/step"),
+        since: Timestamp(7),
+        at: Some(format!("job {number}")),
+        job: Some((address("a/in"), number)),
+        why: "it stands in the way".into(),
+    }
 }
 
 fn carried(number: u64) -> String {
@@ -168,6 +180,15 @@ fn segment(ordinal: u32) -> Segment {
 
 /// Asserts that the store is as the first `commits` commits left it, in every part.
 pub(super) fn assert_is_after(store: &Store, commits: u64) {
+    assert_has_come_back(store, commits);
+    // The first of a run stays.
+    let stopped = (commits > 0).then(|| stop((commits / 3 * 3).max(1)));
+    assert_eq!(store.stops().unwrap(), stopped.into_iter().collect::<Vec<_>>());
+}
+
+/// As [`assert_is_after`], of a store that may have come from an export: which steps stopped in the last run
+/// is no part of that.
+pub(super) fn assert_has_come_back(store: &Store, commits: u64) {
     assert_eq!(store.transaction().unwrap(), commits);
     assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
     let step = address("a/step");

@@ -31,6 +31,10 @@ impl Stage<'_> {
                     let let_go = self.committer.let_go();
                     return self.committed(let_go);
                 }
+                Some(Order::Stopped(stop)) if is_first => {
+                    let noted = self.committer.note_stopped(vec![stop]);
+                    return self.committed(noted);
+                }
                 // As for a committer that takes what there is.
                 Some(Order::Arrived) => pushes.extend(self.committer.inbox.take(usize::MAX)),
                 Some(Order::Ticked(more)) => ticked.push(more),

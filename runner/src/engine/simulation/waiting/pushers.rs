@@ -71,12 +71,16 @@ impl Pushers {
             letters
                 .iter()
                 .zip(&jobs)
-                .map(|(at, job)| Key { hash: hash(*at), content: contents(job) })
+                .map(|(at, job)| Key { hash: hash(*at), content: contents(job), verbatim: 0 })
                 .collect()
         } else {
             Vec::new()
         };
-        let whole = (!self.keyed).then(|| Key { hash: hash(first), content: contents(&jobs.join("\n")) });
+        let whole = (!self.keyed).then(|| Key {
+            hash: hash(first),
+            content: contents(&jobs.join("\n")),
+            verbatim: 0,
+        });
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.asked.push(Asked { letters, forged, answer });
         let jobs: Payloads = jobs.iter().map(String::as_bytes).collect();

@@ -1,0 +1,88 @@
+//! Jobs that fail for good: in the log, at a bounded rate, and in `status`.
+
+use serde_json::Value;
+
+use crate::project::{Outcome, Project, jobs};
+
+const FAILING: &str = "[pipeline]\nerrors = \"failed\"\n\
+    [step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"done\"\n\
+    [step.more]\nfrom = \"done\"\nrun = \"more.rhai\"\nto = \"out\"\n";
+
+/// The lines of the log that tell of failed jobs, without their times.
+fn lines(run: &Outcome) -> Vec<String> {
+    let of_failures = run.stderr.lines().filter(|line| line.contains("WARN") && line.contains(" failed "));
+    of_failures.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_first_failed_job_of_a_cause_is_logged_at_once_and_the_others_are_counted() {
+    let project = Project::pipeline(FAILING)
+        .file("work.rhai", "fn process(job) { if job.id <= 12 { throw \"no \" + job.id } if job.id == 13 { reject(\"never\") } job }")
+        .file("more.rhai", "fn process(job) { job }")
+        .file("in.ndjson", jobs(1..=20));
+    let lines = lines(&project.run().done());
+    let [first, rejected, others] = &lines[..] else { panic!("{lines:?}") };
+    assert!(first.contains("job `p/in/1` failed and is on `p/failed`: no 1 ("), "{first}");
+    assert!(rejected.contains("job `p/in/13` failed and is on `p/failed`: never ("), "{rejected}");
+    assert!(others.contains("11 more jobs of `p/work` failed in the last "), "{others}");
+    assert!(others.contains(" and are on `p/failed`; the last, `p/in/12`: no 12 ("), "{others}");
+}
+
+#[test]
+fn jobs_that_a_policy_drops_do_not_flood_the_log() {
+    let drop = "run = \"work.rhai\"\nretry = { max_attempts = 1, then = \"drop\" }\n";
+    let project = Project::pipeline(&FAILING.replace("run = \"work.rhai\"\n", drop))
+        .file("work.rhai", "fn process(job) { throw \"no\" }")
+        .file("more.rhai", "fn process(job) { job }")
+        .file("in.ndjson", jobs(1..=5000));
+    let lines = lines(&project.run().done());
+    let [first, others] = &lines[..] else { panic!("{lines:?}") };
+    assert!(first.contains("job `p/in/1` failed and is dropped by its retry policy: no ("), "{first}");
+    assert!(others.contains("4999 more jobs of `p/work` failed in the last "), "{others}");
+}
+
+#[test]
+fn status_counts_the_errors_of_each_step_that_are_open() {
+    let project = Project::pipeline(FAILING)
+        .file("work.rhai", "fn process(job) { if job.id <= 4 { throw \"no\" } job }")
+        .file("more.rhai", "fn process(job) { if job.id > 8 { throw \"no\" } job }")
+        .file("in.ndjson", jobs(1..=10));
+    project.run().done();
+    let errors = || -> [Value; 2] {
+        [("p/work", "p/in"), ("p/more", "p/done")]
+            .map(|(step, input)| project.status(step, input)["errors"].clone())
+    };
+    assert_eq!(errors(), [4, 2].map(Value::from));
+    project.tidegate(&["errors", "drop", "p/failed/1", "--yes"]).done();
+    project.tidegate(&["errors", "retry", "--step", "more", "--yes"]).done();
+    assert_eq!(errors(), [3, 0].map(Value::from));
+    let text = project.tidegate(&["status"]).done().stdout;
+    let head = text.lines().next().unwrap_or_default();
+    assert!(head.ends_with("failed  errors"), "{text}");
+    project.tidegate(&["errors", "drop", "p/failed", "--yes"]).done();
+    assert!(!project.tidegate(&["status"]).done().stdout.contains("errors"));
+}
+
+#[test]
+fn a_list_that_is_piped_is_not_cut_and_its_times_are_as_wide() {
+    let why = "because ".repeat(60) + "it was so";
+    let project = Project::pipeline(
+        "[pipeline]\nerrors = \"failed\"\n[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n",
+    )
+    .file(
+        "work.rhai",
+        format!("fn process(job) {{ if job.id == 1 {{ retry_in(\"1h\", \"{why}\") }} reject(\"{why}\") }}"),
+    )
+    .file("in.ndjson", jobs(1..=30));
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    for list in ["errors", "delayed"] {
+        let listed = project.tidegate(&[list, "list"]).done().stdout;
+        assert!(listed.lines().nth(1).is_some_and(|line| line.contains(&why)), "{listed}");
+    }
+    let errors = project.queue("p/failed");
+    assert_eq!(errors.len(), 29);
+    for error in errors {
+        let time = error["time"].as_str().unwrap_or_default();
+        assert_eq!(time.len(), "2026-01-31T12:00:00.120Z".len(), "{time}");
+    }
+}
