@@ -86,6 +86,34 @@ fn a_waiting_job_is_taken_out_and_one_that_runs_is_left_alone() {
 }
 
 #[test]
+fn a_job_whose_lane_is_full_is_told_which_jobs_run_in_it() {
+    let project = Project::new()
+        .file(
+            "p.toml",
+            [
+                PIPELINE,
+                "run = \"builtin:exec\"\nqueuer = { strategy = \"fifo\", lane = \"pool\", max_per_lane = 1 }\n\
+                 exec = { command = [\"/bin/sh\", \"-c\", \"read line < gate; cat\"] }\n",
+            ]
+            .concat(),
+        )
+        .file("in.ndjson", "{\"pool\":\"x\"}\n{\"pool\":\"x\"}\n");
+    let gate = project.path().join("gate");
+    assert!(Command::new("mkfifo").arg(&gate).status().expect("`mkfifo` can be started").success());
+    let mut running = project.started();
+    running.wait_until("the reason", || {
+        let shown = project.tidegate(&["job", "show", "p/jobs/2"]).stdout;
+        shown.contains("\n    lane `x`: 1 of 1 runs (job 1), as `max_per_lane` allows\n")
+    });
+    for done in 1..=2 {
+        std::fs::write(&gate, "go\n").expect("a command reads it");
+        let lines = || project.read_if_there("out.ndjson").lines().count();
+        running.wait_until("an output", || lines() == done);
+    }
+    running.stop().done();
+}
+
+#[test]
 fn a_step_that_takes_its_jobs_as_they_come_says_that_one_cannot_be_taken_out() {
     let project = Project::new()
         .file("p.toml", [PIPELINE, "run = \"work.rhai\"\n[queue.done]\nretain = \"forever\"\n"].concat())
@@ -217,12 +245,12 @@ fn a_job_is_taken_out_of_all_steps_that_read_it_or_of_none() {
     project.write("p.toml", toml + pick);
     let others = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--drop"]).done();
     assert_eq!(others.stdout, "1 job of p/more dropped\n1 job of p/stream dropped\n");
-    assert_eq!(statuses("p/jobs/2"), ["p/more done", "p/stream done", "p/work failed"]);
+    assert_eq!(statuses("p/jobs/2"), ["p/more cancelled", "p/stream cancelled", "p/work failed"]);
     project.assert_sound();
     for (step, answer) in [
         ("p/wrk", "step `p/wrk` is not there, to read `p/jobs`; did you mean `p/work`?"),
         ("p/give", "step `p/give` does not read `p/jobs`; it is read by p/more, p/stream, p/work"),
-        ("p/work", "nothing waits for `p/jobs/2`: whatever reads it is through with it"),
+        ("p/work", "nothing waits for `p/jobs/2`: all steps that read it are done with it"),
     ] {
         project.tidegate(&["job", "cancel", "p/jobs/2", "--yes", "--step", step]).failed(1).says(answer);
     }
@@ -273,7 +301,10 @@ fn a_job_of_a_source_that_is_never_copied_says_what_it_is_and_where_it_stands() 
     running.stop().done();
     // What is gone from the file is told from what was never there.
     project.write("in.ndjson", "");
-    assert!(show(1).starts_with("p/in/1, no longer in the files of the source\n"), "{}", show(1));
+    assert!(show(7).starts_with("p/in/7, no longer in the files of the source\n"), "{}", show(7));
+    // What failed or waits stands elsewhere too.
+    assert!(show(1).starts_with("p/in/1\n  {\"id\":1}\n"), "{}", show(1));
+    assert!(show(2).starts_with("p/in/2\n  {\"id\":2}\n"), "{}", show(2));
 }
 
 #[test]

@@ -110,7 +110,8 @@ fn a_job_of_a_source_whose_outside_died_is_taken_out_and_its_lane_goes_on() {
     let mut running = project.started();
     running.wait_until("the first is asked for", || project.read_if_there("asked").contains("b-1-1"));
     let not_yet = project.tidegate(&["job", "cancel", "p/in/2", "--yes", "--step", "p/submit"]).failed(1);
-    not_yet.says("nothing waits for `p/in/2`: whatever reads it is through with it, or has not come to it");
+    not_yet
+        .says("nothing waits for `p/in/2`: all steps that read it are done with it, or have not come to it");
     let cancelled = project.tidegate(&["job", "cancel", "p/in/1", "--yes"]).done().stdout;
     assert_eq!(cancelled, "1 job of p/submit cancelled: on the error queue p/failed\n");
     running.wait_until("the second is asked for", || project.read_if_there("asked").contains("b-2-1"));

@@ -20,7 +20,8 @@ fn shown(project: &Project, job: &str) -> (String, Value) {
 
 #[test]
 fn a_job_that_waits_is_shown_whole_though_its_queue_keeps_it_no_longer() {
-    let script = "fn process(job) { if job.id == 1 { retry_in(\"1h\", \"no\") } if job.id == 2 { pending(\"h\") } job }";
+    let script = "fn process(job) {\n    if job.id == 1 { retry_in(\"1h\", \"no\") }\n    if job.id == 2 { pending(\"h\") }\n    \
+        if job.id == 4 { reject(\"never\") }\n    job\n}";
     let project = Project::new()
         .file("tidegate.toml", SETTINGS)
         .file("p.toml", [SOURCE, "run = \"work.rhai\"\n"].concat())
@@ -28,15 +29,16 @@ fn a_job_that_waits_is_shown_whole_though_its_queue_keeps_it_no_longer() {
     let mut running = project.start(&["run", "."]);
     let place = address(&mut running);
     let mut client = Client::new(&place);
-    let pushed = [1, 2, 3].map(|id| client.push("p/requests", &format!("{{\"id\":{id},\"of\":\"acme\"}}")));
+    let pushed =
+        [1, 2, 4, 3].map(|id| client.push("p/requests", &format!("{{\"id\":{id},\"of\":\"acme\"}}")));
     running.wait_until("the last to be done", || project.read_if_there("out.ndjson").contains("\"id\":3"));
-    for (job, status) in pushed.iter().zip(["delayed", "pending"]) {
+    for (job, status) in pushed.iter().zip(["delayed", "pending", "failed"]) {
         running.wait_until("it to wait", || shown(&project, job).1["steps"][0]["status"] == status);
         let told = client.job(job);
         assert_eq!(told["payload"]["of"], "acme", "{told}");
         assert_eq!(told.get("note"), None, "{told}");
     }
-    let gone = client.job(&pushed[2]);
+    let gone = client.job(&pushed[3]);
     assert_eq!(
         (&gone["payload"], &gone["note"]),
         (&Value::Null, &"no longer kept (retain)".into()),
@@ -44,15 +46,15 @@ fn a_job_that_waits_is_shown_whole_though_its_queue_keeps_it_no_longer() {
     );
     assert!(gone.as_object().expect("an object").contains_key("payload"), "{gone}");
     let look = || {
-        for job in &pushed[..2] {
+        for job in &pushed[..3] {
             let (text, told) = shown(&project, job);
             assert!(text.contains("\n  {\"id\":"), "{text}");
             assert!(!text.contains("kept"), "{text}");
             assert_eq!(told["payload"]["of"], "acme", "{told}");
         }
-        let (text, told) = shown(&project, &pushed[2]);
+        let (text, told) = shown(&project, &pushed[3]);
         let first = text.lines().next().unwrap_or_default();
-        assert_eq!(first, "p/requests/3, no longer kept (`retain` of its queue says how long jobs are kept)");
+        assert_eq!(first, "p/requests/4, no longer kept (`retain` of its queue says how long jobs are kept)");
         assert_eq!(told["note"], "no longer kept (retain)", "{told}");
     };
     look();

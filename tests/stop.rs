@@ -228,7 +228,7 @@ fn a_stopped_store_says_why_a_sink_stopped() {
         "[step.work]\nfrom = \"in\"\nto = \"queue\"\n[sink.null]\nfrom = \"queue\"\ntype = \"null\"\n",
     )
     .file("in.ndjson", jobs(1..=3))
-    .file("out.ndjson", "somebody else\n");
+    .file("out.ndjson", "another program\n");
     project.change("p.toml", "path = \"out.ndjson\"", "path = \"out.ndjson\"\nfrom = \"queue\"");
     project.run().failed(1);
     let status = project.tidegate(&["status"]).done().stdout;

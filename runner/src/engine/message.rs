@@ -85,7 +85,7 @@ pub(super) enum Message {
         lanes: usize,
         reply: Sender<Vec<Glance>>,
     },
-    /// Somebody wants the payload of a job that the step has in memory: that at `index` of an input.
+    /// Asks for the payload of a job that the step has in memory: the one at `index` of an input.
     Payload {
         step: usize,
         input: usize,

@@ -183,7 +183,7 @@ pub(super) fn start(
     changes.trims.retain(|trim| kept_now.contains(&trim.queue));
     let tickers = tickers(configuration, store, &mut changes)?;
     let token_key = token_key(store, &mut changes)?;
-    // A note that cannot be read is one that nobody reads.
+    // A note that cannot be read is replaced.
     changes.begins_run = store.stops().map_or(true, |stops| !stops.is_empty());
     let news = changes.generation.is_some()
         || changes.begins_run

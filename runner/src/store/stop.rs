@@ -47,7 +47,7 @@ pub(super) fn write(txn: &WriteTransaction, anew: bool, stops: &[Stop]) -> Resul
         return Ok(());
     }
     let mut meta = txn.open_table(META)?;
-    // A note that cannot be read must not keep anybody from working.
+    // A note that cannot be read is no reason to fail the commit.
     let mut all = if anew { Vec::new() } else { read(&meta).unwrap_or_default() };
     for stop in stops {
         if all.iter().all(|known| known.step != stop.step) {

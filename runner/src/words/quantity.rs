@@ -165,7 +165,7 @@ mod tests {
     fn sizes_are_read_as_people_write_them() {
         assert_eq!(parse_size("64KiB"), Ok(65_536));
         assert_eq!(parse_size("1MB"), Ok(1_000_000));
-        let reasons: Vec<_> = ["", "16", "16mb", "x", "1KiB2", "99999999999GiB"]
+        let reasons: Vec<_> = ["", "16", "16mb", "16 megs", "16 MiB", "x", "1KiB2", "99999999999GiB"]
             .iter()
             .map(|text| parse_size(text).unwrap_err())
             .collect();

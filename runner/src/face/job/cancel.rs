@@ -140,7 +140,7 @@ fn nothing(place: &Place, command: &JobCancel, somewhere: bool, is_source: bool)
             Outcomes::new(place, How::Cancel { drop: command.drop, pending: true }).tell(command.look.format)
         }
         _ => {
-            let or = if is_source { ", or has not come to it" } else { "" };
+            let or = if is_source { ", or have not come to it" } else { "" };
             let show = place.configuration.command(&format!("job show {job}"));
             exit::fail(format_args!(
                 "nothing waits for `{job}`: all steps that read it are done with it{or} (`{show}` tells more)"

@@ -144,10 +144,16 @@ pub(super) fn status(
             let live = wanted.run.is_some();
             let look = Look { store, configuration, run, live, step, input, index, first, time, now };
             let outcome = look.outcome()?;
-            if wanted.whole && payload.is_none() && !outcome.status.is_over() {
-                payload = parked::payload(store, step, input, index)?;
+            if wanted.whole && payload.is_none() {
+                payload = match &outcome.error {
+                    Some(error) => parked::failed(store, step, input, error)?,
+                    None if outcome.status.is_over() => None,
+                    None => parked::payload(store, step, input, index)?,
+                };
                 let in_memory = || wanted.run.and_then(|run| run.payload((position, at), index));
-                payload = payload.or_else(|| in_memory().as_deref().map(raw));
+                if payload.is_none() && !outcome.status.is_over() {
+                    payload = in_memory().as_deref().map(raw);
+                }
             }
             steps.push(outcome);
         }

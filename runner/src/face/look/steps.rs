@@ -16,7 +16,7 @@ use crate::store::{Pause, QueueState, ReadError, Store};
 use crate::words::suggest::did_you_mean_address;
 use crate::words::{Address, Clock as _, SystemClock, Timestamp};
 
-/// So many bytes of errors are read at a time to be counted.
+/// The most bytes of errors that are read at a time to be counted.
 const ERRORS_PAGE_BYTES: usize = 4 << 20;
 
 /// How far each step is: as a run knows it, or the store. `lanes`: the lanes of each with the most jobs

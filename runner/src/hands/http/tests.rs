@@ -108,8 +108,8 @@ fn a_service_that_does_not_speak_tls_is_told_from_one_that_cannot_be_reached() {
     plain.join().unwrap();
     assert_eq!(
         told(&service, &failure).replace(&address.to_string(), "HOST"),
-        "connection (failed): POST https://HOST/charge failed: the other side does not speak TLS; \
-         is `url` meant to begin with `http://`?"
+        "connection (failed): the other side does not speak TLS; is `url` meant to begin with `http://`? \
+         (POST https://HOST/charge)"
     );
 }
 
