@@ -271,7 +271,7 @@ impl Floor {
             // Who asked may have gone away.
             Message::Look { step, reply } => _ = reply.send(self.sight(step)),
             Message::Payload { step, input, index, reply } => {
-                _ = reply.send(self.payload(step, input, index))
+                _ = reply.send(self.payload(step, input, index));
             }
             Message::Glance { lanes, reply } => _ = reply.send(self.glances(lanes, now)),
             Message::Asked(asked) => match asked.request {

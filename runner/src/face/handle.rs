@@ -129,10 +129,8 @@ fn deal(command: &ErrorsChoice, how: How) -> Result<Exit, Exit> {
 
 /// A runner goes on with the files that it has read: a mended script would not be the one that runs.
 fn must_run_what_is_on_disk(place: &Place, steps: BTreeSet<Address>) -> Result<(), Exit> {
-    let changed = match place.ask(Query::Changed { steps: steps.into_iter().collect() })? {
-        Answer::Changed(changed) => changed,
-        _ => return Err(other_question()),
-    };
+    let query = Query::Changed { steps: steps.into_iter().collect() };
+    let Answer::Changed(changed) = place.ask(query)? else { return Err(other_question()) };
     if changed.is_empty() {
         return Ok(());
     }

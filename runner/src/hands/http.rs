@@ -171,8 +171,7 @@ impl HttpStep {
         use ureq::Error as E;
         let (kind, cause, why) = match error {
             error if self.spoke_tls_to_plain_http(error) => {
-                let why =
-                    "the other side does not speak TLS; is `url` meant to begin with `http://`?";
+                let why = "the other side does not speak TLS; is `url` meant to begin with `http://`?";
                 (FailureKind::Failed, Some(Cause::Connection), why.to_owned())
             }
             E::Timeout(_) => {

@@ -131,6 +131,8 @@ impl<'j> Walk<'j> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use proptest::prelude::*;
     use serde_json::Value;
 
@@ -193,8 +195,12 @@ mod tests {
     /// The value with its entries backwards, spaced otherwise, and with escapes.
     fn otherwise(value: &Value) -> String {
         let text = |text: &str| {
-            let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
-            format!("\"{escaped}\"")
+            let mut escaped = String::from("\"");
+            for unit in text.encode_utf16() {
+                // Writing to a String cannot fail.
+                let _ = write!(escaped, "\\u{unit:04x}");
+            }
+            escaped + "\""
         };
         match value {
             Value::String(inside) => text(inside),

@@ -10,21 +10,24 @@ impl Floor {
     /// Reports jobs of a step that failed for good, which is durable.
     pub(super) fn note_failed(&mut self, step: usize, failed: Vec<Failed>, now: Timestamp) {
         for failed in failed {
-            let line = self.failures.note(step, failed, now);
-            line.iter().for_each(|line| self.log_failures(line));
+            if let Some(line) = self.failures.note(step, failed, now) {
+                self.log_failures(&line);
+            }
         }
     }
 
     /// Reports what was counted in the last minute.
     pub(super) fn report_failures(&mut self, now: Timestamp) {
-        let lines = self.failures.tick(now);
-        lines.iter().for_each(|line| self.log_failures(line));
+        for line in self.failures.tick(now) {
+            self.log_failures(&line);
+        }
     }
 
     /// Reports what was counted and not reported yet: the run is over.
     pub(in crate::engine) fn report_last_failures(&mut self, now: Timestamp) {
-        let lines = self.failures.finish(now);
-        lines.iter().for_each(|line| self.log_failures(line));
+        for line in self.failures.finish(now) {
+            self.log_failures(&line);
+        }
     }
 
     fn log_failures(&self, line: &FailureLine) {
