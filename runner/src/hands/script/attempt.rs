@@ -120,10 +120,12 @@ impl Attempt {
 
     /// The bytes that it may still take.
     pub(super) fn free(&self) -> usize {
-        usize::try_from(memory::left()).unwrap_or(0)
+        let most = usize::try_from(self.limits.memory).unwrap_or(usize::MAX);
+        usize::try_from(memory::left()).map_or(0, |left| left.min(most))
     }
 
     /// The error of `function`, which has found that what it makes takes more than that.
+    #[expect(clippy::unnecessary_box_returns, reason = "as errors of Rhai are")]
     pub(super) fn full(&self, function: &'static str) -> Box<EvalAltResult> {
         ended(Ended::TooMuchMemory { bytes: self.limits.memory, by: Some(function) })
     }
@@ -182,6 +184,7 @@ impl Attempt {
 }
 
 /// Ends the attempt, past any `try` of the script.
+#[expect(clippy::unnecessary_box_returns, reason = "as errors of Rhai are")]
 pub(super) fn ended(why: Ended) -> Box<EvalAltResult> {
     EvalAltResult::ErrorTerminated(Dynamic::from(why), Position::NONE).into()
 }

@@ -96,8 +96,8 @@ impl Drop for Kept {
 fn empty(variables: Variables) {
     let emptied = |variable: Weak<RefCell<Dynamic>>| {
         let variable = variable.upgrade()?;
-        let value = variable.try_borrow_mut().ok().map(|mut value| std::mem::take(&mut *value));
-        value
+        let Ok(mut value) = variable.try_borrow_mut() else { return None };
+        Some(std::mem::take(&mut *value))
     };
     // Dropped together, after each is emptied.
     drop(variables.into_values().map(emptied).collect::<Vec<_>>());

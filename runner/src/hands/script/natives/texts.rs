@@ -169,7 +169,7 @@ fn register_parts(engine: &mut Engine, attempt: &Rc<Attempt>) {
     changes(engine, "crop", |text: &mut ImmutableString, range: Exclusive| crop(text, between(&range)));
     changes(engine, "crop", |text: &mut ImmutableString, range: Inclusive| crop(text, through(&range)));
     changes(engine, "crop", |text: &mut ImmutableString, start: i64, length: i64| {
-        crop(text, (start, length))
+        crop(text, (start, length));
     });
     changes(engine, "crop", |text: &mut ImmutableString, start: i64| crop(text, (start, i64::MAX)));
     changes(engine, "pop", |text: &mut ImmutableString, length: i64| -> ImmutableString {

@@ -6,7 +6,7 @@ use tidegate_plugin::{Outputs, Step as _};
 use super::{Draft, job, listed, script, told};
 
 /// Each tries to keep something for the next job.
-const KIT: &str = r#"
+const KIT: &str = r"
 let cache = #{};
 let inner = #{ list: [], deep: #{ n: 0 } };
 let look_up = |k| cache[k];
@@ -35,7 +35,7 @@ fn add(n) { this += n; this }
 fn put(key, value) { this[key] = value; this.len() }
 fn append(value) { this.push(value); this.len() }
 fn table() { global::TABLE }
-"#;
+";
 
 const ATTEMPTS: [&str; 37] = [
     "kit::cache.remember(`k${job.id}`)",
@@ -79,12 +79,12 @@ const ATTEMPTS: [&str; 37] = [
 
 /// A step of which each job makes the attempts that it names.
 fn draft() -> Draft {
-    let mut attempts = String::new();
-    for (number, attempt) in ATTEMPTS.iter().enumerate() {
-        attempts.push_str(&format!(
+    let function = |(number, attempt): (usize, &&str)| {
+        format!(
             "fn attempt_{number}(job, ctx) {{ try {{ {attempt} }} catch (error) {{ return error.message; }} }}\n"
-        ));
-    }
+        )
+    };
+    let attempts = ATTEMPTS.iter().enumerate().map(function).collect::<Vec<_>>().concat();
     let choice: Vec<String> = (0..ATTEMPTS.len()).map(|n| format!("{n} => attempt_{n}(job, ctx)")).collect();
     let mut draft = script(&format!(
         "import \"kit\" as kit;\nconst MINE = #{{ a: [1] }};\nlet n = 0;\nconst COUNT = || {{ n += 1; n }};\n\
