@@ -8,7 +8,8 @@
 //! CPU time and peak memory are that path's alone. Runs alternate, and medians are shown, since
 //! machines are noisy. `TIDEGATE_BENCH_JOBS` changes the number of jobs, `TIDEGATE_BENCH_ROUNDS` the
 //! number of rounds; `TIDEGATE_BENCH_ONLY=plugins` leaves out all but plugins, `=queuers` all but
-//! queuers, `=http` all but what comes over HTTP, `=waiting` all but jobs that wait.
+//! queuers, `=tables` all but look-up tables, `=http` all but what comes over HTTP, `=waiting` all but jobs that
+//! wait.
 
 #![expect(
     clippy::print_stdout,

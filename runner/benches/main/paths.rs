@@ -12,6 +12,16 @@ const FORK: &str = "fn process(job) { job.added = job.id * 2; #{ one: job, two: 
 
 const JOIN: &str = "fn process(job) { job.left.added = job.right.id * 2; job.left }";
 
+/// The function of the floor, with a look into a table of 100,000 entries.
+const LOOK_UP: &str =
+    "import \"table\" as t; fn process(job) { job.added = t::TABLE[job.name].factor * job.id; job }";
+
+/// As [`LOOK_UP`], without the table.
+const NO_TABLE: &str = "fn process(job) { job.added = 2 * job.id; job }";
+
+/// How many entries the table has.
+const TABLE_ENTRIES: u32 = 100_000;
+
 /// The pipelines by name, as their TOML.
 pub(crate) fn pipeline(path: &str) -> Option<String> {
     let source = |follow: bool| {
@@ -53,6 +63,9 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
                 toml += &step(&format!("step{number}"), &from, &format!("queue{number}"));
             }
             let _ = write!(toml, "[step.out]\nfrom = \"queue10\"\nto = \"out\"\n");
+        }
+        "table" | "bare" => {
+            toml += &step("add", "events", "out").replace("add.rhai", &format!("{path}-step.rhai"));
         }
         "isolated" => {
             toml += &step("pass", "events", "out")
@@ -126,7 +139,21 @@ pub(crate) fn write_configuration(folder: &Path, path: &str) -> io::Result<()> {
     fs::write(folder.join("bench.toml"), toml)?;
     fs::write(folder.join("fork.rhai"), FORK)?;
     fs::write(folder.join("join.rhai"), JOIN)?;
+    if path == "table" {
+        fs::write(folder.join("table-step.rhai"), LOOK_UP)?;
+        fs::write(folder.join("table.rhai"), table())?;
+    }
+    fs::write(folder.join("bare-step.rhai"), NO_TABLE)?;
     fs::write(folder.join("add.rhai"), SCRIPT)
+}
+
+/// A script that exports a table, in which each job finds its name.
+fn table() -> String {
+    let mut script = "export const TABLE = #{\n".to_owned();
+    for number in 0..TABLE_ENTRIES {
+        let _ = writeln!(script, "\"sensor-{number}\": #{{ factor: 2, site: \"site {number}\" }},");
+    }
+    script + "};\n"
 }
 
 /// Takes away state and output of earlier runs.

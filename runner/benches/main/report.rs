@@ -34,6 +34,7 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
         Ok("plugins") => return native(folder, rounds).map(|rows| print_rows(&rows)),
         Ok("queuers") => return picked(folder, jobs, rounds).map(|rows| print_rows(&rows)),
         Ok("waiting") => return waiting::rows(folder, jobs).map(|rows| print_rows(&rows)),
+        Ok("tables") => return tables(folder, rounds).map(|row| print_rows(&[row])),
         Ok("http") => return pushed(folder, jobs, rounds).map(|rows| print_rows(&rows)),
         _ => {}
     }
@@ -62,6 +63,7 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
         ratio("file → 2 queues → join → script → file", &join, &floor, 0.35, "≥ 0.35 × floor"),
         ratio("file → 10 × (script → queue) → file", &row, &floor, 0.09, "≥ 0.09 × floor"),
     ];
+    rows.push(tables(folder, rounds)?);
     rows.extend(retention(&queue, &kept, &endless));
     rows.push(Row {
         path: "one job, appended → durable, p50",
@@ -90,6 +92,23 @@ pub(crate) fn report() -> Result<(), Box<dyn Error>> {
     rows.extend(pushed(folder, jobs, rounds)?);
     print(&floor, &rows);
     Ok(())
+}
+
+/// A script that looks up each job in a table of 100,000 entries, against one that does not.
+fn tables(folder: &Path, rounds: u64) -> Result<Row, Box<dyn Error>> {
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        without.push(fresh("bare", folder)?);
+        with.push(fresh("table", folder)?);
+    }
+    let (with, without) = (rate(&median(&with)), rate(&median(&without)));
+    let ratio = with / without;
+    Ok(Row {
+        path: "  with a look-up in a table of 100,000 entries, against without",
+        figure: format!("{ratio:.2} × ({with:.0} jobs/s)"),
+        target: "≥ 0.8 ×",
+        met: ratio >= 0.8,
+    })
 }
 
 /// What native plugins cost.

@@ -18,7 +18,10 @@ mod entry;
 mod explain;
 mod expression;
 mod filter;
+mod frozen;
 mod functions;
+mod hints;
+mod imported;
 mod imports;
 mod kind;
 mod locate;
@@ -27,6 +30,7 @@ mod number;
 mod said;
 mod step;
 mod ticker;
+mod top;
 mod values;
 
 pub(crate) use compile::STACK;

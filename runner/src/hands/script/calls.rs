@@ -3,14 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rhai::{AST, ASTNode, Dynamic, Engine, Expr, FnCallExpr, Position, Span, Stmt};
+use rhai::{AST, ASTNode, Engine, Expr, FnCallExpr, Position, Span, Stmt};
 
-use super::context::Context;
-use super::control::Emitted;
-use super::functions;
+use super::{functions, hints, imported};
 use crate::config::Limits;
-use crate::words::TokenKey;
-use crate::words::suggest::{listed, nearest};
+use crate::words::suggest::listed;
 
 /// What Rhai itself makes something of, without a function of that name.
 const BUILT_IN: [&str; 9] =
@@ -47,16 +44,19 @@ pub(super) fn unknown(engine: &Engine, limits: &Limits, ast: &AST) -> Option<Unk
         true
     });
     // Functions are walked in no order.
-    let (position, name, given) = found.into_iter().min().filter(|_| !asks)?;
+    if asks {
+        return None;
+    }
+    let is_tried =
+        |position: Position| tried.iter().any(|span| (span.start()..=span.end()).contains(&position));
+    let Some((position, name, given)) = found.into_iter().min() else {
+        return imported::unknown(ast, &is_tried);
+    };
     Some(match known.get(&name) {
-        Some(Some(counts)) => Unknown {
-            message: format!("`{name}` is called with {}", arguments(given)),
-            help: Some(format!(
-                "it takes {}",
-                counts.iter().map(|&count| arguments(count)).collect::<Vec<_>>().join(" or ")
-            )),
-            position,
-        },
+        Some(Some(counts)) => {
+            let (message, help) = wrong_count(&name, given, counts.iter().copied());
+            Unknown { message, position, help }
+        }
         _ => {
             let message = format!("there is no function `{name}`");
             Unknown { help: meant(&name, known.keys().map(String::as_str)), message, position }
@@ -68,11 +68,7 @@ pub(super) fn unknown(engine: &Engine, limits: &Limits, ast: &AST) -> Option<Unk
 fn known(engine: &Engine, limits: &Limits, ast: &AST) -> BTreeMap<String, Takes> {
     let mut known: BTreeMap<String, Takes> = BUILT_IN.iter().map(|&name| (name.to_owned(), None)).collect();
     known.extend(engine.collect_fn_metadata(None, |info| Some((info.metadata.name.to_string(), None)), true));
-    // None of it is ever called.
-    let context = Context::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE);
-    let mut own = Engine::new_raw();
-    functions::register(&mut own, &context, &Emitted::default(), limits);
-    let own = own.collect_fn_metadata(
+    let own = functions::alone(limits).collect_fn_metadata(
         None,
         |info| Some((info.metadata.name.to_string(), info.metadata.num_params)),
         false,
@@ -84,6 +80,17 @@ fn known(engine: &Engine, limits: &Limits, ast: &AST) -> BTreeMap<String, Takes>
         }
     }
     known
+}
+
+/// That a function is called with another number of arguments than it takes, and what it takes.
+pub(super) fn wrong_count(
+    name: &str,
+    given: usize,
+    counts: impl IntoIterator<Item = usize>,
+) -> (String, Option<String>) {
+    let takes: Vec<String> = counts.into_iter().map(arguments).collect();
+    let message = format!("`{name}` is called with {}", arguments(given));
+    (message, Some(format!("it takes {}", takes.join(" or "))))
 }
 
 fn arguments(count: usize) -> String {
@@ -132,7 +139,7 @@ fn call<'a>(path: &'a [ASTNode<'_>]) -> Option<(&'a FnCallExpr, Position)> {
 
 /// The nearest name, or those that begin with the same word.
 fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
-    if let Some(near) = nearest(name, known.clone()) {
+    if let Some(near) = hints::function(name, known.clone()) {
         return Some(format!("did you mean `{near}`?"));
     }
     let word = |name: &str| name.split('_').next().unwrap_or_default().to_owned();

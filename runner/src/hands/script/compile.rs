@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rhai::module_resolvers::DummyModuleResolver;
 use rhai::packages::{Package, StandardPackage};
-use rhai::{AST, Engine, EvalAltResult, OptimizationLevel, ParseErrorType, Position, Scope};
+use rhai::{AST, Engine, EvalAltResult, LexError, OptimizationLevel, ParseErrorType, Position, Scope};
 
 use super::attempt::Attempt;
 use super::calls::{self, Unknown};
@@ -14,7 +14,7 @@ use super::captured;
 use super::entry::Entry;
 use super::explain::{self, lowercase};
 use super::imports::{Beside, IMPORT_MAX};
-use super::{context, natives, number, values};
+use super::{context, frozen, hints, natives, number, top, values};
 use crate::config::{Limits, Script};
 use crate::words::suggest::nearest;
 
@@ -104,6 +104,8 @@ pub(super) fn engine(limits: &Limits, attempt: &Rc<Attempt>) -> Engine {
     engine.set_optimization_level(OptimizationLevel::Simple);
     limit(&mut engine, limits);
     attempt.watch(&mut engine);
+    top::register(&mut engine);
+    frozen::register(&mut engine);
     engine
 }
 
@@ -127,7 +129,7 @@ fn limit(engine: &mut Engine, limits: &Limits) {
     // deeply that the stack is too small for them. It would count a text as often as a value holds it.
     let bytes = usize::try_from(limits.memory).unwrap_or(usize::MAX);
     engine
-        .set_max_call_levels(limits.depth)
+        .set_max_call_levels(limits.depth + top::LEVELS)
         // Rhai's own are others in a debug build.
         .set_max_expr_depths(64, nesting(limits))
         .set_max_array_size((bytes / 16).max(1))
@@ -192,13 +194,29 @@ pub(super) fn compile_expression(
 ) -> Result<AST, CompileError> {
     let mut scope = Scope::new();
     scope.push(variable, rhai::Dynamic::UNIT);
-    let ast = engine
-        .compile_expression_with_scope(&scope, text)
-        .map_err(|error| from_parsing(error.err_type(), error.position(), text))?;
+    let ast = engine.compile_expression_with_scope(&scope, text).map_err(|error| {
+        let help = in_expression(error.err_type(), variable);
+        let error = from_parsing(error.err_type(), error.position(), text);
+        CompileError { help: help.or(error.help), ..error }
+    })?;
     if captured::captures(&ast) {
         captured::watch(engine, attempt);
     }
     Ok(ast)
+}
+
+/// What to do about a mistake in an expression over `variable`, which stands in another text.
+fn in_expression(kind: &ParseErrorType, variable: &str) -> Option<String> {
+    match kind {
+        ParseErrorType::VariableUndefined(name) => Some(match nearest(name, [variable]) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("read a field as `{variable}.{name}`"),
+        }),
+        ParseErrorType::BadInput(LexError::MalformedChar(inside)) => Some(format!(
+            "put a text in double quotes, and the whole in single ones: `'{variable}.level == \"{inside}\"'`"
+        )),
+        _ => None,
+    }
 }
 
 fn no_entry(entry: Entry, functions: &[(String, usize)], text: &str) -> CompileError {
@@ -231,10 +249,14 @@ fn position_of(name: &str, text: &str) -> Position {
 
 fn from_parsing(kind: &ParseErrorType, position: Position, text: &str) -> CompileError {
     let error = located(lowercase(&kind.to_string()), position);
+    if let Some((message, help)) = hints::parsing(kind, position, text) {
+        return CompileError { message, help: Some(help), ..error };
+    }
     match kind {
         ParseErrorType::VariableUndefined(name) => {
             let message = format!("there is no variable `{name}` here");
-            CompileError { message, help: outside_functions(name, text), ..error }
+            let near = || hints::variable(name, text, &[]).map(|near| format!("did you mean `{near}`?"));
+            CompileError { message, help: outside_functions(name, text).or_else(near), ..error }
         }
         ParseErrorType::ExprTooDeep => CompileError {
             message: "this nests too deeply".to_owned(),

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use rhai::{Dynamic, Engine, ImmutableString};
 use tidegate_plugin::Job;
 
+use super::frozen;
 use crate::hands::scrub::Scrub;
 use crate::words::{DeliveryHash, Secret, TokenKey};
 
@@ -46,6 +47,7 @@ impl Context {
         token_key: &TokenKey,
     ) -> Self {
         let (token_key, scrub) = (token_key.clone(), Scrub::new(secrets));
+        let config = frozen::freeze(config);
         let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config, token_key, scrub };
         Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default(), messages: Rc::default() }
     }
@@ -86,6 +88,10 @@ impl Context {
         self.current.get().now_ms
     }
 
+    pub(super) fn config(&self) -> &Dynamic {
+        &self.fixed.config
+    }
+
     pub(super) fn pipeline(&self) -> &str {
         &self.fixed.pipeline
     }
@@ -94,6 +100,10 @@ impl Context {
         &self.fixed.step
     }
 }
+
+/// The fields of `ctx`.
+pub(super) const FIELDS: [&str; 9] =
+    ["attempt", "config", "hash", "index", "lane", "now", "pipeline", "step", "token"];
 
 pub(super) fn register(engine: &mut Engine) {
     engine

@@ -3,17 +3,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use rhai::{EvalAltResult, Position};
+use rhai::{Dynamic, EvalAltResult, Position};
 use tidegate_plugin::{Cause, Failure, FailureKind, Place};
 
 use super::control::Ended;
-use super::{kind, said};
+use super::{context, hints, kind, said};
 use crate::config::Limits;
 use crate::words::suggest::{listed, nearest};
 use crate::words::{format_duration, format_size};
-
-/// How many fields of a job a message lists.
-const SHOWN_FIELDS_MAX: usize = 12;
 
 /// What is known where a script failed.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +23,23 @@ pub(super) struct Circumstances<'a> {
     pub(super) payload: &'a [u8],
     /// What the script was given is the job, and not what a script before it made of it.
     pub(super) first: bool,
+    pub(super) known: Known<'a>,
+}
+
+/// What is known of a script, for suggestions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known<'a> {
+    /// As its author has written it.
+    pub(super) text: &'a str,
+    pub(super) config: Option<&'a Dynamic>,
+    /// The names of all functions that it can call.
+    pub(super) functions: &'a [String],
+}
+
+impl Known<'_> {
+    fn function(&self, name: &str) -> Option<&str> {
+        hints::function(name, self.functions.iter().map(String::as_str))
+    }
 }
 
 /// Without a place where Rhai does not know it (see `locate`).
@@ -62,7 +76,7 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
     };
     let (kind, mut message) = match limit(innermost, circumstances.limits, circumstances.timeout) {
         Some(message) => (FailureKind::Limit, message),
-        None => (FailureKind::Failed, failed(innermost, circumstances)),
+        None => (FailureKind::Failed, failed(innermost, file == circumstances.file, circumstances)),
     };
     if kind == FailureKind::Limit {
         // That of some call on the way, and not of where it struck.
@@ -144,10 +158,37 @@ fn too_much_memory(bytes: u64, by: Option<&str>, most: u64) -> String {
     }
 }
 
-fn failed(error: &EvalAltResult, circumstances: Circumstances<'_>) -> String {
-    match error {
-        EvalAltResult::ErrorPropertyNotFound(name, _) => missing_field(name, circumstances),
-        other => in_words(other),
+/// `here`: in the script itself, and not in one that it imports.
+fn failed(error: &EvalAltResult, here: bool, circumstances: Circumstances<'_>) -> String {
+    let known = circumstances.known;
+    let near = match error {
+        EvalAltResult::ErrorPropertyNotFound(name, position) => {
+            let text = if here { known.text } else { "" };
+            let place = position.line().zip(position.position());
+            let owner = place.and_then(|(line, column)| hints::owner(text, line, column));
+            return missing_field(name, owner, circumstances);
+        }
+        EvalAltResult::ErrorFunctionNotFound(call, _) => {
+            let name = call.split(" (").next().unwrap_or(call);
+            let is_new = known.functions.binary_search_by(|known| (**known).cmp(name)).is_err();
+            known.function(name).filter(|_| is_new).map(|near| format!("`{near}`"))
+        }
+        EvalAltResult::ErrorDotExpr(said, _) => near_property(said, known),
+        _ => None,
+    };
+    let text = in_words(error);
+    near.map_or_else(|| text.clone(), |near| format!("{text}; did you mean {near}?"))
+}
+
+/// What was meant by the field of an error like `Unknown property 'x' - a getter is not registered for type 'y'`.
+fn near_property(said: &str, known: Known<'_>) -> Option<String> {
+    let mut quoted = said.split('\'').skip(1).step_by(2);
+    let (name, of) = (quoted.next()?, quoted.next()?);
+    match of {
+        "ctx" => nearest(name, context::FIELDS).map(|near| format!("`{near}`")),
+        "()" => None,
+        _ if said.contains("setter") => None,
+        _ => known.function(name).map(|near| format!("`{near}()`")),
     }
 }
 
@@ -173,6 +214,16 @@ pub(super) fn in_words(error: &EvalAltResult) -> String {
         E::ErrorModuleNotFound(name, _) => format!(
             "`{name}` is not imported; `import` takes the name as a plain text, since scripts are read before anything runs"
         ),
+        E::ErrorNonPureMethodCallOnConstant(name, _) if !name.contains('$') => {
+            format!("`{name}` would change a constant; call it on a copy, which `let` makes")
+        }
+        E::ErrorAssignmentToConstant(..) | E::ErrorNonPureMethodCallOnConstant(..) => {
+            "a constant cannot be changed; change a copy, which `let` makes".to_owned()
+        }
+        E::ErrorIndexingType(said, _) => match said.trim_end_matches(']').split_once(" [") {
+            Some((of, by)) => format!("{} has no entry by {}", kind::words(of), kind::words(by)),
+            None => lowercase(said),
+        },
         E::ErrorUnboundThis(_) => "`this` stands for nothing here".to_owned(),
         other => {
             // Rhai adds the place to its texts; ours stands in the failure.
@@ -233,7 +284,17 @@ fn missing_variable(name: &str) -> String {
     }
 }
 
-fn missing_field(name: &str, circumstances: Circumstances<'_>) -> String {
+/// `owner`: what the field was read from, as it stands in the script.
+fn missing_field(name: &str, owner: Option<&str>, circumstances: Circumstances<'_>) -> String {
+    let absent = format!("(where it may be absent, `.get(\"{name}\")` gives `()`)");
+    let known = circumstances.known;
+    let in_config = owner.and_then(hints::path_in_config).zip(known.config);
+    if let Some(text) = in_config.and_then(|(path, config)| hints::missing_in_config(name, &path, config)) {
+        return format!("{text} {absent}");
+    }
+    if let Some(owner) = owner.filter(|owner| owner.contains("::")) {
+        return format!("`{owner}` has no field `{name}` {absent}");
+    }
     let job: serde_json::Value = serde_json::from_slice(circumstances.payload).unwrap_or_default();
     let mut fields = Vec::new();
     collect_fields(&job, &mut fields);
@@ -241,17 +302,17 @@ fn missing_field(name: &str, circumstances: Circumstances<'_>) -> String {
     // Writing to a String cannot fail.
     if let Some(near) = nearest(name, fields.iter().copied()) {
         let _ = write!(text, "; did you mean `{near}`?");
-    } else if circumstances.first {
+    } else if circumstances.first && !owner.is_some_and(|owner| hints::is_declared(owner, known.text)) {
         // Rhai does not tell what the field was looked for in: paths answer for each level.
         let mut paths = Vec::new();
         collect_paths(&job, "", &mut paths);
         if !paths.is_empty() {
-            let names = listed(paths.iter().map(String::as_str).take(SHOWN_FIELDS_MAX), "and");
-            let more = if paths.len() > SHOWN_FIELDS_MAX { " and more" } else { "" };
+            let names = listed(paths.iter().map(String::as_str).take(hints::SHOWN_FIELDS_MAX), "and");
+            let more = if paths.len() > hints::SHOWN_FIELDS_MAX { " and more" } else { "" };
             let _ = write!(text, "; the job has {names}{more}");
         }
     }
-    let _ = write!(text, " (where it may be absent, `.get(\"{name}\")` gives `()`)");
+    let _ = write!(text, " {absent}");
     text
 }
 
@@ -259,7 +320,7 @@ fn missing_field(name: &str, circumstances: Circumstances<'_>) -> String {
 fn collect_paths(value: &serde_json::Value, before: &str, paths: &mut Vec<String>) {
     let Some(object) = value.as_object() else { return };
     for (key, value) in object {
-        if paths.len() > SHOWN_FIELDS_MAX {
+        if paths.len() > hints::SHOWN_FIELDS_MAX {
             return;
         }
         let path = format!("{before}{key}");

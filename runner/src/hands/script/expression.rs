@@ -7,7 +7,7 @@ use rhai::{AST, Engine, Scope};
 
 use super::attempt::Attempt;
 use super::compile::{CompileError, compile_expression, engine};
-use super::explain::{self, Circumstances};
+use super::explain::{self, Circumstances, Known};
 use super::json;
 use crate::config::Limits;
 
@@ -50,7 +50,8 @@ impl Expression {
         self.scope.clear();
         let holds = holds.and_then(|holds| self.attempt.settle().map(|()| holds));
         let (limits, timeout) = (self.attempt.limits(), Some(TIMEOUT));
-        let circumstances = Circumstances { file: "", limits, timeout, payload: value, first: true };
+        let known = Known::default();
+        let circumstances = Circumstances { file: "", limits, timeout, payload: value, first: true, known };
         holds.map_err(|error| explain::failure(&error, circumstances).message)
     }
 }

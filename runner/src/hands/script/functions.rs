@@ -1,5 +1,7 @@
 //! The functions that a script has beyond Rhai's own: control and logging.
 
+use std::fmt::Write as _;
+
 use rhai::{Dynamic, Engine};
 use tracing::Level;
 
@@ -7,7 +9,7 @@ use super::context::Context;
 use super::control::{self, Emitted};
 use super::said;
 use crate::config::Limits;
-use crate::words::grouped;
+use crate::words::{TokenKey, grouped};
 
 /// How many messages of one attempt at a job are written.
 const MESSAGES_MAX: u64 = 100;
@@ -19,6 +21,14 @@ pub(super) fn register(engine: &mut Engine, context: &Context, emitted: &Emitted
     control::register_endings(engine, context);
     control::register_outputs(engine, context, emitted, limits);
     register_log(engine, context);
+}
+
+/// An engine that has these functions and no others, to ask for their names: nothing calls them.
+pub(super) fn alone(limits: &Limits) -> Engine {
+    let context = Context::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE);
+    let mut engine = Engine::new_raw();
+    register(&mut engine, &context, &Emitted::default(), limits);
+    engine
 }
 
 fn register_log(engine: &mut Engine, context: &Context) {
@@ -65,7 +75,8 @@ fn shortened(of: &Context, message: &str) -> String {
     let left_out = shown.len() - end + rest.len();
     if left_out > 0 {
         shown.truncate(end);
-        shown.push_str(&format!("… {} more bytes left out", grouped(left_out as u64)));
+        let left_out = grouped(left_out as u64);
+        let _ = write!(shown, "… {left_out} more bytes left out"); // writing to a String cannot fail
     }
     shown
 }

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use rhai::{AST, Engine, EvalAltResult, Module, ModuleResolver, Position, Scope};
+use rhai::{AST, Engine, EvalAltResult, Module, ModuleResolver, Position};
 
 use super::attempt::Attempt;
 use super::captured::captures;
+use super::top;
 use crate::memory;
 
 /// How long the top of an imported script may take.
@@ -71,15 +72,9 @@ impl Beside {
     fn evaluate(&self, engine: &Engine, name: &str, at: Position) -> Result<Rc<Module>, Box<EvalAltResult>> {
         let ast = memory::uncounted(|| self.compile(engine, name, at))?;
         let running = self.attempt.begin(Some(IMPORT_MAX));
-        let mut module = Module::eval_ast_as_new(Scope::new(), &ast, engine)
+        let module = top::module(engine, &ast)
             .and_then(|module| self.attempt.settle().map(|()| module))
             .map_err(|error| in_module(ast.source().unwrap_or(name), error, at))?;
-        // An export that a closure has captured would be shared by all jobs.
-        let exported: Vec<_> =
-            module.iter_var().map(|(name, value)| (name.to_owned(), value.clone())).collect();
-        for (name, value) in exported {
-            module.set_var(name, value.flatten());
-        }
         running.keep();
         Ok(module.into())
     }

@@ -18,8 +18,8 @@ use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::value::RawValue;
 
 pub use self::mistake::ReadError;
-use super::kind;
 use super::number::BigNumber;
+use super::{frozen, kind};
 use crate::memory;
 use crate::words::format_size;
 
@@ -345,19 +345,16 @@ impl Writer<'_> {
         }
         let depth = self.depth + 1;
         if let Ok(map) = value.as_map_ref() {
-            let mut entries = serializer.serialize_map(Some(map.len()))?;
-            for (key, value) in map.iter() {
-                entries.serialize_key(key.as_str())?;
-                entries.serialize_value(&Writer { value, depth })?;
-            }
-            return entries.end();
+            return serialize_map(&map, depth, serializer);
         }
         if let Ok(array) = value.as_array_ref() {
-            let mut elements = serializer.serialize_seq(Some(array.len()))?;
-            for value in array.iter() {
-                elements.serialize_element(&Writer { value, depth })?;
-            }
-            return elements.end();
+            return serialize_array(&array, depth, serializer);
+        }
+        if let Some(map) = frozen::map(value) {
+            return serialize_map(&map, depth, serializer);
+        }
+        if let Some(array) = frozen::array(value) {
+            return serialize_array(&array, depth, serializer);
         }
         if let Ok(blob) = value.as_blob_ref() {
             return serializer.collect_seq(blob.iter());
@@ -374,11 +371,29 @@ impl Writer<'_> {
     }
 }
 
+fn serialize_map<S: Serializer>(map: &Map, depth: usize, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut entries = serializer.serialize_map(Some(map.len()))?;
+    for (key, value) in map {
+        entries.serialize_key(key.as_str())?;
+        entries.serialize_value(&Writer { value, depth })?;
+    }
+    entries.end()
+}
+
+fn serialize_array<S: Serializer>(array: &Array, depth: usize, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut elements = serializer.serialize_seq(Some(array.len()))?;
+    for value in array {
+        elements.serialize_element(&Writer { value, depth })?;
+    }
+    elements.end()
+}
+
 /// Says that [`fault`] knows more.
 const UNSAYABLE: &str = "JSON cannot say this";
 
 /// Looks for what JSON cannot say, after writing has failed: why, and in `path` where.
 fn fault(value: &Dynamic, depth: usize, path: &mut String) -> Option<String> {
+    let value = &*frozen::plain(value);
     if let Ok(float) = value.as_float() {
         return (!float.is_finite()).then(|| format!("JSON has no number for `{float}`"));
     }

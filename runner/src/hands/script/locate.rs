@@ -95,7 +95,7 @@ fn head<'t>(text: &'t str, entry: &str) -> Option<Head<'t>> {
 }
 
 /// The length of the comment or text that `rest` begins with.
-fn skipped(rest: &str) -> Option<usize> {
+pub(super) fn skipped(rest: &str) -> Option<usize> {
     let past = |from: usize, end: &str| {
         rest.get(from..)?.find(end).map_or(Some(rest.len()), |found| Some(from + found + end.len()))
     };

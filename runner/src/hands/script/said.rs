@@ -3,11 +3,12 @@
 use rhai::Dynamic;
 
 use super::json::{self, WriteError};
-use super::kind;
+use super::{frozen, kind};
 use crate::memory;
 
 /// What was thrown or given as a reason, as a message: of a map its `message`, anything else as it is shown.
 pub(super) fn text(value: &Dynamic) -> String {
+    let value = &*frozen::plain(value);
     if let Ok(map) = value.as_map_ref()
         && let Some(Ok(message)) = map.get("message").map(Dynamic::as_immutable_string_ref)
     {
@@ -39,6 +40,7 @@ fn room() -> usize {
 
 /// As JSON, which may be cut where it nests deeper than JSON is read.
 fn show(value: &Dynamic, depth: usize, text: &mut Vec<u8>) {
+    let value = &*frozen::plain(value);
     let start = text.len();
     match json::write_within(value, text, room()) {
         Ok(()) => return,
@@ -70,6 +72,7 @@ fn show(value: &Dynamic, depth: usize, text: &mut Vec<u8>) {
 
 /// What was thrown or given as a reason says beside its `message`, as JSON.
 pub(super) fn context(value: &Dynamic) -> Option<Box<str>> {
+    let value = frozen::plain(value);
     let map = value.as_map_ref().ok()?;
     let mut rest = map.get("message")?.is_string().then(|| map.clone())?;
     rest.remove("message");

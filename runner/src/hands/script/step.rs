@@ -1,6 +1,7 @@
 //! A step made of a filter and scripts, run one after the other on values in memory.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,11 +14,12 @@ use super::compile::{self, CompileError, Compiled};
 use super::context::Context;
 use super::control::{Emit, Emitted};
 use super::entry::Entry;
-use super::explain::{self, Circumstances};
+use super::explain::{self, Circumstances, Known};
 use super::filter::Filter;
 use super::functions;
 use super::json::{self, WriteError};
-use super::{kind, locate};
+use super::top::Top;
+use super::{frozen, hints, kind, locate};
 use crate::config::{Limits, Script, StepFilter};
 use crate::memory;
 use crate::words::suggest::{listed, nearest};
@@ -69,6 +71,8 @@ pub struct ScriptStep {
     scripts: Vec<Loaded>,
     filter: Option<Filter>,
     context: Context,
+    /// The names of all that its scripts can call, in order.
+    functions: Vec<String>,
     emitted: Emitted,
     attempt: Rc<Attempt>,
     timeout: Option<Duration>,
@@ -86,6 +90,8 @@ struct Loaded {
     /// Its own, since `import` looks beside the script.
     engine: Engine,
     compiled: Compiled,
+    /// `None`: it runs before each call.
+    top: Option<Top>,
     path: PathBuf,
     /// For finding places again; what runs is `compiled`.
     text: String,
@@ -113,15 +119,19 @@ impl ScriptStep {
             let mut engine = compile::engine(spec.limits, &attempt);
             functions::register(&mut engine, &context, &emitted, spec.limits);
             let compiled = compile::compile(&mut engine, script, entry, &attempt)?;
+            let quiet = || compile::engine(spec.limits, &attempt);
+            let top = Top::run(&engine, quiet, &attempt, &compiled.ast);
             let (path, text) = (script.path.clone(), script.text.clone());
-            scripts.push(Loaded { engine, compiled, path, text, scope: Scope::new() });
+            scripts.push(Loaded { engine, compiled, top, path, text, scope: Scope::new() });
         }
+        let functions = names_of_functions(&scripts);
         let engine = || compile::engine(spec.limits, &attempt);
         let filter = Filter::compile(engine, spec.filter, spec.wrapped, &attempt)?;
         Ok(Self {
             scripts,
             filter,
             context,
+            functions,
             emitted,
             attempt,
             timeout: spec.timeout,
@@ -134,9 +144,16 @@ impl ScriptStep {
         })
     }
 
-    fn circumstances<'a>(&'a self, file: &'a str, first: bool, job: &Job<'a>) -> Circumstances<'a> {
+    /// `text`: of the script that `file` is.
+    fn circumstances<'a>(
+        &'a self,
+        (file, text): (&'a str, &'a str),
+        first: bool,
+        job: &Job<'a>,
+    ) -> Circumstances<'a> {
         let (limits, timeout) = (&self.limits, self.timeout);
-        Circumstances { file, limits, timeout, payload: job.payload, first }
+        let known = Known { text, config: Some(self.context.config()), functions: &self.functions };
+        Circumstances { file, limits, timeout, payload: job.payload, first, known }
     }
 
     fn failure_of_payload(&self, error: &json::ReadError) -> Failure {
@@ -150,7 +167,8 @@ impl ScriptStep {
 
     fn failure_of_script(&mut self, position: usize, error: &EvalAltResult, job: &Job<'_>) -> Failure {
         let file = self.scripts[position].path.display().to_string();
-        let mut failure = explain::failure(error, self.circumstances(&file, position == 0, job));
+        let text = &*self.scripts[position].text;
+        let mut failure = explain::failure(error, self.circumstances((&file, text), position == 0, job));
         if failure.kind == FailureKind::Limit && failure.place.is_none() {
             // An attempt that is out of time must end soon.
             let most = if explain::is_timeout(error) { LOCATE_LATE_MAX } else { LOCATE_MAX };
@@ -183,6 +201,7 @@ impl ScriptStep {
             Ok(returned) => returned,
             Err(error) => return Err(self.failure_of_script(from, &error, job)),
         };
+        let returned = frozen::into_plain(returned);
         let between = from + 1 < self.scripts.len();
         if between && returned.is_unit() {
             return Ok(());
@@ -215,6 +234,9 @@ impl ScriptStep {
             );
             return Err(Failure::new(FailureKind::Output, message));
         };
+        if let Some(failure) = no_outputs(map.keys().map(AsRef::as_ref), outputs) {
+            return Err(failure);
+        }
         for (binding, value) in map.iter() {
             let position = binding_position(binding, outputs)?;
             self.push(value, position, outputs)?;
@@ -261,6 +283,7 @@ impl ScriptStep {
             pushed.map_err(|error| self.no_output(&error))?;
             self.take_room(delayed.payloads().byte_len() - before)
         };
+        let value = &*frozen::plain(value);
         match value.as_array_ref() {
             Ok(elements) => elements.iter().try_for_each(one),
             Err(_) => one(value),
@@ -273,6 +296,7 @@ impl ScriptStep {
         if value.is_unit() {
             return Ok(());
         }
+        let value = &*frozen::plain(value);
         match value.as_array_ref() {
             Ok(elements) => elements.iter().try_for_each(|element| self.push_one(element, payloads)),
             Err(_) => self.push_one(value, payloads),
@@ -345,7 +369,10 @@ impl ScriptStep {
                 Ok(Some(passed)) => value = passed,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    return Err(in_when(explain::failure(&error, self.circumstances(&self.file, true, job))));
+                    return Err(in_when(explain::failure(
+                        &error,
+                        self.circumstances((&self.file, ""), true, job),
+                    )));
                 }
             }
             if self.scripts.is_empty() {
@@ -369,9 +396,14 @@ impl Step for ScriptStep {
 
 impl Loaded {
     fn call(&mut self, value: Dynamic, context: &Context) -> Result<Dynamic, Box<EvalAltResult>> {
-        let Self { engine, compiled, scope, .. } = self;
-        // What stands outside functions (imports, constants) runs before each call; where there is
-        // nothing, Rhai skips it.
+        let Self { engine, compiled, top, scope, .. } = self;
+        if let Some(top) = top {
+            let (mut value, mut context) = (value, Dynamic::from(context.clone()));
+            let mut arguments = [&mut value, &mut context];
+            let count = if compiled.wants_context { 2 } else { 1 };
+            return top.call(engine, compiled.entry, &mut arguments[..count]);
+        }
+        // Where there is nothing at the top, Rhai skips it.
         let options = CallFnOptions::new().eval_ast(true).rewind_scope(true);
         if compiled.wants_context {
             let arguments = (value, context.clone());
@@ -380,6 +412,16 @@ impl Loaded {
             engine.call_fn_with_options(options, scope, &compiled.ast, compiled.entry, (value,))
         }
     }
+}
+
+/// What can be called in the scripts, by name.
+fn names_of_functions(scripts: &[Loaded]) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for Loaded { engine, compiled, .. } in scripts {
+        names.extend(engine.collect_fn_metadata(None, |info| Some(info.metadata.name.to_string()), true));
+        names.extend(compiled.ast.iter_functions().map(|function| function.name.to_owned()));
+    }
+    names.into_iter().collect()
 }
 
 /// Lines and columns of the expression mean nothing in the file that it stands in, so they are said
@@ -409,6 +451,28 @@ fn pass_on(payload: &[u8], outputs: &mut Outputs) {
             payloads.push(payload);
         }
     }
+}
+
+/// What is wrong with a map that has other keys than outputs, and none that looks like one: a job, most likely.
+fn no_outputs<'a>(keys: impl Iterator<Item = &'a str> + Clone, outputs: &Outputs) -> Option<Failure> {
+    let names: Vec<&str> = outputs.names().collect();
+    let is_meant = |key: &str| names.contains(&key) || nearest(key, names.iter().copied()).is_some();
+    if keys.clone().any(is_meant) {
+        return None;
+    }
+    let mut given: Vec<&str> = keys.take(hints::SHOWN_FIELDS_MAX + 1).collect();
+    if given.is_empty() {
+        return None;
+    }
+    let more = if given.len() > hints::SHOWN_FIELDS_MAX { " and more" } else { "" };
+    given.truncate(hints::SHOWN_FIELDS_MAX);
+    let message = format!(
+        "the returned map has no output of the step, but {}{more}: with the outputs {} the script returns a map of them, such as `#{{ {}: job }}`",
+        listed(given, "and"),
+        listed(names.iter().copied(), "and"),
+        names.first().copied().unwrap_or_default()
+    );
+    Some(Failure::new(FailureKind::Output, message))
 }
 
 fn binding_position(binding: &str, outputs: &Outputs) -> Result<usize, Failure> {

@@ -6,6 +6,7 @@ mod context;
 mod control;
 mod failing;
 mod filtering;
+mod hinting;
 mod imports;
 mod isolation;
 mod limits;
@@ -14,7 +15,9 @@ mod memory;
 mod natives;
 mod returning;
 mod reviewed;
+mod tables;
 mod time;
+mod tops;
 mod values;
 
 use std::fmt::Write as _;

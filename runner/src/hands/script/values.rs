@@ -27,11 +27,10 @@ pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
     engine.register_fn("parse_json", move |call: NativeCallContext<'_>, text: ImmutableString| {
         json::read(text.as_bytes()).map_err(|error| {
             // The value is gone by now, and its room is free again.
-            let is_full = error.is_full();
-            if is_full {
+            if error.is_full() {
                 of.full("parse_json")
             } else {
-                fail(&call, format!("`parse_json` got no JSON: {error}"))
+                Box::new(fail(&call, format!("`parse_json` got no JSON: {error}")))
             }
         })
     });
@@ -41,7 +40,9 @@ pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
         engine.register_raw_fn("to_json", [kind], move |call, arguments| -> Answer<ImmutableString> {
             let mut text = Vec::new();
             json::write_within(arguments[0], &mut text, attempt.free()).map_err(|error| match error {
-                WriteError::Unsayable(why) => fail(&call, format!("`to_json` cannot write this: {why}")),
+                WriteError::Unsayable(why) => {
+                    Box::new(fail(&call, format!("`to_json` cannot write this: {why}")))
+                }
                 WriteError::TooLarge(_) => attempt.full("to_json"),
             })?;
             Ok(String::from_utf8_lossy(&text).as_ref().into())
@@ -59,6 +60,6 @@ pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
     }
 }
 
-fn fail(call: &NativeCallContext<'_>, message: String) -> Box<EvalAltResult> {
-    EvalAltResult::ErrorRuntime(message.into(), call.call_position()).into()
+fn fail(call: &NativeCallContext<'_>, message: String) -> EvalAltResult {
+    EvalAltResult::ErrorRuntime(message.into(), call.call_position())
 }
