@@ -17,7 +17,7 @@ use super::message::Message;
 use super::push::Inbox;
 use super::readers::{QueueThread, SourceThread};
 use super::report::{Options, Report};
-use super::set_back::LastRead;
+use super::set_back::Watched;
 use super::sinks::Sinks;
 use super::start::{self, Started};
 use super::stats::Stats;
@@ -62,7 +62,7 @@ pub(super) struct Crew {
     attempts: Attempts,
     inbox: Arc<Inbox>,
     options: Options,
-    clock: Arc<dyn Clock>,
+    clock: Watched,
     floor: Floor,
     messages: (Sender<Message>, Receiver<Message>),
     tasks: Sender<Errand>,
@@ -83,7 +83,6 @@ pub(super) struct Crew {
     askers: Aside,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
-    read: LastRead,
 }
 
 impl Crew {
@@ -173,14 +172,13 @@ impl Crew {
         let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
         let queues =
             QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
-        let last = store.committed_at()?;
         let mut crew = Self {
+            clock: Watched::new(clock, store.committed_at()?),
             configuration,
             store,
             attempts,
             inbox,
             options,
-            clock,
             floor,
             messages,
             tasks,
@@ -195,7 +193,6 @@ impl Crew {
             aside,
             askers,
             deadline: None,
-            read: LastRead::new(last),
         };
         for (port, reader) in readers {
             let thread = SourceThread::start((port, 0), reader, options.batch, crew.messages.0.clone())?;
@@ -245,8 +242,8 @@ impl Crew {
 
     /// What the clock shows. Where it was set back, what waits for a time is moved.
     fn now(&mut self) -> Result<Timestamp, EngineError> {
-        let now = self.clock.now();
-        if let Some(set_back) = self.read.next(now, Instant::now()) {
+        let (now, set_back) = self.clock.look();
+        if let Some(set_back) = set_back {
             set_back.make_up(&self.store, &self.configuration, &self.messages.0)?;
         }
         Ok(now)

@@ -9,21 +9,27 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 
-use super::error::Chain;
+use super::error::{Chain, EngineError};
 use super::message::Message;
 use super::request::{Asked, Granted, Reply, Request, Row};
 use crate::config::Configuration;
 use crate::store::{NEVER, ReadError, Standing, Store};
-use crate::words::{Address, Timestamp, format_duration};
+use crate::words::{Address, Clock, Timestamp, format_duration};
 
 /// A clock that is set back by less is followed: waits last that much longer.
 const SET_BACK_MIN: Duration = Duration::from_secs(1);
 /// So many rows are moved together.
 const PAGE: usize = 1000;
 
+/// A clock of which it is noticed when it is set back.
+pub(super) struct Watched {
+    clock: Arc<dyn Clock>,
+    read: LastRead,
+}
+
 /// The clock as it was read last, and when that was.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LastRead {
+struct LastRead {
     time: Timestamp,
     at: Instant,
 }
@@ -37,13 +43,26 @@ pub(super) struct SetBack {
     by: i64,
 }
 
-impl LastRead {
-    pub(super) fn new(time: Timestamp) -> Self {
-        Self { time, at: Instant::now() }
+impl Watched {
+    /// `last`: what it showed when it was read last, in an earlier run.
+    pub(super) fn new(clock: Arc<dyn Clock>, last: Timestamp) -> Self {
+        Self { clock, read: LastRead { time: last, at: Instant::now() } }
     }
 
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// What it shows, and whether it was set back since the last look.
+    pub(super) fn look(&mut self) -> (Timestamp, Option<SetBack>) {
+        let now = self.clock.now();
+        (now, self.read.next(now, Instant::now()))
+    }
+}
+
+impl LastRead {
     /// The clock shows `now`; answers whether it was set back since it was read last.
-    pub(super) fn next(&mut self, now: Timestamp, at: Instant) -> Option<SetBack> {
+    fn next(&mut self, now: Timestamp, at: Instant) -> Option<SetBack> {
         let before = std::mem::replace(self, Self { time: now, at });
         let passed = i64::try_from((at - before.at).as_millis()).unwrap_or(i64::MAX);
         let least = i64::try_from(SET_BACK_MIN.as_millis()).unwrap_or(i64::MAX);
@@ -59,7 +78,7 @@ impl SetBack {
         store: &Store,
         configuration: &Arc<Configuration>,
         messages: &Sender<Message>,
-    ) -> Result<(), super::error::EngineError> {
+    ) -> Result<(), EngineError> {
         let mut waits = false;
         for step in &configuration.steps {
             waits |= store.next_due(&step.address, Some(self.last))?.is_some();

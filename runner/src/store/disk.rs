@@ -65,10 +65,10 @@ struct MediumInner {
     taken: AtomicBool,
 }
 
-type Epoch = [u8; EPOCH_BYTES as usize];
+type Epoch = [u8; EPOCH_BYTES];
 
 /// How long the header of redb is, in bytes.
-const EPOCH_BYTES: u64 = 320;
+const EPOCH_BYTES: usize = 320;
 
 /// Another process has written to the disk.
 #[derive(Debug, thiserror::Error)]
@@ -151,7 +151,7 @@ impl Medium {
 
     /// `None` where the disk is too short to have one.
     fn read_epoch(&self) -> io::Result<Option<Epoch>> {
-        let mut epoch = [0; EPOCH_BYTES as usize];
+        let mut epoch = [0; EPOCH_BYTES];
         match self.disk().read(0, &mut epoch) {
             Ok(()) => Ok(Some(epoch)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -195,7 +195,7 @@ impl redb::StorageBackend for Medium {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = offset + data.len() as u64;
-        let changes_epoch = offset < EPOCH_BYTES;
+        let changes_epoch = offset < EPOCH_BYTES as u64;
         // The first write of a commit, and the one that makes it the last.
         if changes_epoch || self.unsynced().is_empty() {
             self.check_epoch()?;

@@ -198,7 +198,7 @@ impl Cause {
 
 impl From<io::Error> for Cause {
     fn from(error: io::Error) -> Self {
-        let is_taken = error.get_ref().is_some_and(|inner| inner.is::<Taken>());
+        let is_taken = error.get_ref().and_then(|inner| inner.downcast_ref::<Taken>()).is_some();
         if is_taken { Self::Taken } else { Self::Io(error) }
     }
 }

@@ -17,6 +17,8 @@ const PAGE: u64 = 128;
 /// So many jobs are read together where pages are not known yet, and so many bytes of them.
 const READ: usize = 1024;
 const READ_BYTES: usize = 2 << 20;
+/// So many pages in a row are about one place.
+const PAGES_ABOUT: u64 = 2;
 /// So many pages are known at a time, of together about 8 million jobs; then all are forgotten.
 const PAGES_MAX: usize = 1 << 16;
 
@@ -86,6 +88,20 @@ impl Store {
         Ok(found)
     }
 
+    /// The least index that the step came from with what it has made about there; `None` where others have made
+    /// all of that.
+    pub fn made_about(&self, queue: &Address, at: u64, of: MadeOf<'_>) -> Result<Option<u64>, ReadError> {
+        let Some(state) = self.queue(queue)? else { return Ok(None) };
+        for page in at / PAGE..at / PAGE + PAGES_ABOUT {
+            self.may_hold(queue, page, of, (state.first, state.head))?;
+            let first = self.pages().known().first(queue, page, of);
+            if first.is_some() {
+                return Ok(first);
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether the page may hold what is looked for. One that is whole, and not known, is read for it.
     fn may_hold(
         &self,
@@ -116,7 +132,9 @@ impl Store {
             let mut known = self.pages().known();
             for (index, origin) in (at..).zip(&origins) {
                 let spans = drafts.entry(index / PAGE).or_default();
-                origin.iter().for_each(|origin| known.note(origin, spans));
+                if let Some(origin) = origin {
+                    known.note(origin, spans);
+                }
             }
             at = batch.end();
         }
@@ -178,9 +196,19 @@ impl Known {
     /// `None` where nothing is known of the page.
     fn may_hold(&self, queue: &Address, page: u64, of: MadeOf<'_>) -> Option<bool> {
         let spans = self.pages.get(queue)?.get(&page)?;
-        let maker = self.makers.iter().position(|(step, input)| step == of.step && input == of.input);
+        let maker = self.maker(of);
         let holds = |span: &Span| Some(span.maker) == maker && (span.first..=span.last).contains(&of.index);
         Some(spans.iter().any(holds))
+    }
+
+    /// The least index that something on the page came from; `None` also where nothing is known of it.
+    fn first(&self, queue: &Address, page: u64, of: MadeOf<'_>) -> Option<u64> {
+        let (spans, maker) = (self.pages.get(queue)?.get(&page)?, self.maker(of)?);
+        spans.iter().find(|span| span.maker == maker).map(|span| span.first)
+    }
+
+    fn maker(&self, of: MadeOf<'_>) -> Option<usize> {
+        self.makers.iter().position(|(step, input)| step == of.step && input == of.input)
     }
 
     fn note(&mut self, origin: &Origin, spans: &mut Vec<Span>) {
@@ -265,6 +293,11 @@ mod tests {
             let expected: &[u64] = if index <= jobs { &[index] } else { &[] };
             assert_eq!(made(&store, index, 1..jobs + 1), expected);
         }
+        let about = |at, step| {
+            let of = MadeOf { step: &address(step), input: INPUT, index: 1 };
+            store.made_about(&address("p/out"), at, of).unwrap()
+        };
+        assert_eq!((about(30_000, "p/step"), about(30_000, "p/other")), (Some(30_000 / PAGE * PAGE), None));
         assert_eq!(learnt(&store), once);
     }
 

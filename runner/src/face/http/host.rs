@@ -27,7 +27,7 @@ impl Hosts {
     /// Refuses a request to another host, and one that a page of another origin makes. A client that names no
     /// host is no browser.
     pub(super) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-        let named = self.named(uri, headers)?;
+        let named = named(uri, headers)?;
         if let Some(host) = named.as_ref().map(host_of).filter(|host| !self.is_own(host)) {
             let error = format!(
                 "`{host}` is no host of this port: it answers for its own address, `localhost`, and what is listed \
@@ -44,22 +44,6 @@ impl Hosts {
             "a page of `{origin}` asks: only pages of this port, or of a host in `[runner] hosts`, may"
         );
         Err(Refusal::new(StatusCode::FORBIDDEN, error).closing())
-    }
-
-    /// What the request says that it is for: the address it asks for where that is whole, or else `Host`.
-    fn named(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
-        if let Some(authority) = uri.authority() {
-            return Ok(Some(authority.clone()));
-        }
-        let mut hosts = headers.get_all(HOST).iter();
-        let (Some(host), None) = (hosts.next(), hosts.next()) else {
-            let several = headers.contains_key(HOST);
-            return if several { Err(unclear()) } else { Ok(None) };
-        };
-        if host.is_empty() {
-            return Ok(None);
-        }
-        Authority::try_from(host.as_bytes()).map(Some).map_err(|_| unclear())
     }
 
     fn is_own(&self, host: &str) -> bool {
@@ -89,6 +73,22 @@ impl Hosts {
         let port = |authority: &Authority| authority.port_u16().unwrap_or(usual);
         named.is_some_and(|named| host_of(named) == host && port(named) == port(&authority))
     }
+}
+
+/// What the request says that it is for: the address it asks for where that is whole, or else `Host`.
+fn named(uri: &Uri, headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
+    if let Some(authority) = uri.authority() {
+        return Ok(Some(authority.clone()));
+    }
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        let several = headers.contains_key(HOST);
+        return if several { Err(unclear()) } else { Ok(None) };
+    };
+    if host.is_empty() {
+        return Ok(None);
+    }
+    Authority::try_from(host.as_bytes()).map(Some).map_err(|_| unclear())
 }
 
 /// The name or address without its port, in small letters.

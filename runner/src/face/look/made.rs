@@ -2,16 +2,12 @@
 
 use std::ops::Range;
 
-use crate::store::{DetailedBatch, Made, MadeOf, ReadError, Store};
+use crate::store::{Made, MadeOf, ReadError, Store};
 use crate::words::{Address, Timestamp};
 
 /// So many jobs are looked through from where the job was committed on, and so many about the place
 /// where its like were made.
 const LOOKED_THROUGH: u64 = 20_000;
-const PAGE_BYTES: usize = 2 << 20;
-/// Among so many in a row, one should be of the step; most often, one of the first.
-const PROBE: usize = 256;
-const PROBE_FIRST: usize = 8;
 
 /// A step, and a job of one of its inputs.
 #[derive(Debug)]
@@ -53,36 +49,13 @@ impl Maker<'_> {
         while end - start > LOOKED_THROUGH / 4 {
             let middle = start + (end - start) / 2;
             // Where others have made so many, it is not worth a longer search.
-            let Some(index) = self.probe(queue, middle)? else { break };
+            let Some(index) = self.store.made_about(queue, middle, self.of())? else { break };
             if index < self.index { start = middle } else { end = middle }
         }
         Ok(start)
     }
 
-    /// What the step has made there or soon behind: the index that it came from.
-    fn probe(&self, queue: &Address, at: u64) -> Result<Option<u64>, ReadError> {
-        for jobs in [PROBE_FIRST, PROBE] {
-            let Some((_, origins)) = self.page(queue, at, jobs)? else { return Ok(None) };
-            let index = origins.iter().flatten().find_map(|origin| self.of().index_in(origin));
-            if index.is_some() {
-                return Ok(index);
-            }
-        }
-        Ok(None)
-    }
-
     fn of(&self) -> MadeOf<'_> {
         MadeOf { step: self.step, input: self.input, index: self.index }
-    }
-
-    /// From there on, or from the first that is still kept.
-    fn page(&self, queue: &Address, from: u64, jobs: usize) -> Result<Option<DetailedBatch>, ReadError> {
-        match self.store.read_details(queue, from, jobs, PAGE_BYTES) {
-            // Others were let go of just now.
-            Err(ReadError::Gone { first, .. }) if first > from => {
-                self.store.read_details(queue, first, jobs, PAGE_BYTES)
-            }
-            page => page,
-        }
     }
 }

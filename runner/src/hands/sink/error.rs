@@ -15,7 +15,7 @@ pub enum SinkError {
     )]
     Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
     #[error("sink `{address}` cannot write to `{path}`: {} has it locked", lock_holder(holder))]
-    Locked { address: Address, path: PathBuf, holder: Holder },
+    Locked { address: Address, path: PathBuf, holder: Box<Holder> },
     #[error("cannot make the folder `{path}`")]
     Folder { path: PathBuf, source: io::Error },
     #[error("cannot open `{path}` for writing")]

@@ -324,7 +324,7 @@ impl FileSinkWriter {
             match target.file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    let (address, holder) = (self.address.clone(), Holder::of(&target.file));
+                    let (address, holder) = (self.address.clone(), Box::new(Holder::of(&target.file)));
                     return Err(SinkError::Locked { address, path: path.clone(), holder });
                 }
                 Err(TryLockError::Error(error)) => {
