@@ -19,10 +19,10 @@ use super::error::OpenError;
 use super::private;
 use crate::words::{Timestamp, rfc3339};
 
-/// The process that has a lock, as far as the system and the lock file tell.
+/// The process that has a lock, as far as it is known from the system and the lock file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// `None` where neither tells.
+    /// `None` if it is not known.
     pub pid: Option<u32>,
     /// RFC 3339; empty where only the system tells.
     pub since: String,

@@ -1,8 +1,8 @@
-//! What a step has made of one job, found on a queue by where its jobs came from.
+//! Outputs of a step: found on a queue by the job that they were made of.
 //!
-//! The log has no row a job, so there is nothing to look a job up in. Instead each page of a queue is read once,
-//! and what is kept of it is from which to which index of which input its jobs came. A page whose jobs came from
-//! elsewhere is not read again. Jobs do not change where they stand, so neither do pages.
+//! The log has no row a job, so it has no index by origin. Instead each page of a queue is read once. The least
+//! and the greatest index are kept that its jobs came from, by step and input. A page whose jobs came from
+//! elsewhere is not read again. Jobs in the log do not change, so neither do pages.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

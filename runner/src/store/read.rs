@@ -47,7 +47,7 @@ pub(super) struct Shared {
     database: RwLock<Option<Database>>,
     /// How often the database was closed or opened again. Changes only while `database` is locked for writing.
     openings: AtomicU64,
-    /// What is known of where jobs stand, for those who look for some.
+    /// Where jobs stand, as far as searches for some have found.
     pages: Pages,
     rows: Rows,
 }

@@ -1,7 +1,7 @@
-//! Where the delayed jobs of a step stand, by the jobs that they were made of.
+//! Rows of delayed jobs: found by the jobs that they were made of.
 //!
-//! The table has them in order of due time. Those of a step are read once, when one of them is looked for for
-//! the first time; from then on each commit adds its own. A row that is gone is noticed when it is looked at.
+//! The table has them in order of due time. The rows of a step are read once, at the first search for one of
+//! them. From then on each commit adds its own. A row that is gone is noticed when it is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Whose requests are answered: those to an address of this port, from programs or from pages of its own.
+//! Hosts: the port answers requests to its own addresses and names, from programs and from pages of its own.
 //!
 //! A page in a browser may have its own name lead to this machine (DNS rebinding), and is of one origin with
 //! the port then. Its requests still carry the name that the page was loaded from.
