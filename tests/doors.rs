@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
@@ -225,7 +226,7 @@ fn the_soft_limit_of_open_files_is_raised_for_the_runner_and_not_for_its_command
     )
     .file("in.ndjson", jobs([1]))
     .file("limit.sh", "#!/bin/sh\nread job\nprintf '{\"files\":%s}\\n' \"$(ulimit -Sn)\"\n");
-    let executable = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+    let executable = fs::Permissions::from_mode(0o755);
     fs::set_permissions(project.path().join("limit.sh"), executable).expect("it is our own");
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -Sn 200 && exec \"$0\" run .", env!("CARGO_BIN_EXE_tidegate")]);

@@ -316,7 +316,7 @@ mod tests {
         for id in 0..3 {
             assert_eq!(seat(&places, start), Ok(id));
         }
-        let later = start + Duration::from_secs(60);
+        let later = start + Duration::from_mins(1);
         set(&places, 0, Phase::Work, start);
         set(&places, 2, Phase::Idle, later - IDLE);
         assert_eq!(seat(&places, later), Ok(3));

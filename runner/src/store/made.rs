@@ -256,9 +256,11 @@ mod tests {
         let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
         for indices in commits {
             let mut origins = Origins::new(address("p/step"), vec![INPUT.to_owned()]);
-            indices.iter().for_each(|&index| origins.push(&[index]));
             let mut jobs = Payloads::new();
-            indices.iter().for_each(|index| jobs.push(index.to_string().as_bytes()));
+            for index in indices {
+                origins.push(&[index]);
+                jobs.push(index.to_string().as_bytes());
+            }
             let block = Block::encode(&jobs, Details { origins: Some(&origins), carried: None });
             let appends = vec![Append { queue: address("p/out"), block }];
             writer.commit(&Changes { appends, ..Changes::default() }).unwrap();

@@ -156,7 +156,7 @@ mod tests {
     }
 
     fn commit(writer: &mut Writer, delayed: Vec<Delayed>, undelayed: Vec<DelayedKey>) -> Vec<DelayedKey> {
-        writer.commit(&Changes { delayed, undelayed, ..Changes::default() }).unwrap().delayed
+        writer.commit(&Changes { undelayed, delayed, ..Changes::default() }).unwrap().delayed
     }
 
     fn find(store: &Store, index: u64) -> Option<i64> {

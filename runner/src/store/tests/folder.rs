@@ -130,7 +130,8 @@ fn a_writer_that_only_closes_writes_nothing_over_the_commits_of_another_one() {
 
 #[test]
 fn a_commit_is_not_answered_when_the_store_is_no_longer_in_its_place() {
-    let harms: [(&str, fn(&Path)); 4] = [
+    type Harm = (&'static str, fn(&Path));
+    let harms: [Harm; 4] = [
         ("the file is deleted", |data| fs::remove_file(data.join("store.redb")).unwrap()),
         ("the folder is deleted", |data| fs::remove_dir_all(data).unwrap()),
         ("the folder is moved", |data| fs::rename(data, data.with_file_name("moved")).unwrap()),
@@ -187,7 +188,9 @@ fn only_the_owner_reaches_the_data_folder_and_what_is_in_it() {
     assert_eq!(files.each_ref().map(|file| mode(file)), [0o600; 3]);
     // As an earlier version has left them.
     set_mode(&data, 0o755);
-    files.iter().for_each(|file| set_mode(file, 0o664));
+    for file in &files {
+        set_mode(file, 0o664);
+    }
     store_at(&data);
     drop(Attempts::open(&data));
     assert_eq!(mode(&data), 0o700);

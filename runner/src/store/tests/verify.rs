@@ -79,7 +79,8 @@ fn several_questions_at_one_moment_know_nothing_of_later_commits() {
             assert_eq!((head(moment), head(&store)), (1, 3));
             assert_eq!(moment.transaction()?, 1);
             // A moment within a moment is the same one.
-            moment.at_one_moment(|same| Ok::<_, ReadError>(assert_eq!(head(same), 1)))?;
+            let same = moment.at_one_moment(|same| Ok::<_, ReadError>(head(same)))?;
+            assert_eq!(same, 1);
             // The file is another one when it has been opened again.
             writer.reopen().unwrap();
             assert!(matches!(moment.queue(&queue), Err(ReadError::Interrupted)));
