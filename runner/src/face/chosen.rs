@@ -64,6 +64,7 @@ mod tests {
         the expression of `--where` does not compile: there is no variable `nothing` here
           job.id > nothing
                    ^
+          help: read a field as `job.nothing`
         ");
     }
 }
