@@ -81,6 +81,8 @@ mod workers;
 
 mod readers;
 
+mod source_pool;
+
 mod tail;
 
 mod sinks;

@@ -15,10 +15,11 @@ use super::floor::{Action, Floor, Plan};
 use super::ledger::Ledger;
 use super::message::Message;
 use super::push::Inbox;
-use super::readers::{QueueThread, SourceThread};
+use super::readers::QueueThread;
 use super::report::{Options, Report};
 use super::set_back::Watched;
 use super::sinks::Sinks;
+use super::source_pool::{SourcePool, SourceReader};
 use super::start::{self, Started};
 use super::stats::Stats;
 use super::tail::Tails;
@@ -70,7 +71,8 @@ pub(super) struct Crew {
     queues: QueueThread,
     /// By source of the configuration; `None` where it cannot be opened.
     sources: Vec<Option<Source>>,
-    readers: BTreeMap<Port, SourceThread>,
+    source_pool: SourcePool,
+    readers: BTreeMap<Port, SourceReader>,
     /// Closed by a stop: room on a full disk is not waited for any more.
     stop_committer: Option<Sender<()>>,
     committer: JoinHandle<Option<Writer>>,
@@ -172,6 +174,7 @@ impl Crew {
         let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
         let queues =
             QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
+        let source_pool = SourcePool::start(readers.len(), options.batch, &messages.0)?;
         let mut crew = Self {
             clock: Watched::new(clock, store.committed_at()?),
             configuration,
@@ -185,6 +188,7 @@ impl Crew {
             orders,
             queues,
             sources,
+            source_pool,
             readers: BTreeMap::new(),
             stop_committer: Some(stop_committer),
             committer,
@@ -195,8 +199,8 @@ impl Crew {
             deadline: None,
         };
         for (port, reader) in readers {
-            let thread = SourceThread::start((port, 0), reader, options.batch, crew.messages.0.clone())?;
-            crew.readers.insert(port, thread);
+            let reader = crew.source_pool.add(port, 0, reader);
+            crew.readers.insert(port, reader);
         }
         Ok(crew)
     }
@@ -294,9 +298,7 @@ impl Crew {
         let step = &self.configuration.steps[port.step];
         let progress = self.store.progress(&step.address, &step.inputs[port.input].address)?;
         let reader = begin::reader(opened, &progress.unwrap_or_default(), next, mark);
-        let (batch, messages) = (self.options.batch, self.messages.0.clone());
-        let reader = SourceThread::start((port, number), reader, batch, messages)?;
-        self.readers.insert(port, reader);
+        self.readers.insert(port, self.source_pool.add(port, number, reader));
         Ok(())
     }
 
@@ -310,6 +312,7 @@ impl Crew {
             tasks,
             orders,
             queues,
+            source_pool,
             readers,
             stop_committer,
             committer,
@@ -327,9 +330,8 @@ impl Crew {
         }
         inbox.close();
         drop((tasks, stop_committer, orders));
-        for source in readers.into_values() {
-            source.end();
-        }
+        drop(readers);
+        source_pool.end();
         queues.end();
         let abandoned = matches!(outcome, Ok(None));
         let aside = if abandoned {

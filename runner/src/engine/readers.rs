@@ -1,5 +1,4 @@
-//! The threads that fetch jobs: one for each source that a step reads, one for all queues and for the
-//! jobs that come again.
+//! The thread that fetches jobs from the store: those of all queues, and those that come again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,114 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Sender;
 use tidegate_plugin::Payloads;
 
-use super::error::Chain;
 use super::held::{Fetched, Returned};
 use super::message::Message;
 use super::shelf::{Gathered, Missing};
 use crate::decide::{BatchId, Port};
-use crate::hands::source::{BatchLimit, Read, Reader, Waker};
+use crate::hands::source::BatchLimit;
 use crate::store::{DelayedJob, DelayedKey, ReadError, Store};
 use crate::words::{Address, Batch, Clock, Timestamp};
-
-/// A thread that reads one source for one step.
-#[derive(Debug)]
-pub(super) struct SourceThread {
-    requests: Sender<()>,
-    waker: Waker,
-    ending: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-impl SourceThread {
-    /// `number` is told with every message, and tells readers of one port apart.
-    pub(super) fn start(
-        (port, number): (Port, u64),
-        reader: Reader,
-        limit: BatchLimit,
-        messages: Sender<Message>,
-    ) -> std::io::Result<Self> {
-        let (requests, asked) = crossbeam_channel::unbounded();
-        let ending = Arc::new(AtomicBool::new(false));
-        let waker = reader.waker();
-        let ended = Arc::clone(&ending);
-        let thread = thread::Builder::new()
-            .name(format!("source-{}", port.step))
-            .spawn(move || read_source((port, number), reader, limit, &asked, &messages, &ended))?;
-        Ok(Self { requests, waker, ending, thread })
-    }
-
-    /// Asks for the next batch; sources are read in order, so there is nothing to say.
-    pub(super) fn ask(&self) {
-        // A reader that has ended is not asked any more.
-        let _ = self.requests.send(());
-    }
-
-    /// Ends the thread, also one that waits for more.
-    pub(super) fn end(self) {
-        self.ending.store(true, Ordering::Release);
-        self.waker.wake();
-        drop(self.requests);
-        let _ = self.thread.join();
-    }
-}
-
-/// How long to wait for another try where too many files are open.
-const FILES_WAIT: Duration = Duration::from_millis(200);
-
-fn read_source(
-    (port, number): (Port, u64),
-    mut reader: Reader,
-    limit: BatchLimit,
-    asked: &Receiver<()>,
-    messages: &Sender<Message>,
-    ending: &AtomicBool,
-) {
-    for () in asked {
-        let (mut told_idle, mut told_short) = (false, false);
-        let message = loop {
-            if ending.load(Ordering::Acquire) {
-                return;
-            }
-            match reader.read(limit) {
-                Ok(Read::Batch(read)) => {
-                    let (mark, segments) = (read.mark, read.segments);
-                    let fetched = Fetched { mark, segments, ..Fetched::new(read.batch) };
-                    break Message::Read { port, reader: number, fetched };
-                }
-                Ok(Read::End) => break Message::Ended { port, reader: number },
-                Ok(Read::Idle) => {
-                    if !told_idle && messages.send(Message::Idle { port, reader: number }).is_err() {
-                        return;
-                    }
-                    told_idle = true;
-                    reader.wait();
-                }
-                // The next call goes on where this one stopped.
-                Err(error) if error.is_short_of_files() => {
-                    if !told_short {
-                        tracing::warn!(error = %Chain(&error), "the source waits until fewer files are open");
-                        told_short = true;
-                    }
-                    thread::sleep(FILES_WAIT);
-                }
-                Err(error) => break Message::Broken { port, reader: number, error: error.into() },
-            }
-        };
-        if told_short {
-            tracing::info!(
-                thread = thread::current().name(),
-                "there are fewer open files; the source goes on"
-            );
-        }
-        let last = !matches!(message, Message::Read { .. });
-        if messages.send(message).is_err() || last {
-            return;
-        }
-    }
-}
 
 /// A request for jobs that stand in the store.
 #[derive(Debug)]

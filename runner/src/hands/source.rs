@@ -35,12 +35,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use draft::BatchLimit;
 pub use error::SourceError;
 pub use reader::{Read, Reader, SourceBatch};
-pub use watch::Waker;
+pub use watch::{Wake, Watch, Watched};
 
 use crate::config::FileSource;
 use crate::words::{Address, Batch, Mark, Segment};
 use segments::Segments;
-use watch::Watch;
 
 /// A file source; a cheap handle over what its readers share.
 #[derive(Clone, Debug)]
@@ -63,7 +62,6 @@ struct Shared {
     address: Address,
     spec: FileSource,
     segments: Mutex<Segments>,
-    watch: Watch,
 }
 
 impl Source {
@@ -84,7 +82,7 @@ impl Source {
             files::relocate(segment, &spec.path);
         }
         let segments = Mutex::new(Segments::new(segments));
-        let shared = Shared { address: address.clone(), spec, segments, watch: Watch::default() };
+        let shared = Shared { address: address.clone(), spec, segments };
         Ok(Self { shared: Arc::new(shared) })
     }
 

@@ -10,7 +10,6 @@ use super::draft::{BatchLimit, Draft};
 use super::error::SourceError;
 use super::files::{FileId, begins_like, find_again, is_gzip};
 use super::stream::Stream;
-use super::watch::{Bell, Waker};
 use crate::config::DataFormat;
 use crate::words::{Batch, Form, Mark, Segment};
 
@@ -27,7 +26,7 @@ pub enum Read {
     Batch(SourceBatch),
     /// There is no more for this run.
     End,
-    /// There is nothing now, but the source is followed: [`Reader::wait`].
+    /// There is nothing now, but the source is followed, and may have more later.
     Idle,
 }
 
@@ -47,7 +46,6 @@ pub struct SourceBatch {
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
-    bell: Arc<Bell>,
     /// Only looks: shares nothing of what it finds.
     looking: bool,
     /// The first job that is wanted may be still to come: where a file ends before it, nothing is lost.
@@ -106,7 +104,6 @@ impl Reader {
 
     fn at(shared: Arc<Shared>, nowhere: Mark, next: u64, mark: Option<Mark>) -> Self {
         let mut reader = Self {
-            bell: shared.watch.bell(),
             looking: false,
             early: false,
             place: None,
@@ -139,7 +136,12 @@ impl Reader {
     pub fn read(&mut self, limit: BatchLimit) -> Result<Read, SourceError> {
         loop {
             match self.turn(limit) {
-                Ok(Some(read)) => return Ok(read),
+                Ok(Some(read)) => {
+                    if let (Read::Idle, Some(stream)) = (&read, &mut self.stream) {
+                        stream.give_back();
+                    }
+                    return Ok(read);
+                }
                 // Something moved: each turn ends a file, opens one, or reads on.
                 Ok(None) => {}
                 Err(error) => {
@@ -150,16 +152,10 @@ impl Reader {
         }
     }
 
-    /// Blocks until there may be more to read, or until a [`Waker`] ends it.
-    pub fn wait(&mut self) {
-        // What came just before the watch began is looked for rather than waited for.
-        if !self.shared.watch.start(&self.shared.spec.path) {
-            self.bell.wait();
-        }
-    }
-
-    pub fn waker(&self) -> Waker {
-        self.bell.waker()
+    /// What the source reads: a file, a folder, or a glob.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.spec.path
     }
 
     /// The place of the next job, or of the one that comes there; `None` before the first file was found.

@@ -124,6 +124,13 @@ impl Stream {
         Ok(true)
     }
 
+    /// Gives the memory back that an empty window needs not.
+    pub(super) fn give_back(&mut self) {
+        if self.start == self.end {
+            (self.buffer, self.start, self.end) = (Vec::new(), 0, 0);
+        }
+    }
+
     /// Leaves room for at least half a block behind the window. A window that fills the buffer
     /// doubles it, so that the bytes of a long line are looked at a bounded number of times.
     fn make_room(&mut self) {

@@ -174,6 +174,45 @@ impl World {
     }
 }
 
+/// Notes that a watch has woken it.
+#[derive(Debug)]
+pub(super) struct Rung {
+    rings: crossbeam_channel::Receiver<()>,
+    _wake: Arc<dyn Wake>,
+}
+
+#[derive(Debug)]
+struct Ring(crossbeam_channel::Sender<()>);
+
+impl Wake for Ring {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+    }
+}
+
+impl std::fmt::Debug for dyn Wake {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Wake")
+    }
+}
+
+impl Rung {
+    pub(super) fn at(watch: &Watch, path: &Path) -> Self {
+        let (ring, rings) = crossbeam_channel::unbounded();
+        let wake: Arc<dyn Wake> = Arc::new(Ring(ring));
+        watch.register(path, &wake);
+        Self { rings, _wake: wake }
+    }
+
+    pub(super) fn wait(&self) {
+        self.rings.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    }
+
+    pub(super) fn is_rung(&self) -> bool {
+        self.rings.try_recv().is_ok()
+    }
+}
+
 pub(super) fn texts(seen: &[Seen]) -> Vec<&str> {
     seen.iter().map(|job| job.text.as_str()).collect()
 }

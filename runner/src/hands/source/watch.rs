@@ -1,106 +1,204 @@
-//! Waiting for files to change: events from the file system, a slow poll where these fail, and a
-//! bell that another thread can ring.
+//! Watch: wakes readers when something changes where their files are. One watch serves all sources of a
+//! run, with one thread and one handle of the system.
+//!
+//! Guarantee: a change of a watched file wakes its readers. A path that cannot be watched (a folder that is
+//! not there yet, a link, a network file system) is [`Watched::Polled`]: its reader looks by itself.
 
-use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::files::{folder_of, glob_base};
+use super::files::{FileId, folder_of, glob_base};
 
-/// How long a reader waits when no event comes: network file systems have none.
-const POLL: Duration = Duration::from_millis(250);
-
-/// Ends a reader's wait from another thread.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<Bell>);
-
-impl Waker {
-    pub fn wake(&self) {
-        self.0.ring();
-    }
+/// Is called when a reader may find more. Must return at once.
+pub trait Wake: Send + Sync {
+    fn wake(self: Arc<Self>);
 }
 
-/// Rings for one reader. A ring before the wait is not lost.
-#[derive(Debug, Default)]
-pub(super) struct Bell {
-    rung: Mutex<bool>,
-    changed: Condvar,
+/// Whether changes at a path are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// Just now: changes before it may have been missed.
+    Since,
+    Already,
+    /// Changes are not noticed: somebody must look from time to time.
+    Polled,
 }
 
-impl Bell {
-    fn ring(&self) {
-        *lock(&self.rung) = true;
-        self.changed.notify_all();
-    }
-
-    /// Blocks until it rings, or until it is time to look anyway.
-    pub(super) fn wait(&self) {
-        let rung = lock(&self.rung);
-        let (mut rung, _) = self
-            .changed
-            .wait_timeout_while(rung, POLL, |rung| !*rung)
-            .unwrap_or_else(PoisonError::into_inner);
-        *rung = false;
-    }
-
-    pub(super) fn waker(self: &Arc<Self>) -> Waker {
-        Waker(Arc::clone(self))
-    }
-}
-
-/// Rings the bells of a source's readers when something changes where its files are.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
-    bells: Arc<Mutex<Vec<Weak<Bell>>>>,
+/// The watch of a run.
+pub struct Watch {
+    interests: Arc<Mutex<Interests>>,
+    /// `None` where the system has no watches left.
     watcher: Mutex<Option<RecommendedWatcher>>,
 }
 
+#[derive(Default)]
+struct Interests {
+    /// By the path of the one file that is read.
+    files: HashMap<PathBuf, Vec<Weak<dyn Wake>>>,
+    /// By the folder in which files are read.
+    folders: HashMap<PathBuf, Vec<Weak<dyn Wake>>>,
+    /// The folders that are watched, and which folder that was.
+    watched: HashMap<PathBuf, FileId>,
+}
+
+/// What a source's path asks of the watch.
+#[derive(Debug)]
+struct Scope<'a> {
+    /// The folder to be watched.
+    folder: &'a Path,
+    /// Only this file of it matters.
+    file: Option<&'a Path>,
+    recursive: bool,
+}
+
 impl Watch {
-    pub(super) fn bell(&self) -> Arc<Bell> {
-        let bell = Arc::new(Bell::default());
-        let mut bells = lock(&self.bells);
-        bells.retain(|bell| bell.strong_count() > 0);
-        bells.push(Arc::downgrade(&bell));
-        bell
+    #[must_use]
+    pub fn new() -> Self {
+        let interests = Arc::new(Mutex::new(Interests::default()));
+        let of_events = Arc::clone(&interests);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| match event {
+            // Reading is an event too: a reader must not wake itself.
+            Ok(Event { kind: EventKind::Access(_), .. }) => {}
+            Ok(event) => lock(&of_events).notice(&event),
+            Err(error) => {
+                tracing::debug!(target: "tidegate::source", %error, "an event was lost");
+                lock(&of_events).wake_all();
+            }
+        });
+        let watcher = watcher.inspect_err(
+            |error| tracing::debug!(target: "tidegate::source", %error, "cannot watch, will poll"),
+        );
+        Self { interests, watcher: Mutex::new(watcher.ok()) }
     }
 
-    /// Watches what `path` means; answers whether that is new, and so may have missed something.
-    /// Where it cannot be watched (yet), the poll has to do.
-    pub(super) fn start(&self, path: &Path) -> bool {
+    /// `wake` is called when something changes at `path`, as long as it lives and [`Self::look_out`] keeps
+    /// the path watched.
+    pub fn register(&self, path: &Path, wake: &Arc<dyn Wake>) {
+        let scope = Scope::of(path);
+        let mut interests = lock(&self.interests);
+        let wakes = match scope.file {
+            Some(file) => interests.files.entry(file.to_owned()).or_default(),
+            None => interests.folders.entry(scope.folder.to_owned()).or_default(),
+        };
+        wakes.retain(|wake| wake.strong_count() > 0);
+        wakes.push(Arc::downgrade(wake));
+    }
+
+    /// Watches `path`, if that is possible and not done yet.
+    pub fn look_out(&self, path: &Path) -> Watched {
+        let scope = Scope::of(path);
+        if scope.is_out_of_sight() {
+            return Watched::Polled;
+        }
+        let Ok(metadata) = fs::metadata(scope.folder) else { return Watched::Polled };
+        let id = FileId { device: metadata.dev(), inode: metadata.ino() };
+        if lock(&self.interests).watched.get(scope.folder) == Some(&id) {
+            return Watched::Already;
+        }
         let mut watcher = lock(&self.watcher);
-        if watcher.is_some() {
-            return false;
+        let Some(watcher) = &mut *watcher else { return Watched::Polled };
+        // Another folder may have stood here, whose watch has gone with it.
+        let _ = watcher.unwatch(scope.folder);
+        let mode = if scope.recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+        match watcher.watch(scope.folder, mode) {
+            Ok(()) => {
+                lock(&self.interests).watched.insert(scope.folder.to_owned(), id);
+                Watched::Since
+            }
+            Err(error) => {
+                let path = path.display();
+                tracing::debug!(target: "tidegate::source", %path, %error, "cannot watch, will poll");
+                Watched::Polled
+            }
         }
-        match watch(path, Arc::clone(&self.bells)) {
-            Ok(started) => *watcher = Some(started),
-            Err(error) => tracing::debug!(path = %path.display(), %error, "cannot watch, will poll"),
-        }
-        watcher.is_some()
     }
 }
 
-fn watch(path: &Path, bells: Arc<Mutex<Vec<Weak<Bell>>>>) -> notify::Result<RecommendedWatcher> {
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // Reading is an event too: a reader must not wake itself.
-        if !matches!(event, Ok(Event { kind: EventKind::Access(_), .. })) {
-            for bell in lock(&bells).iter().filter_map(Weak::upgrade) {
-                bell.ring();
-            }
+impl Default for Watch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Watch").field("watched", &lock(&self.interests).watched.len()).finish()
+    }
+}
+
+impl Interests {
+    fn notice(&mut self, event: &Event) {
+        if event.need_rescan() {
+            self.wake_all();
+            return;
         }
-    })?;
-    match glob_base(path) {
-        _ if path.is_dir() => watcher.watch(path, RecursiveMode::NonRecursive)?,
-        Some(base) if !path.exists() => {
-            let deep = path.parent().is_some_and(|folder| folder != base);
-            let mode = if deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
-            watcher.watch(&base, mode)?;
+        for path in &event.paths {
+            if matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_))) {
+                // A folder that is gone is watched anew when it is back.
+                self.watched.remove(path);
+            }
+            wake(self.files.get(path));
+            path.ancestors().for_each(|folder| wake(self.folders.get(folder)));
+        }
+    }
+
+    fn wake_all(&self) {
+        self.files.values().chain(self.folders.values()).for_each(|wakes| wake(Some(wakes)));
+    }
+}
+
+fn wake(wakes: Option<&Vec<Weak<dyn Wake>>>) {
+    wakes.into_iter().flatten().filter_map(Weak::upgrade).for_each(|wake| wake.wake());
+}
+
+impl<'a> Scope<'a> {
+    fn of(path: &'a Path) -> Self {
+        if path.is_dir() {
+            return Self { folder: path, file: None, recursive: false };
+        }
+        if let Some(base) = glob_base(path).filter(|_| !path.exists()) {
+            let folder = path.ancestors().find(|folder| **folder == *base).unwrap_or(path);
+            let recursive = path.parent() != Some(folder);
+            return Self { folder, file: None, recursive };
         }
         // The folder rather than the file: the file may be moved away, or not be there yet.
-        _ => watcher.watch(folder_of(path), RecursiveMode::NonRecursive)?,
+        Self { folder: folder_of(path), file: Some(path), recursive: false }
     }
-    Ok(watcher)
+
+    /// What changes here may be seen by nobody: another machine changes it, or another folder's file.
+    fn is_out_of_sight(&self) -> bool {
+        let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+        let linked = match self.file {
+            Some(file) => is_link(file),
+            None => {
+                let mut entries = fs::read_dir(self.folder).into_iter().flatten().flatten();
+                self.recursive || entries.any(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()))
+            }
+        };
+        linked || is_remote(self.folder)
+    }
+}
+
+/// Whether the file system may be changed by other machines or processes without an event.
+#[cfg(target_os = "linux")]
+fn is_remote(folder: &Path) -> bool {
+    /// NFS, SMB, CIFS, SMB2, FUSE, 9P, Ceph, AFS, as in Linux's `magic.h`.
+    const REMOTE: [u64; 8] =
+        [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
+    // The type is a signed number on some machines; what counts are its lower 32 bits.
+    #[expect(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "compared as 32 bits")]
+    rustix::fs::statfs(folder).is_ok_and(|system| REMOTE.contains(&(system.f_type as u64 & 0xffff_ffff)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_remote(_: &Path) -> bool {
+    false
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -135,16 +135,38 @@ fn every_file_of_a_followed_folder_is_noticed() {
 }
 
 #[test]
-fn a_wait_ends_when_the_file_changes_or_somebody_rings() {
-    let mut tail = Tail::of(World::new("log").follow());
-    tail.world.put("log", "1\n");
-    // The poll alone would end these too, so this only shows that nothing blocks for ever.
-    while tail.read().is_empty() {
-        tail.reader.wait();
-    }
-    let waker = tail.reader.waker();
-    std::thread::scope(|scope| {
-        scope.spawn(|| waker.wake());
-        tail.reader.wait();
-    });
+fn a_change_wakes_the_readers_of_its_file_and_no_others() {
+    let world = World::new("one").follow();
+    world.put("one", "").put("other", "");
+    let watch = Watch::new();
+    let [one, other, both] = ["one", "other", "."].map(|name| Rung::at(&watch, &world.path(name)));
+    assert_eq!(watch.look_out(&world.path("one")), Watched::Since);
+    assert_eq!(watch.look_out(&world.path("other")), Watched::Already);
+    world.append("one", "1\n");
+    one.wait();
+    both.wait();
+    assert!(!other.is_rung());
+    world.append("other", "1\n");
+    other.wait();
+}
+
+#[test]
+fn a_folder_that_comes_back_is_watched_anew_and_a_link_is_polled() {
+    let world = World::new("logs/log").follow();
+    let path = world.path("logs/log");
+    let watch = Watch::new();
+    let rung = Rung::at(&watch, &path);
+    assert_eq!(watch.look_out(&path), Watched::Polled);
+    world.put("logs/log", "1\n");
+    assert_eq!(watch.look_out(&path), Watched::Since);
+    fs::remove_dir_all(world.path("logs")).unwrap();
+    rung.wait();
+    assert_eq!(watch.look_out(&path), Watched::Polled);
+    world.put("logs/log", "2\n");
+    assert_eq!(watch.look_out(&path), Watched::Since);
+    while rung.is_rung() {}
+    world.append("logs/log", "3\n");
+    rung.wait();
+    std::os::unix::fs::symlink(&path, world.path("link")).unwrap();
+    assert_eq!(watch.look_out(&world.path("link")), Watched::Polled);
 }
