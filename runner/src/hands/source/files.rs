@@ -4,7 +4,7 @@
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
@@ -357,12 +357,17 @@ pub(super) fn settled(folder: &Path, wanted: impl Fn(&[u8], FileId) -> bool) -> 
 
 /// A folder that cannot be listed holds nothing that could be found.
 fn look(folder: &Path, wanted: impl Fn(&[u8], FileId) -> bool) -> Vec<Named> {
-    let Ok(entries) = fs::read_dir(folder) else { return vec![] };
+    let (Ok(entries), Ok(home)) = (fs::read_dir(folder), fs::metadata(folder)) else { return vec![] };
     let mut files = Vec::new();
     for entry in entries.flatten() {
+        // The folder itself says so much of each file, of which there may be thousands.
+        let id = FileId { device: home.dev(), inode: entry.ino() };
+        if !wanted(entry.file_name().as_bytes(), id) {
+            continue;
+        }
         let Ok(metadata) = entry.metadata() else { continue };
         let id = FileId::of(&metadata);
-        if metadata.is_file() && wanted(entry.file_name().as_bytes(), id) {
+        if metadata.is_file() {
             files.push(Named { path: entry.path(), id, metadata });
         }
     }

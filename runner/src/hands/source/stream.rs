@@ -12,6 +12,8 @@ use super::files::FileId;
 
 /// How much is read at once.
 const BLOCK: usize = 256 << 10;
+/// How much is read at once where a file has little more.
+const BLOCK_MIN: usize = 4 << 10;
 
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -131,6 +133,14 @@ impl Stream {
         }
     }
 
+    /// How much is left of the content, about; of packed content nothing is known.
+    fn rest(&self) -> usize {
+        let Content::Plain(file) = &self.content else { return BLOCK };
+        let len = file.metadata().map_or(u64::MAX, |metadata| metadata.len());
+        let left = usize::try_from(len.saturating_sub(self.read_to())).unwrap_or(BLOCK);
+        left.saturating_add(BLOCK_MIN)
+    }
+
     /// Leaves room for at least half a block behind the window. A window that fills the buffer
     /// doubles it, so that the bytes of a long line are looked at a bounded number of times.
     fn make_room(&mut self) {
@@ -145,7 +155,10 @@ impl Stream {
             self.buffer.truncate(BLOCK);
             self.buffer.shrink_to_fit();
         }
-        if self.buffer.len() - self.end < BLOCK / 2 {
+        if self.buffer.is_empty() {
+            // Of thousands of files most are short, or have a line now and then.
+            self.buffer.resize(self.rest().clamp(BLOCK_MIN, BLOCK), 0);
+        } else if self.buffer.len() - self.end < self.buffer.len().min(BLOCK) / 2 {
             self.buffer.resize((2 * held).max(BLOCK), 0);
         }
     }
