@@ -4,13 +4,14 @@
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 use twox_hash::XxHash3_64;
 
 use super::error::SourceError;
+use super::rotated::{Written, written};
 use crate::words::{Address, Segment};
 
 /// How much of a file's beginning tells it from another.
@@ -39,6 +40,7 @@ pub(super) struct Found {
     pub(super) path: PathBuf,
     pub(super) id: FileId,
     pub(super) len: u64,
+    pub(super) written: Written,
 }
 
 /// The files that a path means now, in order of name.
@@ -132,7 +134,7 @@ pub(super) fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceE
     if path.to_str().is_none() {
         return Err(SourceError::Name { path });
     }
-    Ok(Found { path, id: FileId::of(metadata), len: metadata.len() })
+    Ok(Found { path, id: FileId::of(metadata), len: metadata.len(), written: written(metadata) })
 }
 
 /// The folder that a glob starts from; `None` where `path` has no wildcard.
@@ -307,17 +309,17 @@ pub(super) fn find_again(
 fn open_by_id(folder: &Path, id: FileId) -> Result<Option<(File, Metadata)>, SourceError> {
     let mut before = None;
     for _ in 0..LOOKS_MAX {
-        let seen = look(folder, |_, _| true);
-        if let Some(named) = seen.iter().find(|named| named.id == id) {
+        let seen = look(folder, |_| true, |_, _| true);
+        if let Some(named) = seen.iter().flatten().find(|named| named.id == id) {
             let opened = open_if_there(&named.path)?;
             if let Some(opened) = opened.filter(|opened| FileId::of(&opened.1) == id) {
                 return Ok(Some(opened));
             }
         }
-        if before.as_ref() == Some(&seen) {
+        if seen.is_some() && before == seen {
             break;
         }
-        before = Some(seen);
+        before = seen;
     }
     Ok(None)
 }
@@ -344,33 +346,46 @@ const LOOKS_MAX: usize = 64;
 /// rotated its files move from name to name, and one look can miss a file on its way: two looks in a
 /// row have to see the same. `None` where they never did.
 pub(super) fn settled(folder: &Path, wanted: impl Fn(&[u8], FileId) -> bool) -> Option<Vec<Named>> {
-    let mut before = look(folder, &wanted);
+    settle(|| look(folder, |_| true, &wanted))
+}
+
+/// As [`settled`], by name alone: a folder may hold thousands of other files.
+pub(super) fn settled_by_name(folder: &Path, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<Named>> {
+    settle(|| look(folder, &wanted, |_, _| true))
+}
+
+fn settle(look: impl Fn() -> Option<Vec<Named>>) -> Option<Vec<Named>> {
+    let mut before = look();
     for _ in 1..LOOKS_MAX {
-        let seen = look(folder, &wanted);
-        if seen == before {
-            return Some(seen);
+        let seen = look();
+        if seen.is_some() && seen == before {
+            return seen;
         }
         before = seen;
     }
     None
 }
 
-/// A folder that cannot be listed holds nothing that could be found.
-fn look(folder: &Path, wanted: impl Fn(&[u8], FileId) -> bool) -> Vec<Named> {
-    let (Ok(entries), Ok(home)) = (fs::read_dir(folder), fs::metadata(folder)) else { return vec![] };
+/// A folder that cannot be listed holds nothing that could be found. `None` where a file was moved away
+/// meanwhile.
+fn look(
+    folder: &Path,
+    by_name: impl Fn(&[u8]) -> bool,
+    wanted: impl Fn(&[u8], FileId) -> bool,
+) -> Option<Vec<Named>> {
+    let Ok(entries) = fs::read_dir(folder) else { return Some(vec![]) };
     let mut files = Vec::new();
-    for entry in entries.flatten() {
-        // The folder itself says so much of each file, of which there may be thousands.
-        let id = FileId { device: home.dev(), inode: entry.ino() };
-        if !wanted(entry.file_name().as_bytes(), id) {
-            continue;
-        }
-        let Ok(metadata) = entry.metadata() else { continue };
+    for entry in entries.flatten().filter(|entry| by_name(entry.file_name().as_bytes())) {
+        let metadata = match entry.metadata() {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(_) => continue,
+        };
         let id = FileId::of(&metadata);
-        if metadata.is_file() {
+        if metadata.is_file() && wanted(entry.file_name().as_bytes(), id) {
             files.push(Named { path: entry.path(), id, metadata });
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
-    files
+    Some(files)
 }

@@ -8,7 +8,7 @@ use super::Shared;
 use super::cursor::{Cursor, Trouble};
 use super::draft::{BatchLimit, Draft};
 use super::error::SourceError;
-use super::files::{FileId, begins_like, find_again, is_gzip};
+use super::files::{FileId, begins_like, find_again, goes_on_like, is_gzip};
 use super::stream::Stream;
 use crate::config::DataFormat;
 use crate::words::{Batch, Form, Mark, Segment};
@@ -365,11 +365,14 @@ fn is_whole(shared: &Shared, place: &Place, stream: &Stream) -> Result<bool, Sou
     let Some(file) = stream.plain() else { return Ok(true) };
     let failed = |error: std::io::Error| explain(&place.path, stream, error.into());
     let len = file.metadata().map_err(failed)?.len();
-    if len <= stream.read_to() {
-        return Ok(len == stream.read_to());
+    if len < stream.read_to() {
+        return Ok(false);
     }
+    // One that was cut off may have become as long again.
     match shared.segments().get(place.ordinal) {
-        Some(segment) => begins_like(file, segment).map_err(failed),
+        Some(segment) => {
+            Ok(begins_like(file, segment).map_err(failed)? && goes_on_like(file, segment).map_err(failed)?)
+        }
         None => Ok(true),
     }
 }

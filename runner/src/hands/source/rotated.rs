@@ -13,7 +13,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::error::SourceError;
-use super::files::{FileId, Found, Named, folder_of, found, is_gzip, settled, still_begins_like};
+use super::files::{
+    FileId, Found, Named, folder_of, found, is_gzip, settled, settled_by_name, still_begins_like,
+};
 use crate::words::Segment;
 
 /// When a file was written to: seconds and nanoseconds since 1970.
@@ -38,8 +40,8 @@ pub(super) struct Rotated {
 /// do not stand still: to be looked at again.
 pub(super) fn siblings(path: &Path) -> Result<Option<Vec<Found>>, SourceError> {
     let Some(name) = path.file_name() else { return Ok(Some(vec![])) };
-    let wanted = |candidate: &[u8], _| suffix(name.as_bytes(), candidate).is_some();
-    let Some(siblings) = settled(folder_of(path), wanted) else { return Ok(None) };
+    let wanted = |candidate: &[u8]| suffix(name.as_bytes(), candidate).is_some();
+    let Some(siblings) = settled_by_name(folder_of(path), wanted) else { return Ok(None) };
     all_found(siblings).map(Some)
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
 
 use super::files::{FINGERPRINT_BYTES, FileId, Found, Head, begins_like, is_gzip, still_begins_like};
+use super::rotated::Written;
 use crate::words::{Address, Mark, Segment, Tail};
 
 mod choosing;
@@ -31,6 +32,8 @@ pub(super) struct Segments {
     by_log: HashMap<LogName, Vec<usize>>,
     /// The files of the last listing, and how long they were; not where the path names one file.
     present: HashMap<FileId, (PathBuf, u64)>,
+    /// When files were written to of which nothing is left to be read.
+    seen: HashMap<FileId, Written>,
     /// Copies of files that were read, and how long they were then.
     copies: HashMap<FileId, u64>,
     /// Packed files whose content ends too early for now.
@@ -69,6 +72,7 @@ impl Segments {
             by_path: HashMap::new(),
             by_log: HashMap::new(),
             present: HashMap::new(),
+            seen: HashMap::new(),
             copies: HashMap::new(),
             unfinished: HashSet::new(),
             passed: Vec::new(),

@@ -152,7 +152,7 @@ impl Segments {
 
     /// Whether, and from where, a listed file has something that no segment holds.
     fn judge(
-        &self,
+        &mut self,
         spec: &FileSource,
         found: &Found,
         here: Option<&Standing>,
@@ -169,8 +169,8 @@ impl Segments {
         }
         let Some(end) = known.end.or(here.map(|here| here.at)) else { return Ok(None) };
         let whole = spec.format == DataFormat::Bytes || is_gzip(&found.path);
-        let settled = found.path == known.path && (found.len == end.offset || is_gzip(&found.path));
-        if by_id.is_some() && !self.single && settled {
+        let seen = found.len == end.offset && self.seen.get(&found.id) == Some(&found.written);
+        if by_id.is_some() && !self.single && found.path == known.path && (seen || is_gzip(&found.path)) {
             // The usual case of a folder's files is not worth opening them.
             return Ok(None);
         }
@@ -180,7 +180,10 @@ impl Segments {
         let same = !rotated && still_begins_like(&found.path, known)?;
         let longer = found.len > end.offset && self.left_at.get(&found.id).is_none_or(|&len| found.len > len);
         let why = match same {
-            true if is_gzip(&found.path) || found.len == end.offset => return Ok(None),
+            true if is_gzip(&found.path) || found.len == end.offset => {
+                self.seen.insert(found.id, found.written);
+                return Ok(None);
+            }
             true if whole && longer => Why::Replaced,
             true if longer => {
                 return Ok(Some(Part { offset: end.offset, line: end.line, why: Why::Grown }));

@@ -17,7 +17,7 @@ use super::{Segments, tell_copy};
 use crate::config::{DataFormat, FileSource};
 use crate::hands::source::error::SourceError;
 use crate::hands::source::files::{
-    FINGERPRINT_BYTES, FileId, Found, Head, folder_of, is_gzip, list, open_if_there, settled,
+    FINGERPRINT_BYTES, FileId, Found, Head, folder_of, is_gzip, list, open_if_there, settled_by_name,
     still_begins_like,
 };
 use crate::hands::source::rotated::suffix;
@@ -177,7 +177,8 @@ fn possible_copies(
     if listing.single
         && let Some(name) = spec.path.file_name()
     {
-        let siblings = settled(folder_of(&spec.path), |other, _| suffix(name.as_bytes(), other).is_some());
+        let siblings =
+            settled_by_name(folder_of(&spec.path), |other| suffix(name.as_bytes(), other).is_some());
         files = siblings.unwrap_or_default().into_iter().map(|named| (named.path, named.id)).collect();
     }
     files.retain(|(path, _)| *path != segment.path && may_be_copy(&segment.path, path));
