@@ -238,7 +238,7 @@ impl Task {
         *lock(&self.next_look) = None;
         self.idle.store(false, Ordering::Release);
         if self.short_of_files.swap(false, Ordering::AcqRel) {
-            tracing::info!(path = %reader.path().display(), "the source goes on");
+            tracing::info!(path = %reader.path().display(), "there are fewer open files; the source goes on");
         }
         let last = !matches!(message, Message::Read { .. });
         if messages.send(message).is_err() || last {
