@@ -130,15 +130,15 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Change {
-        Write(u64, Vec<u8>),
-        SetLen(u64),
+        Write(usize, Vec<u8>),
+        SetLen(usize),
     }
 
     fn change() -> impl Strategy<Value = Change> {
-        let write = (0_u64..20_000, prop::collection::vec(1_u8..=255, 1..9_000));
+        let write = (0_usize..20_000, prop::collection::vec(1_u8..=255, 1..9_000));
         prop_oneof![
             write.prop_map(|(offset, data)| Change::Write(offset, data)),
-            (0_u64..30_000).prop_map(Change::SetLen),
+            (0_usize..30_000).prop_map(Change::SetLen),
         ]
     }
 
@@ -149,21 +149,21 @@ mod tests {
             len in 0_usize..20_000,
             changes in prop::collection::vec(change(), 0..8),
         ) {
-            let below: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let below: Vec<u8> = (0..len).map(|at| u8::try_from(at % 251).unwrap()).collect();
             let disk = FaultyDisk::with(below.clone());
             let overlay = Overlay::over(Medium::new(Box::new(disk.clone()))).unwrap();
             let mut model = below.clone();
             for change in changes {
                 match change {
                     Change::Write(offset, data) => {
-                        let end = offset as usize + data.len();
+                        let end = offset + data.len();
                         model.resize(model.len().max(end), 0);
-                        model[offset as usize..end].copy_from_slice(&data);
-                        overlay.write(offset, &data).unwrap();
+                        model[offset..end].copy_from_slice(&data);
+                        overlay.write(offset as u64, &data).unwrap();
                     }
                     Change::SetLen(len) => {
-                        model.resize(len as usize, 0);
-                        overlay.set_len(len).unwrap();
+                        model.resize(len, 0);
+                        overlay.set_len(len as u64).unwrap();
                     }
                 }
                 prop_assert_eq!(overlay.len().unwrap(), model.len() as u64);

@@ -77,7 +77,7 @@ fn encode(way: u8, text: &str) -> String {
             let quoted = serde_json::Value::from(text).to_string();
             quoted[1..quoted.len() - 1].to_owned()
         }
-        5 => text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect(),
+        5 => text.encode_utf16().fold(String::new(), |text, unit| format!("{text}\\u{unit:04x}")),
         _ => base64::encode(text.as_bytes()),
     }
 }
