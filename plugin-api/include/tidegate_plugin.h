@@ -98,7 +98,9 @@ typedef struct TidegateAnswer {
   void *target;
   /*
    In `process`: adds an output (JSON) to the binding at this position, from 0. Returns
-   `TIDEGATE_OK`, or `TIDEGATE_FAILED` where there is no such binding; the attempt fails then.
+   `TIDEGATE_OK`, or `TIDEGATE_FAILED` where there is no such binding or where all outputs of the job
+   together exceed `limits.memory`; the attempt fails then. A step without outputs drops what is pushed
+   to binding 0.
    */
   int32_t (*push)(void *target, uint32_t binding, struct TidegateBytes payload);
   /*
@@ -114,9 +116,17 @@ typedef struct TidegateAnswer {
    */
   void (*context)(void *target, struct TidegateBytes json);
   /*
-   For `TIDEGATE_RETRY_IN`.
+   How long to wait, for `TIDEGATE_RETRY_IN`.
    */
   void (*delay)(void *target, uint64_t delay_ms);
+  /*
+   Says what kind of failure it is, beside a status that is `TIDEGATE_FAILED`: `payload` (the job is not
+   what it should be, and is not tried again), `limit`, `output`, `timeout`, `connection`, `http 503`,
+   `exit 3`. Beside `TIDEGATE_RETRY` and `TIDEGATE_RETRY_IN` the last four count. Retry policies and error
+   records know these words; another one says nothing. A runner whose `size` ends before this field does
+   not have it.
+   */
+  void (*word)(void *target, struct TidegateBytes word);
 } TidegateAnswer;
 
 /*
@@ -215,7 +225,12 @@ typedef struct TidegateJob {
    From 1.
    */
   uint32_t attempt;
-  uint32_t reserved;
+  /*
+   Which piece it is of those that processors before this one made of one job: 0 for the first one, and
+   for a job that is whole. Index and attempt are those of the job; each piece has its own hash, and so
+   its own token. A runner that knows no pieces says 0.
+   */
+  uint32_t piece;
 } TidegateJob;
 
 /*
@@ -237,9 +252,11 @@ typedef struct TidegateStep {
    */
   int32_t (*schema)(const struct TidegateAnswer *answer);
   /*
-   Makes an instance and puts it into `*instance`, which the runner hands back and never looks
+   Makes an instance, on each thread before its first job and again after a panic, and puts it into `*instance`, which the runner hands back and never looks
    into; it may be null. What `setup` points to is gone when the call returns, but for its `host`.
-   On anything but `TIDEGATE_OK` nothing was made, and the reason is what it says.
+   On anything but `TIDEGATE_OK` nothing was made, and the reason is what it says. If no instance of the step
+   was ever made in this run, the step stops; otherwise, and on `TIDEGATE_RETRY`, `TIDEGATE_RETRY_IN` and
+   `TIDEGATE_GATE_CLOSED`, it waits, and `create` is called again.
    */
   int32_t (*create)(const struct TidegateSetup *setup,
                     const struct TidegateAnswer *answer,
@@ -291,10 +308,32 @@ typedef struct TidegatePlugin {
   size_t step_size;
 } TidegatePlugin;
 
-#endif  /* TIDEGATE_PLUGIN_H */
+/*
+ Whether a struct that the runner hands over has this field: a runner that is older than this header may not.
+ Not needed for fields of the first version, which all but `token` of `TidegateHost` and `word` of
+ `TidegateAnswer` are. `TIDEGATE_HAS(answer, word)`, with a pointer.
+ */
+#define TIDEGATE_HAS(pointer, field) \
+  ((size_t)((const char *)&(pointer)->field - (const char *)(pointer)) + sizeof (pointer)->field \
+   <= (pointer)->size)
 
-/* What a plugin defines and exports. */
-#ifdef __cplusplus
-extern "C"
+#if defined(__GNUC__)
+#define TIDEGATE_EXPORT __attribute__((visibility("default")))
+#else
+#define TIDEGATE_EXPORT
 #endif
-const struct TidegatePlugin *tidegate_plugin(void);
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ What a plugin defines and exports, also where it is compiled with `-fvisibility=hidden`.
+ */
+TIDEGATE_EXPORT const struct TidegatePlugin *tidegate_plugin(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  /* TIDEGATE_PLUGIN_H */

@@ -106,9 +106,11 @@ pub struct TidegateStep {
     /// May be null: then any `config` will do. Says (`say`) the JSON Schema of the step's `config`. It
     /// must answer without having been set up, as a check does not run anything.
     pub schema: Option<unsafe extern "C" fn(answer: *const TidegateAnswer) -> i32>,
-    /// Makes an instance and puts it into `*instance`, which the runner hands back and never looks
+    /// Makes an instance, on each thread before its first job and again after a panic, and puts it into `*instance`, which the runner hands back and never looks
     /// into; it may be null. What `setup` points to is gone when the call returns, but for its `host`.
-    /// On anything but `TIDEGATE_OK` nothing was made, and the reason is what it says.
+    /// On anything but `TIDEGATE_OK` nothing was made, and the reason is what it says. If no instance of the step
+    /// was ever made in this run, the step stops; otherwise, and on `TIDEGATE_RETRY`, `TIDEGATE_RETRY_IN` and
+    /// `TIDEGATE_GATE_CLOSED`, it waits, and `create` is called again.
     pub create: Option<
         unsafe extern "C" fn(
             setup: *const TidegateSetup,
@@ -192,7 +194,10 @@ pub struct TidegateJob {
     pub now_ms: i64,
     /// From 1.
     pub attempt: u32,
-    pub reserved: u32,
+    /// Which piece it is of those that processors before this one made of one job: 0 for the first one, and
+    /// for a job that is whole. Index and attempt are those of the job; each piece has its own hash, and so
+    /// its own token. A runner that knows no pieces says 0.
+    pub piece: u32,
 }
 
 /// How one call answers, beside its status.
@@ -204,7 +209,9 @@ pub struct TidegateAnswer {
     /// Handed to each function.
     pub target: *mut c_void,
     /// In `process`: adds an output (JSON) to the binding at this position, from 0. Returns
-    /// `TIDEGATE_OK`, or `TIDEGATE_FAILED` where there is no such binding; the attempt fails then.
+    /// `TIDEGATE_OK`, or `TIDEGATE_FAILED` where there is no such binding or where all outputs of the job
+    /// together exceed `limits.memory`; the attempt fails then. A step without outputs drops what is pushed
+    /// to binding 0.
     pub push: Option<unsafe extern "C" fn(target: *mut c_void, binding: u32, payload: TidegateBytes) -> i32>,
     /// Why it is not done, the handle of a pending job, or (in `schema`) the schema. The last call counts.
     pub say: Option<unsafe extern "C" fn(target: *mut c_void, text: TidegateBytes)>,
@@ -212,8 +219,14 @@ pub struct TidegateAnswer {
     pub place: Option<unsafe extern "C" fn(target: *mut c_void, file: TidegateBytes, line: u32, column: u32)>,
     /// What stands beside the reason on an error queue: the circumstances, as JSON.
     pub context: Option<unsafe extern "C" fn(target: *mut c_void, json: TidegateBytes)>,
-    /// For `TIDEGATE_RETRY_IN`.
+    /// How long to wait, for `TIDEGATE_RETRY_IN`.
     pub delay: Option<unsafe extern "C" fn(target: *mut c_void, delay_ms: u64)>,
+    /// Says what kind of failure it is, beside a status that is `TIDEGATE_FAILED`: `payload` (the job is not
+    /// what it should be, and is not tried again), `limit`, `output`, `timeout`, `connection`, `http 503`,
+    /// `exit 3`. Beside `TIDEGATE_RETRY` and `TIDEGATE_RETRY_IN` the last four count. Retry policies and error
+    /// records know these words; another one says nothing. A runner whose `size` ends before this field does
+    /// not have it.
+    pub word: Option<unsafe extern "C" fn(target: *mut c_void, word: TidegateBytes)>,
 }
 
 // The layout is a promise: a change here needs a new version, or a new field at an end.
@@ -250,11 +263,18 @@ const _: () = {
     assert!(offset_of!(TidegateJob, index) == 24);
     assert!(offset_of!(TidegateJob, now_ms) == 48);
     assert!(offset_of!(TidegateJob, attempt) == 56);
-    assert!(size_of::<TidegateAnswer>() == 56);
+    assert!(offset_of!(TidegateJob, piece) == 60);
+    assert!(size_of::<TidegateAnswer>() == 64);
     assert!(offset_of!(TidegateAnswer, push) == 16);
     assert!(offset_of!(TidegateAnswer, context) == 40);
     assert!(offset_of!(TidegateAnswer, delay) == 48);
+    assert!(offset_of!(TidegateAnswer, word) == 56);
 };
+
+/// Bytes of a `TidegatePlugin` and of a `TidegateStep` of the first library that was built for this version: a
+/// reader asks for no more.
+pub(crate) const PLUGIN_BYTES_MIN: usize = 72;
+pub(crate) const STEP_BYTES_MIN: usize = 72;
 
 impl TidegateBytes {
     /// Borrows `bytes`; whoever hands it on sees to it that they live long enough.

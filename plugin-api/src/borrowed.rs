@@ -1,6 +1,9 @@
 //! Borrowed bytes as they come across the boundary.
 
-use crate::abi::TidegateBytes;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use crate::abi::{self, TidegateBytes};
 
 /// # Safety
 /// As the ABI says of [`TidegateBytes`]: `bytes` points to `len` bytes that stay as they are for `'a`,
@@ -20,4 +23,47 @@ pub(crate) unsafe fn slice<'a>(bytes: TidegateBytes) -> &'a [u8] {
 pub(crate) unsafe fn text(bytes: TidegateBytes) -> String {
     // SAFETY: the caller vouches for it.
     String::from_utf8_lossy(unsafe { slice(bytes) }).into_owned()
+}
+
+/// A struct of the boundary: of integers, pointers and functions that may be missing, so that zeros are one.
+///
+/// # Safety
+/// It is `repr(C)`, and a value of it may be all zeros.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: integers, pointers and options of functions.
+unsafe impl Plain for abi::TidegatePlugin {}
+// SAFETY: as above.
+unsafe impl Plain for abi::TidegateStep {}
+// SAFETY: as above.
+unsafe impl Plain for abi::TidegateSetup {}
+// SAFETY: as above.
+unsafe impl Plain for abi::TidegateHost {}
+// SAFETY: as above.
+unsafe impl Plain for abi::TidegateJob {}
+// SAFETY: as above.
+unsafe impl Plain for abi::TidegateAnswer {}
+
+/// The first `size` bytes of a struct of the other side, which may know fewer fields than this one, or more:
+/// what it does not know is zero.
+///
+/// # Safety
+/// `from` points to `size` bytes.
+pub(crate) unsafe fn prefix<T: Plain>(from: *const T, size: usize) -> T {
+    let mut whole = MaybeUninit::<T>::zeroed();
+    // SAFETY: no more is read than is there, and no more written than there is room for.
+    unsafe {
+        ptr::copy_nonoverlapping(from.cast::<u8>(), whole.as_mut_ptr().cast(), size.min(size_of::<T>()));
+    }
+    // SAFETY: zeros are a value, and what stands in their place is one of the other side's.
+    unsafe { whole.assume_init() }
+}
+
+/// The same of a struct that begins with its size.
+///
+/// # Safety
+/// `from` points to a struct of the boundary that begins with its size as a `size_t`.
+pub(crate) unsafe fn sized<T: Plain>(from: *const T) -> T {
+    // SAFETY: the caller vouches for it.
+    unsafe { prefix(from, from.cast::<usize>().read()) }
 }

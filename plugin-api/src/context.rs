@@ -36,8 +36,8 @@ impl Context {
     /// `setup` is as the ABI says: it and all that it points to live for this call, the host until it
     /// is released.
     pub(crate) unsafe fn new(setup: *const TidegateSetup) -> Self {
-        // SAFETY: the caller vouches for it.
-        let setup = unsafe { &*setup };
+        // SAFETY: the caller vouches for it. The runner may know fewer fields, or more.
+        let setup = unsafe { borrowed::sized(setup) };
         let bindings = (0..setup.binding_count).map(|position| {
             // SAFETY: there are `binding_count` of them in a row.
             unsafe { borrowed::text(*setup.bindings.add(position)) }
@@ -102,6 +102,10 @@ impl Context {
         self.log(Level::Debug, message);
     }
 
+    pub fn trace(&self, message: impl fmt::Display) {
+        self.log(Level::Trace, message);
+    }
+
     /// Whether what runs should end soon: the attempt is past its timeout, or the step is gone. An
     /// attempt that waits or loops asks this now and then: inside the runner's process nobody else can
     /// end it.
@@ -115,7 +119,8 @@ impl Context {
 
     /// The token of `job`: an outside system that the job is handed to ([`Failure::pending`]) shows it when
     /// it says what became of the job, with `POST /jobs/…/complete`. It is the same on every attempt, and
-    /// is made when it is asked for. `None` where the runner is older than this, and has none.
+    /// is made when it is asked for. Each of the first 256 pieces of a job has its own, and all of them speak
+    /// for the job. `None` where the runner is older than this, and has none.
     ///
     /// [`Failure::pending`]: crate::Failure::pending
     #[must_use]

@@ -92,6 +92,7 @@ pub const fn plugin(
 /// Describes one of its steps.
 #[must_use]
 pub const fn step<S: PluginStep>() -> TidegateStep {
+    const { assert!(is_name(S::NAME), "`NAME` of a step is made of letters, digits, `-` and `_`") };
     TidegateStep {
         name: TidegateBytes::of(S::NAME.as_bytes()),
         description: TidegateBytes::of(S::DESCRIPTION.as_bytes()),
@@ -101,6 +102,19 @@ pub const fn step<S: PluginStep>() -> TidegateStep {
         process: Some(process::<S>),
         destroy: Some(destroy::<S>),
     }
+}
+
+/// Whether a runner takes it as the name of a step.
+const fn is_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let mut position = 0;
+    while position < bytes.len() {
+        if !bytes[position].is_ascii_alphanumeric() && bytes[position] != b'-' && bytes[position] != b'_' {
+            return false;
+        }
+        position += 1;
+    }
+    !bytes.is_empty()
 }
 
 /// A step with its line to the runner. The context is dropped last.
@@ -162,7 +176,8 @@ unsafe extern "C" fn create<S: PluginStep>(
 ) -> i32 {
     let call = || {
         // SAFETY: `setup` is the runner's for this call.
-        let (context, config) = unsafe { (Context::new(setup), borrowed::slice((*setup).config)) };
+        let (context, config) =
+            unsafe { (Context::new(setup), borrowed::slice(borrowed::sized(setup).config)) };
         let config = serde_json::from_slice(config).map_err(|error| unfit(&error))?;
         let step = S::create(config, &context)?;
         let slot = Box::into_raw(Box::new(Slot { step, scratch: Vec::new(), context }));
@@ -183,14 +198,17 @@ unsafe extern "C" fn process<S: PluginStep>(
         // SAFETY: `create` made it, `destroy` has not been called, and the runner uses an instance on one
         // thread at a time.
         let slot = unsafe { &mut *instance.cast::<Slot<S>>() };
-        // SAFETY: job and payload live for this call.
-        let (job, payload) = unsafe { (&*job, borrowed::slice((*job).payload)) };
+        // SAFETY: job and payload live for this call. The runner may know fewer fields, or more.
+        let job = unsafe { borrowed::sized(job) };
+        // SAFETY: as above.
+        let payload = unsafe { borrowed::slice(job.payload) };
         let job = Job {
             index: job.index,
             payload,
             attempt: job.attempt,
             now_ms: job.now_ms,
             hash: u128::from(job.hash_high) << 64 | u128::from(job.hash_low),
+            piece: job.piece,
         };
         let Slot { step, scratch, context } = slot;
         // SAFETY: `answer` lives for this call, and the outlet does not leave it.
@@ -273,8 +291,8 @@ fn message(thrown: &(dyn Any + Send)) -> String {
 unsafe fn explain(answer: *const TidegateAnswer, failure: &Failure) -> i32 {
     // SAFETY: the caller vouches for it, here and below.
     unsafe { say(answer, &failure.message) };
-    // SAFETY: as above.
-    let answer = unsafe { &*answer };
+    // SAFETY: as above. The runner may know fewer fields, or more.
+    let answer = unsafe { borrowed::sized(answer) };
     if let (Some(tell), Some(place)) = (answer.place, &failure.place) {
         let line = u32::try_from(place.line).unwrap_or(u32::MAX);
         let column = place.column.map_or(0, |column| u32::try_from(column).unwrap_or(u32::MAX));
@@ -284,6 +302,12 @@ unsafe fn explain(answer: *const TidegateAnswer, failure: &Failure) -> i32 {
     if let (Some(tell), Some(context)) = (answer.context, &failure.context) {
         // SAFETY: as the ABI asks.
         unsafe { tell(answer.target, TidegateBytes::of(context.as_bytes())) };
+    }
+    let kinds = [FailureKind::Payload, FailureKind::Limit, FailureKind::Output];
+    if let (Some(tell), true) = (answer.word, failure.cause.is_some() || kinds.contains(&failure.kind)) {
+        let word = failure.word();
+        // SAFETY: as the ABI asks; the word lives until the call returns.
+        unsafe { tell(answer.target, TidegateBytes::of(word.as_bytes())) };
     }
     match failure.kind {
         FailureKind::Retry => abi::TIDEGATE_RETRY,
@@ -306,7 +330,7 @@ unsafe fn explain(answer: *const TidegateAnswer, failure: &Failure) -> i32 {
 /// As [`explain`].
 unsafe fn say(answer: *const TidegateAnswer, text: &str) {
     // SAFETY: the caller vouches for it.
-    let answer = unsafe { &*answer };
+    let answer = unsafe { borrowed::sized(answer) };
     if let Some(say) = answer.say {
         // SAFETY: as the ABI asks; the text lives until the call returns.
         unsafe { say(answer.target, TidegateBytes::of(text.as_bytes())) };

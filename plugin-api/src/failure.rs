@@ -64,6 +64,20 @@ pub enum FailureKind {
     Crashed,
 }
 
+impl Cause {
+    /// The cause that this word means, as [`Failure::word`] says it.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        match word.split_once(' ') {
+            None if word == "timeout" => Some(Self::Timeout),
+            None if word == "connection" => Some(Self::Connection),
+            Some(("http", status)) => status.parse().ok().map(Self::Http),
+            Some(("exit", code)) => code.parse().ok().map(Self::Exit),
+            _ => None,
+        }
+    }
+}
+
 impl FailureKind {
     /// The word for it in error records and commands.
     #[must_use]
@@ -112,7 +126,8 @@ impl Failure {
         }
     }
 
-    /// Says what it came from.
+    /// Says what it came from: error records show it, and `on = ["connection", "http 5xx"]` of a retry policy
+    /// matches it. A rejected job stays rejected.
     #[must_use]
     pub fn because(mut self, cause: Cause) -> Self {
         self.cause = Some(cause);

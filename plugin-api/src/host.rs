@@ -13,10 +13,16 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::abi::{
-    self, TIDEGATE_ABI_VERSION, TIDEGATE_FAILED, TIDEGATE_OK, TIDEGATE_TOKEN_LEN, TidegateAnswer,
-    TidegateBytes, TidegateHost, TidegateJob, TidegatePlugin, TidegateSetup, TidegateStep,
+    self, PLUGIN_BYTES_MIN, STEP_BYTES_MIN, TIDEGATE_ABI_VERSION, TIDEGATE_FAILED, TIDEGATE_OK,
+    TIDEGATE_TOKEN_LEN, TidegateAnswer, TidegateBytes, TidegateHost, TidegateJob, TidegatePlugin,
+    TidegateSetup, TidegateStep,
 };
-use crate::{Failure, FailureKind, Job, Level, Outputs, Place, borrowed};
+use crate::words::format_duration;
+use crate::{Cause, Checkpoint, Failure, FailureKind, Job, Level, Outputs, Place, borrowed, json};
+
+mod output;
+
+pub use output::fault_of_handle;
 
 /// What keeps a library loaded.
 pub type Keep = Arc<dyn Any + Send + Sync>;
@@ -95,6 +101,8 @@ pub struct Instance {
     /// `None` when it has ended.
     line: Option<Arc<Line>>,
     keep: Keep,
+    /// What stood in the outputs before the job that runs.
+    before: Checkpoint,
     /// Neither sent nor shared.
     _thread: PhantomData<*mut ()>,
 }
@@ -120,8 +128,15 @@ struct Target<'a> {
     place: Option<Place>,
     context: Option<Box<str>>,
     delay_ms: u64,
+    /// What kind of failure it is, in a word.
+    word: Option<String>,
     /// An output went to a binding that is none.
     astray: Option<u32>,
+    /// Bytes that the outputs may come to, and how many of them are left.
+    memory: u64,
+    room: u64,
+    /// An output was refused since there was no room.
+    full: bool,
 }
 
 impl Plugin {
@@ -145,12 +160,12 @@ impl Plugin {
         if version != TIDEGATE_ABI_VERSION {
             return Err(Unusable::Version(version));
         }
-        if (size as usize) < size_of::<TidegatePlugin>() {
+        if (size as usize) < PLUGIN_BYTES_MIN {
             return Err(Unusable::Size(size as usize));
         }
-        // SAFETY: it is of our version and at least of our size, and lives as long as `keep`.
-        let about = unsafe { &*description };
-        if about.step_size < size_of::<TidegateStep>() || about.step_size % align_of::<TidegateStep>() != 0 {
+        // SAFETY: it has so many bytes.
+        let about = unsafe { borrowed::prefix(description, size as usize) };
+        if about.step_size < STEP_BYTES_MIN || about.step_size % align_of::<TidegateStep>() != 0 {
             return Err(Unusable::Size(about.step_size));
         }
         if about.step_count == 0 || about.steps.is_null() {
@@ -163,8 +178,8 @@ impl Plugin {
         }
         let steps: Vec<TidegateStep> = (0..about.step_count)
             .map(|position| {
-                // SAFETY: `step_count` steps of `step_size` bytes stand in a row, aligned as checked above.
-                unsafe { *about.steps.byte_add(position * about.step_size) }
+                // SAFETY: `step_count` steps of `step_size` bytes stand in a row.
+                unsafe { borrowed::prefix(about.steps.byte_add(position * about.step_size), about.step_size) }
             })
             .collect();
         if let Some(init) = about.init {
@@ -284,17 +299,21 @@ impl Offer {
             return Err(failure);
         }
         let (functions, keep) = (self.functions, Arc::clone(&self.keep));
-        Ok(Instance { raw, functions, line: Some(line), keep, _thread: PhantomData })
+        let before = Checkpoint::default();
+        Ok(Instance { raw, functions, line: Some(line), keep, before, _thread: PhantomData })
     }
 }
 
 impl Instance {
-    /// Runs one attempt. Outputs of a failed one are left for the caller to take back.
+    /// Runs one attempt, whose outputs may come to `memory` bytes, and looks at what it gave. Outputs of a
+    /// failed one are left for the caller to take back.
     ///
     /// # Errors
-    /// What the plugin says. After [`FailureKind::Panicked`] the instance should be dropped.
-    pub fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        let job = TidegateJob {
+    /// What the plugin says, or what is wrong with an output. After [`FailureKind::Panicked`] the instance
+    /// should be dropped.
+    pub fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs, memory: u64) -> Result<(), Failure> {
+        outputs.mark(&mut self.before);
+        let raw_job = TidegateJob {
             size: size_of::<TidegateJob>(),
             payload: TidegateBytes::of(job.payload),
             index: job.index,
@@ -303,11 +322,13 @@ impl Instance {
             hash_low: job.hash as u64,
             now_ms: job.now_ms,
             attempt: job.attempt,
-            reserved: 0,
+            piece: job.piece,
         };
         let (process, raw) = (self.functions.process, self.raw);
         // SAFETY: as the ABI asks: `create` made it, on this thread, and it is not destroyed.
-        call(Some(outputs), |answer| unsafe { process(raw, &raw const job, answer) })
+        Target { memory, room: memory, ..Target::new(Some(&mut *outputs)) }
+            .call(|answer| unsafe { process(raw, &raw const raw_job, answer) })?;
+        output::check(job, &self.before, outputs)
     }
 
     /// Ends the instance.
@@ -420,7 +441,18 @@ fn call(
 
 impl<'a> Target<'a> {
     fn new(outputs: Option<&'a mut Outputs>) -> Self {
-        Self { outputs, said: String::new(), place: None, context: None, delay_ms: 0, astray: None }
+        Self {
+            outputs,
+            said: String::new(),
+            place: None,
+            context: None,
+            delay_ms: 0,
+            word: None,
+            astray: None,
+            memory: 0,
+            room: 0,
+            full: false,
+        }
     }
 
     fn call(&mut self, run: impl FnOnce(*const TidegateAnswer) -> i32) -> Result<(), Failure> {
@@ -432,9 +464,10 @@ impl<'a> Target<'a> {
             place: Some(place),
             context: Some(context),
             delay: Some(delay),
+            word: Some(word),
         };
         let status = run(&raw const answer);
-        if status == TIDEGATE_OK && self.astray.is_none() {
+        if status == TIDEGATE_OK && self.astray.is_none() && !self.full {
             return Ok(());
         }
         Err(self.failure(status))
@@ -442,12 +475,16 @@ impl<'a> Target<'a> {
 
     #[cold]
     fn failure(&mut self, status: i32) -> Failure {
-        let (kind, unsaid) = match (status, self.astray) {
-            (TIDEGATE_OK, binding) => {
-                let binding = binding.unwrap_or_default();
-                let message = format!("it gave an output to binding {binding}, which the step does not have");
-                return Failure::new(FailureKind::Output, message);
-            }
+        let said = std::mem::take(&mut self.said);
+        let tries =
+            matches!(status, TIDEGATE_OK | TIDEGATE_FAILED | abi::TIDEGATE_RETRY | abi::TIDEGATE_RETRY_IN);
+        // What was pushed after that is lost, whatever the plugin made of the refusal.
+        if self.full && tries {
+            return output::too_much(self.memory);
+        }
+        let (mut kind, unsaid) = match (status, self.astray) {
+            (TIDEGATE_OK, Some(binding)) => return astray(binding),
+            (TIDEGATE_FAILED, Some(binding)) if said.is_empty() => return astray(binding),
             (TIDEGATE_FAILED, _) => (FailureKind::Failed, "it failed without a reason"),
             (abi::TIDEGATE_RETRY, _) => (FailureKind::Retry, "without a reason"),
             (abi::TIDEGATE_RETRY_IN, _) => {
@@ -462,9 +499,63 @@ impl<'a> Target<'a> {
                 return Failure::new(FailureKind::Failed, message);
             }
         };
-        let said = std::mem::take(&mut self.said);
+        if kind == FailureKind::Pending
+            && let Some(fault) = output::fault_of_handle(&said)
+        {
+            return Failure::new(FailureKind::Limit, fault);
+        }
+        let word = self.word.take().unwrap_or_default();
+        let cause = Cause::of_word(&word).filter(|_| tries);
+        if status == TIDEGATE_FAILED {
+            kind = kind_of_word(&word, cause);
+        }
         let message = if said.is_empty() { unsaid.to_owned() } else { said };
-        Failure { context: self.context.take(), place: self.place.take(), ..Failure::new(kind, message) }
+        let (context, place) = (self.context.take().map(as_json), self.place.take());
+        Failure { context, place, cause, ..Failure::new(kind, message) }
+    }
+}
+
+/// An output went to a binding that the step does not have.
+fn astray(binding: u32) -> Failure {
+    let message = format!("it gave an output to binding {binding}, which the step does not have");
+    Failure::new(FailureKind::Output, message)
+}
+
+/// The kind of a failed attempt of which the plugin says this word.
+fn kind_of_word(word: &str, cause: Option<Cause>) -> FailureKind {
+    match (word, cause) {
+        ("payload", _) => FailureKind::Payload,
+        ("output", _) => FailureKind::Output,
+        ("limit", _) | (_, Some(Cause::Timeout)) => FailureKind::Limit,
+        _ => FailureKind::Failed,
+    }
+}
+
+/// What is no JSON, as a text.
+fn as_json(context: Box<str>) -> Box<str> {
+    match json::check(context.as_bytes()) {
+        Ok(()) => context,
+        Err(_) => serde_json::Value::from(&*context).to_string().into(),
+    }
+}
+
+/// What an attempt with this `timeout` came to that ended after its time was over: it has failed, and one
+/// that was asked to stop and obeyed is no other than one that was not asked.
+///
+/// # Errors
+/// Why it does not count. What asks for something by itself is left as it is.
+pub fn ended_late(processed: Result<(), Failure>, timeout: Option<Duration>) -> Result<(), Failure> {
+    match processed {
+        Ok(()) => {
+            let timeout = format_duration(timeout.unwrap_or_default());
+            let message =
+                format!("it came back after the `timeout` of {timeout}, so what it gave does not count");
+            Err(Failure::new(FailureKind::Limit, message).because(Cause::Timeout))
+        }
+        Err(failure) if failure.kind == FailureKind::Failed && failure.cause.is_none() => {
+            Err(Failure { kind: FailureKind::Limit, ..failure.because(Cause::Timeout) })
+        }
+        Err(failure) => Err(failure),
     }
 }
 
@@ -473,13 +564,25 @@ unsafe extern "C" fn push(target: *mut c_void, binding: u32, payload: TidegateBy
     let target = unsafe { &mut *target.cast::<Target<'_>>() };
     // SAFETY: the payload lives for this call.
     let payload = unsafe { borrowed::slice(payload) };
-    let place = target.outputs.as_deref_mut().and_then(|outputs| outputs.get_mut(binding as usize));
-    if let Some(payloads) = place {
-        payloads.push(payload);
+    let Some(outputs) = target.outputs.as_deref_mut() else {
+        target.astray = Some(binding);
+        return TIDEGATE_FAILED;
+    };
+    // A step without `to` drops what it is given.
+    if outputs.bindings() == 0 && binding == 0 {
         return TIDEGATE_OK;
     }
-    target.astray = Some(binding);
-    TIDEGATE_FAILED
+    let Some(payloads) = outputs.get_mut(binding as usize) else {
+        target.astray = Some(binding);
+        return TIDEGATE_FAILED;
+    };
+    let Some(room) = target.room.checked_sub(payload.len() as u64) else {
+        target.full = true;
+        return TIDEGATE_FAILED;
+    };
+    target.room = room;
+    payloads.push(payload);
+    TIDEGATE_OK
 }
 
 unsafe extern "C" fn say(target: *mut c_void, text: TidegateBytes) {
@@ -509,6 +612,13 @@ unsafe extern "C" fn delay(target: *mut c_void, delay_ms: u64) {
     // SAFETY: as in `push`.
     let target = unsafe { &mut *target.cast::<Target<'_>>() };
     target.delay_ms = delay_ms;
+}
+
+unsafe extern "C" fn word(target: *mut c_void, word: TidegateBytes) {
+    // SAFETY: as in `push`.
+    let target = unsafe { &mut *target.cast::<Target<'_>>() };
+    // SAFETY: the word lives for this call.
+    target.word = Some(unsafe { borrowed::text(word) });
 }
 
 impl fmt::Display for Unusable {

@@ -1,20 +1,19 @@
 //! Tidegate's steps: what a step is, and how to write one as a native plugin.
 //!
 //! A step takes one [`Job`] at a time and hands on what it makes of it. Payloads are JSON texts (UTF-8).
-//! Script steps of the runner implement [`Step`]; a native plugin implements [`PluginStep`], and
-//! [`export_plugin!`] makes a shared library of it that any Tidegate with the same version of the
-//! [interface](abi) can load, whatever compiler either was built with.
+//! A native plugin implements [`PluginStep`], and [`export_plugin!`] makes a shared library of it that any
+//! Tidegate with the same version of the [interface](abi) can load, whatever compiler either was built with.
 //!
 //! # Writing a plugin
 //!
-//! `tidegate plugin new NAME` writes the whole crate. By hand: a crate with
+//! `tidegate plugin new NAME` writes the whole crate, with a copy of this one beside it. By hand: a crate with
 //!
 //! ```toml
 //! [lib]
-//! crate-type = ["cdylib", "rlib"]
+//! crate-type = ["cdylib"]
 //!
 //! [dependencies]
-//! tidegate-plugin = { version = "0.1", features = ["schema"] }
+//! tidegate-plugin = { path = "tidegate-plugin", features = ["schema"] }
 //! schemars = "1"
 //! serde = { version = "1", features = ["derive"] }
 //! ```
@@ -80,7 +79,8 @@
 //! ```
 //!
 //! Put the library (`cargo build --release`) into the folder that `[runner] plugins` names, and write
-//! `run = "plugin:CRATE/convert"`; where a plugin offers one step, `plugin:CRATE` will do.
+//! `run = "plugin:CRATE/convert"`; where a plugin offers one step, `plugin:CRATE` will do. A gate and a monitor
+//! may run one too: it is given what they give a script, and pushes one answer.
 //!
 //! # What to know
 //!
@@ -92,11 +92,25 @@
 //! - **Time.** A step's `timeout` cannot end code inside the runner's process. An attempt that comes
 //!   back late has failed; one that loops or waits asks [`Context::stopping`] now and then. With
 //!   `isolate = "process"` the step runs in a process of its own, which is killed.
+//! - **Config.** It is that of the whole step; all of its plugins are given it. `tidegate check` holds it against
+//!   [`PluginStep::schema`]; `create` is called with what passed. A `type Config = ()` cannot be read from `{}`: use
+//!   an empty struct.
+//! - **Setting up.** [`PluginStep::create`] is called on each thread before its first job, and again after a panic.
+//!   If it fails where it never succeeded, the step stops. If it answers [`Failure::retry`],
+//!   [`Failure::retry_in`] or [`Failure::gate_closed`], or succeeded before, the step waits and tries again, and no
+//!   job is at fault.
 //! - **Jobs.** [`Job::parse`] reads all of a payload; [`Job::field`] reads one field of it, in a fraction of
-//!   the time.
+//!   the time. Reading all of it into a [`Value`] is about as fast as a script.
+//! - **Failures.** A job that cannot be read is not tried again. A retry policy knows [`Failure::because`]:
+//!   [`Cause::Connection`], [`Cause::Http`], [`Cause::Timeout`] and [`Cause::Exit`].
+//! - **Memory.** All outputs of a job come to `limits.memory` at most: [`Outlet::push`] refuses more, and the attempt
+//!   fails.
+//! - **Pieces.** Where processors before this one made several jobs of one, [`Job::piece`] tells them apart, and each
+//!   has its own [`Job::hash`].
 //! - **Panics** are failed attempts, with message and place. The instance is dropped and a new one is
 //!   created. `panic = "abort"` is refused at compile time.
-//! - **Effects.** A step that sends, writes or pays says so with [`PluginStep::EFFECTS`], and hands
+//! - **Effects.** A step that sends, writes or pays says so with [`PluginStep::EFFECTS`], which costs a record of
+//!   each attempt on disk, and hands
 //!   [`Job::hash`] to the other side, where it makes repeated attempts recognizable.
 //! - **Handing on.** An attempt that ends with [`Failure::pending`] leaves the job to an outside system. A
 //!   monitor asks what became of it, or the other side says so by itself: it is given [`Context::token`] then.
@@ -104,11 +118,12 @@
 //! # Features
 //!
 //! `json` (on): [`PluginStep`], [`export_plugin!`] and [`testing`], with serde and `serde_json`. `schema`:
-//! `schema_of`, with schemars. Without any, the crate is the [`Step`] trait and the ABI, and depends
-//! on nothing.
+//! `schema_of`, with schemars. Without any, the crate is the [ABI](abi), and depends on nothing. What else is
+//! in it is for the runner, and changes with it.
 
 pub mod abi;
 
+#[cfg(feature = "json")]
 #[expect(unsafe_code, reason = "reads what comes across the boundary")]
 mod borrowed;
 
@@ -116,12 +131,26 @@ mod failure;
 
 mod level;
 
+#[doc(hidden)]
+pub mod words;
+
 mod outputs;
 
 mod payloads;
 
 #[cfg(feature = "json")]
 mod field;
+
+#[cfg(feature = "json")]
+mod finite;
+
+#[cfg(feature = "json")]
+#[doc(hidden)]
+pub mod json;
+
+#[cfg(feature = "json")]
+#[doc(hidden)]
+pub mod schema;
 
 mod step;
 
@@ -141,6 +170,8 @@ mod plugin_step;
 #[expect(unsafe_code, reason = "is called across the boundary")]
 pub mod export;
 
+#[cfg(feature = "json")]
+#[doc(hidden)]
 #[expect(unsafe_code, reason = "calls across the boundary")]
 pub mod host;
 
@@ -150,9 +181,13 @@ pub mod testing;
 
 pub use failure::{Cause, Failure, FailureKind, Place};
 pub use level::Level;
+#[doc(hidden)]
 pub use outputs::{Checkpoint, Delayed, Outputs};
+#[doc(hidden)]
 pub use payloads::Payloads;
-pub use step::{Job, Step};
+pub use step::Job;
+#[doc(hidden)]
+pub use step::Step;
 
 #[cfg(feature = "json")]
 pub use context::Context;

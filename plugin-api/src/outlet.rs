@@ -1,13 +1,13 @@
 //! Where a plugin's step puts its outputs.
 
 use crate::abi::{TIDEGATE_OK, TidegateAnswer, TidegateBytes};
-use crate::{Failure, FailureKind};
+use crate::{Failure, FailureKind, borrowed, finite};
 
 /// Takes the outputs of one attempt. They are delivered together when the attempt succeeds, and dropped
 /// when it fails.
 #[derive(Debug)]
 pub struct Outlet<'a> {
-    answer: *const TidegateAnswer,
+    answer: TidegateAnswer,
     bindings: &'a [String],
     /// Where values are written before they are pushed; kept from job to job.
     scratch: &'a mut Vec<u8>,
@@ -21,13 +21,15 @@ impl<'a> Outlet<'a> {
         bindings: &'a [String],
         scratch: &'a mut Vec<u8>,
     ) -> Self {
+        // SAFETY: the caller vouches for it. The runner may know fewer fields, or more.
+        let answer = unsafe { borrowed::sized(answer) };
         Self { answer, bindings, scratch }
     }
 
     /// Adds an output, a JSON text, to the one output of the step. A step without `to` drops it.
     ///
     /// # Errors
-    /// Where the step has several outputs.
+    /// Where the step has several outputs, or where all outputs of the job exceed `limits.memory`.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), Failure> {
         match self.bindings.len() {
             0 => Ok(()),
@@ -54,7 +56,8 @@ impl<'a> Outlet<'a> {
     /// Adds `value` as JSON to the one output of the step.
     ///
     /// # Errors
-    /// As [`Self::push`], and where it cannot be written as JSON.
+    /// As [`Self::push`], and where it cannot be written as JSON: `NaN` and the infinite numbers have no form
+    /// there, and the failure names their field.
     pub fn give(&mut self, value: &impl serde::Serialize) -> Result<(), Failure> {
         self.written(value, Self::push)
     }
@@ -74,16 +77,19 @@ impl<'a> Outlet<'a> {
     ) -> Result<(), Failure> {
         let mut payload = std::mem::take(self.scratch);
         payload.clear();
-        let written = serde_json::to_writer(&mut payload, value)
-            .map_err(|error| Failure::new(FailureKind::Output, format!("the output is no JSON: {error}")));
+        let written = serde_json::to_writer(&mut payload, value).map_err(|error| error.to_string());
+        // What JSON has no form for is written as `null`.
+        let nulls = payload.windows(4).any(|bytes| bytes == b"null");
+        let written = written.and_then(|()| if nulls { finite::check(value) } else { Ok(()) });
+        let no_json = |why| Failure::new(FailureKind::Output, format!("the output is no JSON: {why}"));
+        let written = written.map_err(no_json);
         let pushed = written.and_then(|()| push(self, &payload));
         *self.scratch = payload;
         pushed
     }
 
     fn push_at(&mut self, position: usize, payload: &[u8]) -> Result<(), Failure> {
-        // SAFETY: `new` was told that it lives for the call, and so for this outlet.
-        let answer = unsafe { &*self.answer };
+        let answer = &self.answer;
         let status = match (answer.push, u32::try_from(position)) {
             (Some(push), Ok(position)) => {
                 // SAFETY: as the ABI asks: on the thread of the call, with bytes that live until it returns.

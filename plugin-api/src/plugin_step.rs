@@ -22,8 +22,8 @@ pub trait PluginStep: Sized + 'static {
     /// tried again under other rules, and should carry [`Job::hash`] to whatever it talks to.
     const EFFECTS: bool = false;
 
-    /// What `config = { … }` of the step is read into. Use `()`-like structs with
-    /// `#[serde(deny_unknown_fields)]` where there is nothing to set.
+    /// What `config = { … }` of the step is read into: a struct. Where there is nothing to set, an empty one
+    /// with `#[serde(deny_unknown_fields)]`; `()` cannot be read from an empty table.
     type Config: DeserializeOwned;
 
     /// The JSON Schema of the config, which `tidegate check` holds a configuration against. With the
@@ -34,10 +34,13 @@ pub trait PluginStep: Sized + 'static {
         None
     }
 
-    /// Makes an instance. The context may be kept.
+    /// Makes an instance: on each thread before its first job, and again after a panic. The context may be
+    /// kept.
     ///
     /// # Errors
-    /// Why it cannot; the step stops then.
+    /// Why it cannot. If no instance of the step was ever made in this run, the step stops. Otherwise, and where
+    /// it is [`Failure::retry`], [`Failure::retry_in`] or [`Failure::gate_closed`], the step waits, and it is tried
+    /// again; no job fails of it.
     fn create(config: Self::Config, context: &Context) -> Result<Self, Failure>;
 
     /// Runs one attempt. Outputs that were pushed before a failure are dropped.

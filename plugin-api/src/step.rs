@@ -6,6 +6,7 @@ use crate::{Failure, Outputs};
 
 /// One job, as one attempt of a step sees it.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Job<'a> {
     /// The job's place in its source or queue, from 1.
     pub index: u64,
@@ -15,8 +16,38 @@ pub struct Job<'a> {
     pub attempt: u32,
     /// The time of the attempt, milliseconds since the Unix epoch.
     pub now_ms: i64,
-    /// The delivery hash: the same on every attempt and after every restart.
+    /// The delivery hash: the same on every attempt and after every restart. Where processors before this
+    /// one made several pieces of the job, each piece has its own; the first one has that of the job.
     pub hash: u128,
+    /// Which of these pieces it is, from 0.
+    pub piece: u32,
+}
+
+impl<'a> Job<'a> {
+    /// The first attempt at the job at `index`, whose hash is its index, at the time 0.
+    #[must_use]
+    pub fn new(index: u64, payload: &'a [u8]) -> Self {
+        Self { index, payload, attempt: 1, now_ms: 0, hash: u128::from(index), piece: 0 }
+    }
+
+    /// Another attempt, at this time in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn attempted(self, attempt: u32, now_ms: i64) -> Self {
+        Self { attempt, now_ms, ..self }
+    }
+
+    /// With this delivery hash.
+    #[must_use]
+    pub fn hashed(self, hash: u128) -> Self {
+        Self { hash, ..self }
+    }
+
+    /// A piece of the job, with this payload.
+    #[must_use]
+    pub fn as_piece(self, piece: u32, payload: &[u8]) -> Job<'_> {
+        let Self { index, attempt, now_ms, hash, .. } = self;
+        Job { index, payload, attempt, now_ms, hash, piece }
+    }
 }
 
 #[cfg(feature = "json")]
@@ -24,7 +55,8 @@ impl<'a> Job<'a> {
     /// The payload, read as a `T`.
     ///
     /// # Errors
-    /// A failed attempt where it is not what a `T` needs.
+    /// [`FailureKind::Payload`](crate::FailureKind::Payload), which is not tried again, where it is not what a
+    /// `T` needs.
     pub fn parse<T: serde::Deserialize<'a>>(&self) -> Result<T, Failure> {
         // Looking once whether it is UTF-8 is faster than doing so for each text in it.
         serde_json::from_str(std::str::from_utf8(self.payload)?).map_err(|error| {
@@ -37,7 +69,8 @@ impl<'a> Job<'a> {
     /// given twice the last one counts.
     ///
     /// # Errors
-    /// A failed attempt where the payload is no object, or the field is not what a `T` needs.
+    /// [`FailureKind::Payload`](crate::FailureKind::Payload), which is not tried again, where the payload is no
+    /// object, or the field is not what a `T` needs.
     pub fn field<T: serde::Deserialize<'a>>(&self, name: &str) -> Result<T, Failure> {
         let wrong = |why: String| Failure::new(crate::FailureKind::Payload, why);
         let found = field::find(self.payload, name).map_err(|_| wrong("the job is no object".into()))?;
@@ -69,7 +102,7 @@ mod tests {
     use crate::{Failure, FailureKind};
 
     fn job(payload: &str) -> Job<'_> {
-        Job { index: 1, payload: payload.as_bytes(), attempt: 1, now_ms: 0, hash: 0 }
+        Job::new(1, payload.as_bytes())
     }
 
     #[test]

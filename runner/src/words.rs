@@ -21,7 +21,7 @@ pub mod template;
 
 pub use batch::{Batch, Fault, Form, LineRun, Places, Stamp};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp, rfc3339};
-pub use hash::{DeliveryHash, HashPrefix, content_hash, delivery_hash, key_hash};
+pub use hash::{DeliveryHash, HashPrefix, content_hash, delivery_hash, key_hash, piece_hash};
 pub use json::{on_one_line, value_hash};
 pub use mark::{Mark, Segment, Tail};
 pub use name::{Address, Name};

@@ -24,6 +24,7 @@ fn spec(config: &serde_json::Value) -> PluginSpec<'_> {
         timeout: Some(Duration::from_secs(10)),
         memory: 1 << 20,
         token_key: &TokenKey::NONE,
+        earlier: 0,
     }
 }
 
@@ -34,7 +35,7 @@ fn load(path: &Path) -> Loaded {
 fn run(loaded: &Loaded, config: &serde_json::Value, payload: &str) -> String {
     let mut runner = PluginRunner::new(&loaded.plugin().offers()[0], &spec(config));
     let mut outputs = Outputs::new([""]);
-    let job = Job { index: 1, payload: payload.as_bytes(), attempt: 1, now_ms: 0, hash: 0 };
+    let job = Job::new(1, payload.as_bytes());
     runner.process(&job, &mut outputs).expect("the job is in order");
     let payloads = outputs.into_payloads().remove(0);
     String::from_utf8(payloads.get(0).expect("there is an output").to_vec()).expect("it is text")

@@ -43,7 +43,7 @@ fn a_filter_stands_before_a_plugin_and_a_script_before_it_emits_past_it() {
 fn a_plugin_that_does_not_say_which_of_two_outputs_it_means_is_told() {
     let project = fork("[\"plugin:measure/pass\"]");
     project.run().done();
-    let why = "failed: plugin `measure/pass`: the step has several outputs (out, seen); name one";
+    let why = "output: plugin `measure/pass`: the step has several outputs (out, seen); name one";
     assert_eq!(errors(&project), [why; 2]);
 }
 
@@ -119,7 +119,8 @@ fn an_attempt_that_comes_back_late_has_failed() {
         told[0],
         "timeout: plugin `flaky`: it came back after the `timeout` of 30ms, so what it gave does not count"
     );
-    assert_eq!(told[1], "failed: plugin `flaky`: stopped, as told");
+    // One that obeys is no other.
+    assert_eq!(told[1], "timeout: plugin `flaky`: stopped, as told");
 }
 
 #[test]
@@ -241,4 +242,124 @@ fn the_demonstration_names_cities() {
     let first: serde_json::Value =
         serde_json::from_str(out.lines().next().expect("there is one")).expect("it is JSON");
     assert_eq!(first["near"]["zone"], "America/Vancouver");
+}
+
+#[test]
+fn each_piece_of_a_job_is_known_by_itself_wherever_it_runs() {
+    let script = "fn process(job, ctx) { [1, 2, 3].map(|n| #{ \"do\": \"tell\", n: n, of: ctx.hash }) }";
+    let told = |run: &str| {
+        let project = project(&format!("run = {run}"))
+            .file("split.rhai", script)
+            .file("again.rhai", "fn process(job) { #{ first: job, \"do\": \"tell\" } }")
+            .file("same.rhai", "fn process(job, ctx) { job.job_hash = ctx.hash; job }")
+            .file("in.ndjson", jobs(1..=2));
+        project.run().done();
+        project.read("out.ndjson")
+    };
+    let alone = told("[\"split.rhai\", \"plugin:flaky/calm\", \"same.rhai\"]\nisolate = \"none\"");
+    let apart = told("[\"split.rhai\", \"plugin:flaky/calm\", \"same.rhai\"]\nisolate = \"process\"");
+    let without_tokens = |lines: &str| -> Vec<serde_json::Value> {
+        let read = |line| {
+            let mut known: serde_json::Value = serde_json::from_str(line).expect("it is JSON");
+            known["token"].take();
+            known
+        };
+        lines.lines().map(read).collect()
+    };
+    assert_eq!(without_tokens(&alone), without_tokens(&apart));
+    let all = without_tokens(&alone);
+    let places: Vec<_> = all.iter().map(|known| (known["index"].as_u64(), known["piece"].as_u64())).collect();
+    let expected = [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)];
+    assert_eq!(places, expected.map(|(index, piece)| (Some(index), Some(piece))));
+    let distinct = |of: &str, lines: &str| {
+        let values = lines.lines().map(|line| {
+            let known: serde_json::Value = serde_json::from_str(line).expect("it is JSON");
+            known[of].as_str().expect("a text").to_owned()
+        });
+        values.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!((distinct("hash", &alone), distinct("token", &alone), distinct("token", &apart)), (6, 6, 6));
+    // The first one has that of its job, as before there were pieces.
+    for known in all.iter().filter(|known| known["piece"] == 0) {
+        assert_eq!(known["hash"], known["job_hash"]);
+    }
+    // The same plugin a second time is no repeat.
+    let twice = "[\"split.rhai\", \"plugin:flaky/calm\", \"again.rhai\", \"plugin:flaky/calm\"]";
+    let [alone, apart] =
+        ["none", "process"].map(|isolate| told(&format!("{twice}\nisolate = \"{isolate}\"")));
+    assert_eq!(distinct("hash", &alone), 6);
+    assert_eq!(without_tokens(&alone), without_tokens(&apart));
+    let first = without_tokens(&told("[\"split.rhai\", \"plugin:flaky/calm\"]\nisolate = \"none\""));
+    let second = without_tokens(&alone);
+    assert!(
+        second.iter().all(|known| first.iter().all(|other| known["hash"] != other["hash"])),
+        "{second:?}"
+    );
+}
+
+#[test]
+fn a_retry_policy_knows_what_a_plugin_says_of_its_failure() {
+    let causes = ["connection", "http 503", "http 404", "timeout", "exit 3", "nothing"];
+    let lines = causes.map(|cause| format!("{{\"do\":\"because\",\"cause\":\"{cause}\"}}\n")).concat();
+    for isolate in ["none", "process"] {
+        let project = project(&format!("run = \"plugin:flaky\"\nisolate = \"{isolate}\""))
+            .file("in.ndjson", lines.clone() + "{\"do\":7}\n");
+        let policy = "backoff = \"list\", delays = [\"1ms\"], max_attempts = 2, on = [\"connection\", \"http 5xx\", \"timeout\"]";
+        project.change("p.toml", "max_attempts = 1", policy);
+        project.run().done();
+        let mut told = errors(&project);
+        told.sort();
+        let failed = |word: &str, often: &str| format!("{word}: plugin `flaky`: failed, as asked{often}");
+        let twice = " (all 2 attempts failed)";
+        assert_eq!(
+            told[..6],
+            [
+                failed("connection", twice),
+                failed("exit 3", ""),
+                failed("failed", ""),
+                failed("http 404", ""),
+                failed("http 503", twice),
+                // The job is not what it should be, which no attempt changes.
+                told[5].clone(),
+            ],
+            "{isolate}"
+        );
+        assert!(
+            told[5].starts_with("payload: plugin `flaky`: the job is not what it should be: "),
+            "{told:?}"
+        );
+        assert_eq!(told[6..], [failed("timeout", twice)], "{isolate}");
+    }
+}
+
+#[test]
+fn a_malformed_job_is_not_tried_again_by_the_policy_of_effects() {
+    let project = Project::pipeline(
+        "[pipeline]\nerrors = \"failed\"\n[step.work]\nfrom = \"in\"\nrun = \"plugin:flaky\"\nto = \"out\"\n",
+    )
+    .file("in.ndjson", "{\"do\":7}\n");
+    project.tidegate(&["run", ".", "--plugins", &folder().display().to_string()]).done();
+    let told = errors(&project);
+    assert!(told.len() == 1 && told[0].starts_with("payload: "), "{told:?}");
+}
+
+#[test]
+fn outputs_past_the_limit_of_memory_are_refused_in_the_process_too() {
+    let project = project("run = \"plugin:flaky\"\nlimits = { memory = \"1MiB\" }")
+        .file("in.ndjson", "{\"do\":\"flood\",\"mib\":64}\n{\"id\":2}\n");
+    project.run().done();
+    let why = "limit: plugin `flaky`: all outputs of the job come to more than `limits.memory` of 1.0 MiB";
+    assert_eq!(errors(&project), [why]);
+    assert_eq!(ids(&project.read("out.ndjson")), [2]);
+}
+
+#[test]
+fn a_plugin_in_c_without_an_output_may_push_all_the_same() {
+    let project = Project::pipeline(
+        "[pipeline]\nerrors = \"failed\"\n[step.count]\nfrom = \"in\"\nrun = \"plugin:c-count\"\n",
+    )
+    .file("in.ndjson", "{\"id\":12}\n");
+    compile(&c_count(), &project.path().join("libc_count.so"), &["-fvisibility=hidden"]);
+    project.tidegate(&["run", ".", "--plugins", "."]).done().says("1 job");
+    assert_eq!(project.tidegate(&["errors", "list", "."]).done().stdout.matches("c-count").count(), 0);
 }

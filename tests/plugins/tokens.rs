@@ -7,7 +7,7 @@ use crate::project::{Project, jobs};
 /// What makes a submitter of the plugin in C: the outside knows a job by its token.
 const SUBMITS: &str = "uint8_t token[TIDEGATE_TOKEN_LEN];
     const TidegateHost *host = counter->host;
-    if (host->size <= offsetof(TidegateHost, token)
+    if (!TIDEGATE_HAS(host, token)
         || host->token(host->context, job->hash_high, job->hash_low, token) != TIDEGATE_OK) {
         answer->say(answer->target, text(\"there are no tokens\"));
         return TIDEGATE_REJECT;
@@ -63,6 +63,14 @@ fn an_outside_system_finishes_what_a_plugin_handed_to_it() {
         let run = format!("run = \"plugin:flaky\"\nisolate = \"{isolate}\"");
         hands_a_job_on(&submitter(&run, &folder().display().to_string()), r#"{"do":"token"}"#);
     }
+}
+
+#[test]
+fn the_token_of_a_piece_speaks_for_its_job() {
+    let run = "run = [\"split.rhai\", \"plugin:flaky\"]";
+    let script = "fn process(job) { [#{ \"do\": \"drop\" }, #{ \"do\": \"token\" }] }";
+    let project = submitter(run, &folder().display().to_string()).file("split.rhai", script);
+    hands_a_job_on(&project, "{}");
 }
 
 #[test]

@@ -4,12 +4,41 @@ use std::path::Path;
 
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include/tidegate_plugin.h");
 
+const TRAILER: &str = "/*
+ Whether a struct that the runner hands over has this field: a runner that is older than this header may not.
+ Not needed for fields of the first version, which all but `token` of `TidegateHost` and `word` of
+ `TidegateAnswer` are. `TIDEGATE_HAS(answer, word)`, with a pointer.
+ */
+#define TIDEGATE_HAS(pointer, field) \\
+  ((size_t)((const char *)&(pointer)->field - (const char *)(pointer)) + sizeof (pointer)->field \\
+   <= (pointer)->size)
+
+#if defined(__GNUC__)
+#define TIDEGATE_EXPORT __attribute__((visibility(\"default\")))
+#else
+#define TIDEGATE_EXPORT
+#endif
+
+#ifdef __cplusplus
+extern \"C\" {
+#endif
+
+/*
+ What a plugin defines and exports, also where it is compiled with `-fvisibility=hidden`.
+ */
+TIDEGATE_EXPORT const struct TidegatePlugin *tidegate_plugin(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif  /* TIDEGATE_PLUGIN_H */";
+
 /// `TIDEGATE_WRITE_HEADER=1 cargo test -p tidegate-plugin` writes it anew.
 #[test]
 fn the_header_is_up_to_date() {
     let config = cbindgen::Config {
         language: cbindgen::Language::C,
-        include_guard: Some("TIDEGATE_PLUGIN_H".into()),
         cpp_compat: true,
         usize_is_size_t: true,
         documentation_style: cbindgen::DocumentationStyle::C,
@@ -17,14 +46,11 @@ fn the_header_is_up_to_date() {
         header: Some(
             "/* Generated from plugin-api/src/abi.rs, whose first lines hold too:\n * nothing is freed by the other \
              side; bytes are borrowed until the call returns; an instance stays on one\n * thread; `TidegateHost` \
-             may be called from any thread, `TidegateAnswer` only within its call. */"
+             may be called from any thread, `TidegateAnswer` only within its call. */\n\n#ifndef TIDEGATE_PLUGIN_H\n\
+             #define TIDEGATE_PLUGIN_H"
                 .into(),
         ),
-        trailer: Some(
-            "/* What a plugin defines and exports. */\n#ifdef __cplusplus\nextern \"C\"\n#endif\nconst struct \
-             TidegatePlugin *tidegate_plugin(void);"
-                .into(),
-        ),
+        trailer: Some(TRAILER.into()),
         style: cbindgen::Style::Both,
         export: cbindgen::ExportConfig {
             include: ["TidegatePlugin", "TidegateSetup"].map(str::to_owned).to_vec(),

@@ -32,7 +32,7 @@ fn setup(host: *const TidegateHost) -> TidegateSetup {
     }
 }
 
-const JOB: Job<'_> = Job { index: 1, payload: b"{}", attempt: 1, now_ms: 0, hash: (7 << 64) | 9 };
+const JOB: Job<'_> = Job { index: 1, payload: b"{}", attempt: 1, now_ms: 0, hash: (7 << 64) | 9, piece: 0 };
 
 #[test]
 fn a_runner_from_before_there_were_tokens_has_none() {

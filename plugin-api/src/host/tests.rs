@@ -22,8 +22,11 @@ struct Config {
     act: String,
 }
 
-/// Index, attempt, time, hash and payload.
-type Seen = (u64, u32, i64, u128, Vec<u8>);
+const SCHEMA: &str = r#"{"type":"object","properties":{"act":{"type":"string"},"time":{"type":"integer"}},
+    "additionalProperties":false}"#;
+
+/// Index, attempt, time, hash, piece and payload.
+type Seen = (u64, u32, i64, u128, u32, Vec<u8>);
 
 thread_local! {
     /// What the last job looked like from inside.
@@ -36,7 +39,7 @@ impl PluginStep for Puppet {
     type Config = Config;
 
     fn schema() -> Option<String> {
-        Some(r#"{"type":"object"}"#.to_owned())
+        Some(SCHEMA.to_owned())
     }
 
     fn create(config: Config, context: &Context) -> Result<Self, Failure> {
@@ -48,7 +51,7 @@ impl PluginStep for Puppet {
     }
 
     fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
-        SEEN.set(Some((job.index, job.attempt, job.now_ms, job.hash, job.payload.to_vec())));
+        SEEN.set(Some((job.index, job.attempt, job.now_ms, job.hash, job.piece, job.payload.to_vec())));
         for name in self.context.bindings() {
             outlet.push_to(name, job.payload)?;
             outlet.push_to(name, job.payload)?;
@@ -63,6 +66,26 @@ impl PluginStep for Puppet {
             "panic" => panic!("process"),
             "panic with a value" => std::panic::panic_any(7),
             "token" => Err(Failure::pending(self.context.token(job).unwrap_or_default())),
+            "payload" => job.field::<u32>("id").map(drop),
+            "connection" => Err(Failure::retry("nobody answers").because(Cause::Connection)),
+            "http" => Err(Failure::failed("unwell").because(Cause::Http(503))),
+            "exit" => Err(Failure::failed("ended").because(Cause::Exit(-3))),
+            "timeout" => Err(Failure::failed("too slow").because(Cause::Timeout)),
+            "limit" => Err(Failure::new(FailureKind::Limit, "too long")),
+            "reject for a cause" => Err(Failure::reject("never").because(Cause::Timeout)),
+            "plain context" => Err(Failure::failed("failed").with_context("not JSON")),
+            "garble" => outlet.push(b"{\"a\":"),
+            "pretty" => outlet.push(b"{\n\"a\": 1}"),
+            "not a number" => {
+                outlet.give(&serde_json::json!({"a": null})).and_then(|()| outlet.give(&[f32::NAN]))
+            }
+            "obey" => {
+                while !self.context.stopping() {
+                    std::thread::yield_now();
+                }
+                Err(Failure::failed("stopped, as told"))
+            }
+            "long handle" => Err(Failure::pending("x".repeat(1 << 17))),
             "astray" => outlet.push_to("nowhere", b"1"),
             "unnamed" => outlet.push(b"1"),
             "log" => {
@@ -102,7 +125,7 @@ proptest! {
     #[test]
     fn jobs_and_outputs_cross_unchanged(
         payload in proptest::collection::vec(any::<u8>(), 0..300),
-        (index, attempt, now_ms, hash) in any::<(u64, u32, i64, u128)>(),
+        (index, attempt, now_ms, hash, piece) in any::<(u64, u32, i64, u128, u32)>(),
         bindings in proptest::collection::btree_set("[a-z]{1,8}", 1..5),
     ) {
         let names: Vec<&str> = bindings.iter().map(String::as_str).collect();
@@ -110,9 +133,9 @@ proptest! {
         let spec = Spec { bindings: &names, ..SPEC };
         let mut instance = plugin.offers()[0].create(&spec, Box::new(Quiet)).unwrap();
         let mut outputs = Outputs::new(names.iter().copied());
-        let job = Job { index, payload: &payload, attempt, now_ms, hash };
-        instance.process(&job, &mut outputs).unwrap();
-        prop_assert_eq!(SEEN.take().unwrap(), (index, attempt, now_ms, hash, payload.clone()));
+        let job = Job { index, payload: &payload, attempt, now_ms, hash, piece };
+        instance.process(&job, &mut outputs, u64::MAX).unwrap();
+        prop_assert_eq!(SEEN.take().unwrap(), (index, attempt, now_ms, hash, piece, payload.clone()));
         for payloads in outputs.into_payloads() {
             prop_assert_eq!(payloads.iter().collect::<Vec<_>>(), [&payload[..], &payload[..]]);
         }
@@ -140,6 +163,181 @@ fn every_ending_crosses_with_its_reason() {
     assert_eq!(told("reject"), (FailureKind::Rejected, "never".into()));
     assert_eq!(told("gate"), (FailureKind::GateClosed, "gas is dear".into()));
     assert_eq!(told("pending"), (FailureKind::Pending, "handle-7".into()));
+}
+
+#[test]
+fn what_a_failure_came_from_crosses() {
+    let told = |act| {
+        let failure = failure(act);
+        (failure.kind, failure.word().into_owned())
+    };
+    assert_eq!(told("payload"), (FailureKind::Payload, "payload".into()));
+    assert_eq!(told("connection"), (FailureKind::Retry, "connection".into()));
+    assert_eq!(told("http"), (FailureKind::Failed, "http 503".into()));
+    assert_eq!(told("exit"), (FailureKind::Failed, "exit -3".into()));
+    assert_eq!(told("timeout"), (FailureKind::Limit, "timeout".into()));
+    assert_eq!(told("limit"), (FailureKind::Limit, "limit".into()));
+    assert_eq!(told("astray"), (FailureKind::Output, "output".into()));
+    // What is rejected is not tried again, whatever it came from.
+    assert_eq!(told("reject for a cause"), (FailureKind::Rejected, "rejected".into()));
+    assert_eq!(told("fail"), (FailureKind::Failed, "failed".into()));
+}
+
+#[test]
+fn a_test_refuses_what_a_runner_refuses() {
+    let told = |act| {
+        let failure = failure(act);
+        (failure.kind, failure.message)
+    };
+    let output = |why: &str| (FailureKind::Output, why.to_owned());
+    assert_eq!(
+        told("garble"),
+        output("its output is no JSON: the text ends where a value should stand, at column 5")
+    );
+    assert_eq!(told("not a number"), output("the output is no JSON: it has no form for `NaN` (in `0`)"));
+    let handle = "the handle of the pending job has 128.0 KiB, and 64.0 KiB is the most";
+    assert_eq!(told("long handle"), (FailureKind::Limit, handle.to_owned()));
+    assert_eq!(failure("plain context").context.as_deref(), Some(r#""not JSON""#));
+    assert_eq!(puppet("pretty").unwrap().run("1").unwrap(), ["1", "1", "{ \"a\": 1}"]);
+    let job = puppet("").unwrap().run("{nope").unwrap_err();
+    assert_eq!(job.kind, FailureKind::Payload);
+    assert!(job.message.starts_with("the job is no JSON: "), "{job}");
+    let config = Harness::<Puppet>::new(r#"{"act": "", "time": 1.0, "tim": 2}"#).unwrap_err();
+    assert_eq!(
+        config.message,
+        "`config` has an unknown key `tim`; `config.time` should be a whole number, but is 1.0"
+    );
+}
+
+#[test]
+fn outputs_past_the_limit_are_refused_when_they_are_pushed() {
+    let settings = testing::Settings::new().memory(10);
+    let mut puppet = Harness::<Puppet>::with(settings, r#"{"act": ""}"#).unwrap();
+    assert_eq!(puppet.run("[1,2]").unwrap(), ["[1,2]", "[1,2]"]);
+    let failure = puppet.run("[1,23]").unwrap_err();
+    let why = "all outputs of the job come to more than `limits.memory` of 10 B";
+    assert_eq!((failure.kind, &*failure.message), (FailureKind::Limit, why));
+    // What was refused is not there.
+    let plugin = plugin();
+    let mut instance = plugin.offers()[0].create(&SPEC, Box::new(Quiet)).unwrap();
+    let mut outputs = Outputs::new([""]);
+    instance.process(&Job::new(1, b"[1,23]"), &mut outputs, 10).unwrap_err();
+    assert_eq!(outputs.total(), 1);
+}
+
+#[test]
+fn an_attempt_that_stops_when_it_is_asked_to_is_as_late_as_one_that_does_not() {
+    let settings = testing::Settings::new().timeout(Some(Duration::from_millis(1)));
+    let failure = Harness::<Puppet>::with(settings, r#"{"act": "obey"}"#).unwrap().run("1").unwrap_err();
+    assert_eq!((failure.word().as_ref(), &*failure.message), ("timeout", "stopped, as told"));
+    let late = ended_late(Ok(()), Some(Duration::from_secs(90))).unwrap_err();
+    let why = "it came back after the `timeout` of 1m30s, so what it gave does not count";
+    assert_eq!((late.word().as_ref(), &*late.message), ("timeout", why));
+    assert_eq!(ended_late(Err(Failure::reject("no")), None), Err(Failure::reject("no")));
+}
+
+#[test]
+fn a_step_without_outputs_drops_what_it_is_given() {
+    let mut none = Target::new(None);
+    let mut outputs = Outputs::new([]);
+    let mut dropped = Target::new(Some(&mut outputs));
+    let push_to = |target: &mut Target<'_>, binding| {
+        let target: *mut Target<'_> = &raw mut *target;
+        // SAFETY: it is a target, and the bytes live for the call.
+        unsafe { push(target.cast(), binding, TidegateBytes::of(b"1")) }
+    };
+    assert_eq!(push_to(&mut dropped, 0), TIDEGATE_OK);
+    assert_eq!(push_to(&mut dropped, 1), TIDEGATE_FAILED);
+    assert_eq!(push_to(&mut none, 0), TIDEGATE_FAILED);
+    let why = "it gave an output to binding 1, which the step does not have";
+    assert_eq!(dropped.failure(TIDEGATE_FAILED).message, why);
+}
+
+#[test]
+fn a_library_that_was_built_for_more_fields_is_read_as_far_as_they_are_known() {
+    #[repr(C)]
+    struct Longer<T> {
+        known: T,
+        more: [usize; 3],
+    }
+    let step = export::step::<Puppet>();
+    let steps = Vec::leak(vec![
+        Longer { known: step, more: [usize::MAX; 3] },
+        Longer { known: TidegateStep { name: TidegateBytes::of(b"other"), ..step }, more: [usize::MAX; 3] },
+    ]);
+    let mut known = export::plugin("puppets", "1.2.3", &[]);
+    (known.steps, known.step_count) = (steps.as_ptr().cast(), steps.len());
+    known.step_size = size_of::<Longer<TidegateStep>>();
+    known.size = size_of::<Longer<TidegatePlugin>>().try_into().unwrap();
+    let description = Box::leak(Box::new(Longer { known, more: [usize::MAX; 3] }));
+    // SAFETY: the description is never freed, and is as large as it says.
+    let plugin = unsafe { Plugin::attach((&raw const *description).cast(), &(Arc::new(()) as Keep)) };
+    let plugin = plugin.unwrap();
+    let names: Vec<&str> = plugin.offers().iter().map(Offer::name).collect();
+    assert_eq!(names, ["puppet", "other"]);
+    assert!(plugin.offers()[1].create(&SPEC, Box::new(Quiet)).is_ok());
+}
+
+#[test]
+fn a_runner_that_knows_fewer_fields_or_more_is_read_as_far_as_they_are_known() {
+    /// An answer of the first version, and behind it what stands in memory next.
+    #[repr(C)]
+    struct Before {
+        answer: [usize; 7],
+        rubbish: usize,
+    }
+    #[repr(C)]
+    struct Longer {
+        job: TidegateJob,
+        more: [usize; 3],
+    }
+    unsafe extern "C" fn say(target: *mut c_void, text: TidegateBytes) {
+        // SAFETY: the target is a text, and the bytes live for the call.
+        unsafe { *target.cast::<String>() = borrowed::text(text) };
+    }
+    let mut said = String::new();
+    let mut answer = Before { answer: [0; 7], rubbish: usize::MAX };
+    answer.answer[0] = size_of::<[usize; 7]>();
+    answer.answer[1] = (&raw mut said).addr();
+    answer.answer[3] = (say as *const ()).addr();
+    assert_eq!(answer.answer[0], std::mem::offset_of!(TidegateAnswer, word));
+    let host = Line::open(Box::new(Quiet));
+    let setup = TidegateSetup {
+        size: size_of::<TidegateSetup>(),
+        host: &raw const host.host,
+        pipeline: TidegateBytes::of(b"shop"),
+        step: TidegateBytes::of(b"price"),
+        config: TidegateBytes::of(br#"{"act": "payload"}"#),
+        bindings: std::ptr::null(),
+        binding_count: 0,
+        timeout_ms: 0,
+    };
+    let job = Longer {
+        job: TidegateJob {
+            size: size_of::<Longer>(),
+            payload: TidegateBytes::of(b"{}"),
+            index: 1,
+            hash_high: 0,
+            hash_low: 7,
+            now_ms: 0,
+            attempt: 1,
+            piece: 3,
+        },
+        more: [usize::MAX; 3],
+    };
+    let (step, answer) = (export::step::<Puppet>(), (&raw const answer).cast());
+    let mut instance = std::ptr::null_mut();
+    // SAFETY: as the ABI asks; all of it lives for the calls.
+    let statuses = unsafe {
+        [
+            step.create.unwrap()(&raw const setup, answer, &raw mut instance),
+            step.process.unwrap()(instance, (&raw const job).cast(), answer),
+            step.destroy.unwrap()(instance, answer),
+        ]
+    };
+    assert_eq!(statuses, [TIDEGATE_OK, TIDEGATE_FAILED, TIDEGATE_OK]);
+    assert_eq!(said, "the job has no field `id`");
+    assert_eq!(SEEN.take().unwrap(), (1, 1, 0, 7, 3, b"{}".to_vec()));
 }
 
 #[test]
@@ -188,8 +386,8 @@ fn tokens_cross() {
     }
     let spec = Spec { config: r#"{"act": "token"}"#, ..SPEC };
     let mut instance = plugin().offers()[0].create(&spec, Box::new(Quiet)).unwrap();
-    let job = Job { index: 1, payload: b"{}", attempt: 1, now_ms: 0, hash: 1 };
-    let failure = instance.process(&job, &mut Outputs::new([""])).unwrap_err();
+    let job = Job::new(1, b"{}");
+    let failure = instance.process(&job, &mut Outputs::new([""]), 1 << 10).unwrap_err();
     assert_eq!(failure.message, "", "there is no token here");
 }
 
@@ -222,7 +420,7 @@ fn a_description_says_what_is_offered() {
     let plugin = plugin();
     assert_eq!((plugin.name(), plugin.version()), ("puppets", "1.2.3"));
     let offer = plugin.offer("puppet").unwrap();
-    assert_eq!((offer.has_effects(), offer.schema()), (true, Some(r#"{"type":"object"}"#)));
+    assert_eq!((offer.has_effects(), offer.schema()), (true, Some(SCHEMA)));
 }
 
 #[test]

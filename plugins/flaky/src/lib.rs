@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use tidegate_plugin::{Context, Failure, Job, Outlet, PluginStep};
+use serde::{Deserialize, Serialize};
+use tidegate_plugin::{Cause, Context, Failure, Job, Outlet, PluginStep};
 
 /// `config` of the step.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -46,6 +46,9 @@ struct Request {
     /// For `allocate`, and how long the handle is of `pending`.
     #[serde(default)]
     mib: usize,
+    /// For `because`.
+    #[serde(default)]
+    cause: String,
     /// How long to wait, for `wait`, `allocate` and `retry_in`.
     #[serde(default)]
     ms: u64,
@@ -87,6 +90,22 @@ enum Act {
     /// Gives JSON over several lines.
     Pretty,
     Log,
+    /// Says what the job is known by.
+    Tell,
+    /// Fails for the cause that `cause` names.
+    Because,
+    /// Gives `mib` MiB in as many outputs as it takes, and looks at no answer.
+    Flood,
+}
+
+/// What a job is known by.
+#[derive(Debug, Serialize)]
+struct Known {
+    hash: String,
+    piece: u32,
+    index: u64,
+    attempt: u32,
+    token: Option<String>,
 }
 
 /// The step.
@@ -125,7 +144,7 @@ impl PluginStep for Flaky {
     }
 
     fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
-        let Request { act, mib, ms } = job.parse()?;
+        let Request { act, mib, ms, cause } = job.parse()?;
         let time = Duration::from_millis(ms);
         match act {
             Act::Pass => {}
@@ -169,6 +188,25 @@ impl PluginStep for Flaky {
             Act::Leak => self.leaked.push(black_box(vec![1_u8; mib << 20])),
             Act::Garble => return outlet.push(b"{\"half\":"),
             Act::Pretty => return outlet.push(b"{\n  \"id\": 1,\r\n  \"text\": \"a\\nb\"\n}\n"),
+            Act::Tell => {
+                let token = self.context.token(job);
+                let (hash, piece) = (format!("{:032x}", job.hash), job.piece);
+                return outlet.give(&Known { hash, piece, index: job.index, attempt: job.attempt, token });
+            }
+            Act::Because => {
+                let failure = Failure::failed("failed, as asked");
+                return Err(match Cause::of_word(&cause) {
+                    Some(cause) => failure.because(cause),
+                    None => failure,
+                });
+            }
+            Act::Flood => {
+                let output = format!("\"{}\"", "x".repeat(1 << 10));
+                for _ in 0..mib << 10 {
+                    let _ = outlet.push(output.as_bytes()); // it is the runner's to refuse
+                }
+                return Ok(());
+            }
             Act::Log => self.context.warn(format_args!("job {} asked for this", job.index)),
         }
         outlet.push(job.payload)
@@ -214,8 +252,7 @@ tidegate_plugin::export_plugin!(Flaky, Calm);
 
 #[cfg(test)]
 mod tests {
-    use tidegate_plugin::host::Ended;
-    use tidegate_plugin::testing::{Harness, token};
+    use tidegate_plugin::testing::{Ended, Harness, token};
 
     use super::Flaky;
 

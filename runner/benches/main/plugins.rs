@@ -57,6 +57,7 @@ pub(crate) fn calls() -> Result<Calls, Box<dyn Error>> {
         timeout: Some(Duration::from_secs(10)),
         memory: 64 << 20,
         token_key: &TokenKey::NONE,
+        earlier: 0,
     };
     let runner = |step| {
         let offer = loaded.plugin().offer(step).ok_or("the plugin lacks a step")?;
@@ -96,6 +97,7 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
         outlet: Outlet::Unnamed,
         entry: Entry::Process,
         token_key: &TokenKey::NONE,
+        earlier: 0,
     };
     ScriptStep::new(&spec).map_err(|error| error.message.into())
 }
@@ -120,8 +122,7 @@ fn nanos(step: &mut dyn Step) -> Result<f64, Failure> {
         outputs.clear();
         for number in 0..BATCH {
             let index = batch * BATCH + number + 1;
-            let job =
-                Job { index, payload: payload.as_bytes(), attempt: 1, now_ms: 0, hash: u128::from(index) };
+            let job = Job::new(index, payload.as_bytes());
             step.process(&job, &mut outputs)?;
         }
         assert_eq!(outputs.total() as u64, BATCH);

@@ -44,7 +44,7 @@ impl Asker {
         };
         let last = inquiry.run.len().saturating_sub(1);
         let link = |(position, processor): (usize, &Processor)| match processor {
-            Processor::Plugin(plugin) => owner.plugin(plugin, common.plugins, &[""]),
+            Processor::Plugin(plugin) => owner.plugin(plugin, common.plugins, &[""], 0),
             Processor::Http(request) => Ok(Link::Http(Box::new(owner.http(request)))),
             Processor::Exec(command) => Ok(Link::Exec(Box::new(owner.exec(command)))),
             Processor::Script(script) => {
@@ -83,7 +83,7 @@ impl Asker {
         let (mut answer, mut pieces) = (given.to_vec(), 0);
         for link in &mut self.links {
             let left = self.allowance.left()?;
-            let job = Job { index: 0, payload: &answer, attempt: 1, now_ms: now.0, hash: hash.0 };
+            let job = Job::new(0, &answer).attempted(1, now.0).hashed(hash.0);
             self.outputs.clear();
             let asked = link.process(&job, &mut pieces, &mut self.outputs, left);
             asked.map_err(|failure| self.scrub.failure(failure))?;

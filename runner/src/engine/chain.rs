@@ -14,7 +14,8 @@ use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, 
 use super::allowance::Allowance;
 use super::link::{Common, Link, Owner, Scripts};
 use crate::config::{
-    Configuration, HttpRequest, Processor, Script, SinkKind, SinkRef, Step, StepFilter, Take, Target,
+    Configuration, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step, StepFilter, Take,
+    Target,
 };
 use crate::hands::http::HttpStep;
 use crate::hands::script::{Entry, Outlet, json};
@@ -35,6 +36,8 @@ pub(super) struct Links {
     services: Vec<(usize, HttpStep)>,
     /// How many requests and commands the job that runs has come to so far.
     pieces: u32,
+    /// By link: how many pieces of the job have come to it so far.
+    counts: Vec<u32>,
     /// What stood in the outputs before the job that runs.
     before: Checkpoint,
 }
@@ -86,7 +89,7 @@ impl Links {
         let groups = step
             .processors
             .chunk_by(|a, b| matches!(a, Processor::Script(_)) && matches!(b, Processor::Script(_)));
-        let mut links = Vec::new();
+        let (mut links, mut named_before) = (Vec::new(), Vec::new());
         if !step.filter.is_empty() && !matches!(step.processors.first(), Some(Processor::Script(_))) {
             links.push(Link::Filter(script(&[], true, false)?, Outputs::new([""])));
         }
@@ -98,7 +101,8 @@ impl Links {
             let last = links.len() + 1 == count;
             let link = match group {
                 [Processor::Plugin(plugin)] => {
-                    owner.plugin(plugin, plugins, if last { &bindings[..] } else { &[""] })?
+                    let bindings = if last { &bindings[..] } else { &[""] };
+                    owner.plugin(plugin, plugins, bindings, earlier(&mut named_before, plugin))?
                 }
                 [Processor::Http(request)] => Link::Http(Box::new(owner.http(request))),
                 [Processor::Exec(command)] => Link::Exec(Box::new(owner.exec(command))),
@@ -118,6 +122,7 @@ impl Links {
             .collect();
         Ok(Self {
             isolated: isolated(&links),
+            counts: vec![0; links.len()],
             links,
             middles,
             allowance: Allowance::new(step.timeout),
@@ -164,6 +169,7 @@ impl Links {
         let mut emitted =
             self.middles.first().map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
         let mut pieces = 0;
+        self.counts.fill(0);
         self.allowance.begin(Duration::ZERO);
         let failed = self.run_until(until, 0, job, &mut emitted, &mut pieces).err();
         let spent = self.allowance.spent();
@@ -176,6 +182,7 @@ impl Links {
     /// The first failure.
     pub(super) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         self.pieces = 0;
+        self.counts.fill(0);
         if self.services.is_empty() {
             return self.run(job, outputs);
         }
@@ -185,7 +192,7 @@ impl Links {
             let before = self.before.lengths().get(*position).copied().unwrap_or(0);
             for payload in outputs.get(*position).into_iter().flat_map(Payloads::iter).skip(before) {
                 self.pieces += 1;
-                service.send(&Job { payload, ..*job }, self.pieces)?;
+                service.send(&job.as_piece(job.piece, payload), self.pieces)?;
             }
         }
         Ok(())
@@ -250,8 +257,17 @@ impl Links {
         self.run_from(0, job, outputs)
     }
 
+    /// The next piece of the job that comes to this link. Each link counts for itself, so that a piece has the
+    /// same number whether it is run alone or with a batch.
+    fn counted<'j>(&mut self, at: usize, job: &Job<'j>) -> Job<'j> {
+        let piece = self.counts[at];
+        self.counts[at] = piece.saturating_add(1);
+        job.as_piece(piece, job.payload)
+    }
+
     fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let left = self.allowance.left()?;
+        let job = &self.counted(at, job);
         if at == self.middles.len() {
             return self.links[at].process(job, &mut self.pieces, outputs, left);
         }
@@ -271,7 +287,7 @@ impl Links {
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
         for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
-            self.run_from(at + 1, &Job { payload, ..*job }, outputs)?;
+            self.run_from(at + 1, &job.as_piece(0, payload), outputs)?;
         }
         append_named(middle, outputs);
         Ok(())
@@ -286,6 +302,7 @@ impl Links {
         emitted: &mut Outputs,
         pieces: &mut usize,
     ) -> Result<(), Failure> {
+        let job = &self.counted(at, job);
         if at == until {
             let spent = self.allowance.spent();
             if let Some(Link::Isolated(isolated)) = self.links.get_mut(at) {
@@ -298,13 +315,22 @@ impl Links {
         let mut middle = std::mem::take(&mut self.middles[at]);
         let mut ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
-            ran = ran.and_then(|()| self.run_until(until, at + 1, &Job { payload, ..*job }, emitted, pieces));
+            let piece = job.as_piece(0, payload);
+            ran = ran.and_then(|()| self.run_until(until, at + 1, &piece, emitted, pieces));
         }
         append_named(&middle, emitted);
         middle.clear();
         self.middles[at] = middle;
         ran
     }
+}
+
+/// How often the plugin is among those before it, where it is put with them.
+fn earlier(before: &mut Vec<String>, plugin: &PluginStep) -> u32 {
+    let named = plugin.named();
+    let count = before.iter().filter(|other| **other == named).count();
+    before.push(named);
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// The first isolated link, where nothing before it can be seen outside: that is done in an attempt, and not in

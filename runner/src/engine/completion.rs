@@ -13,16 +13,19 @@ use super::ledger::later;
 use super::request::{Completed, Granted, Row};
 use super::status::Word;
 use super::whereabouts::Whereabouts;
-use crate::config::{Configuration, Step, Take};
+use crate::config::{Configuration, PluginStep, Processor, Step, Take};
 use crate::decide::Status;
 use crate::store::{
     Changes, Completion, Delayed, DelayedJob, DelayedKey, Delivered, NEVER, Outcome, ReadError, Standing,
     Store,
 };
-use crate::words::{Address, DeliveryHash, Timestamp, delivery_hash, key_hash};
+use crate::words::{Address, DeliveryHash, Timestamp, delivery_hash, key_hash, piece_hash};
 
 /// For how long the same is known again.
 const KNOWN: Duration = Duration::from_hours(7 * 24);
+
+/// The tokens of so many pieces of a job are known again.
+const PIECES_MAX: u32 = 256;
 
 /// A job that somebody may speak for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +57,13 @@ pub fn claim(
     token: &str,
 ) -> Result<Option<Claim>, ReadError> {
     let Some(key) = store.token_key()? else { return Ok(None) };
-    let accepts = |hash: DeliveryHash| key.accepts(hash, token.as_bytes());
     for step in &configuration.steps {
+        let (times, pieces) = pieces(step);
+        let accepts = |hash: DeliveryHash| {
+            let all = (0..times).flat_map(|earlier| (0..pieces).map(move |piece| (earlier, piece)));
+            let mut all = all.map(|(earlier, piece)| piece_hash(hash, earlier, piece));
+            all.any(|hash| key.accepts(hash, token.as_bytes()))
+        };
         let claim = |row| Some(Claim { step: step.address.clone(), index, row });
         let inputs = step.inputs.iter().enumerate();
         for (at, input) in inputs.filter(|(_, input)| input.address == *queue) {
@@ -80,6 +88,16 @@ pub fn claim(
         }
     }
     Ok(None)
+}
+
+/// How often a plugin stands in the step at most, and how many pieces of a job may come to it: each has a token of
+/// its own, and all speak for the job.
+fn pieces(step: &Step) -> (u32, u32) {
+    let plugins: Vec<String> =
+        step.processors.iter().filter_map(Processor::plugin).map(PluginStep::named).collect();
+    let times = plugins.iter().map(|one| plugins.iter().filter(|other| *other == one).count()).max();
+    let alone = plugins.is_empty() || step.processors.len() == 1;
+    (times.and_then(|times| times.try_into().ok()).unwrap_or(1), if alone { 1 } else { PIECES_MAX })
 }
 
 /// What `body`, which is JSON, says of a job, as a monitor would.

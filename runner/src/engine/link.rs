@@ -127,6 +127,7 @@ impl<'c> Owner<'c> {
         plugin: &PluginStep,
         plugins: &Plugins,
         bindings: &[&str],
+        earlier: u32,
     ) -> Result<Link, String> {
         let named = plugin.named();
         let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
@@ -143,6 +144,7 @@ impl<'c> Owner<'c> {
             timeout: self.timeout,
             memory: self.limits.memory,
             token_key: self.token_key,
+            earlier,
         };
         let link = if self.isolate {
             Link::Isolated(Box::new(Isolated::new(loaded, offer, &spec)))

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
+use tidegate_plugin::schema::{self, Mistake};
 
 use super::error::Chain;
 use crate::config::{
     Configuration, Diagnostic, Diagnostics, Gate, Monitor, Pin, Place, PluginStep, Processor, Settings, Step,
     locate,
 };
-use crate::hands::plugin::{LoadError, Pins, Plugins, Search, schema};
+use crate::hands::plugin::{LoadError, Pins, Plugins, Search};
+use crate::words::suggest::did_you_mean;
 
 /// Loads what steps and gates name.
 pub(super) fn load(
@@ -92,9 +94,9 @@ fn check(
         .offer(&plugin.plugin, plugin.step.as_deref())
         .map_err(|(message, hint)| Box::new(wrong(message).help_if(help(Some(hint)))))?;
     let Some(text) = offer.schema() else { return Ok(()) };
-    let schema = serde_json::from_str(text).map_err(|error| {
+    let schema = schema::read(text).map_err(|fault| {
         let named = plugin.named();
-        Box::new(wrong(format!("the schema that plugin `{named}` says for its config is no JSON: {error}")))
+        Box::new(wrong(format!("the schema that plugin `{named}` says for its config {fault}")))
     })?;
     let section = way.len() - 1;
     for mistake in schema::mistakes(&schema, config) {
@@ -106,10 +108,19 @@ fn check(
         let place = Place { file: plugin.named_in.as_path().into(), span: plugin.named_at.clone() };
         let label = format!("so says plugin `{}`", plugin.named());
         diagnostics.push(
-            Diagnostic::error(&plugin.named_in, span, message).related(place, label).help_if(mistake.help),
+            Diagnostic::error(&plugin.named_in, span, message)
+                .related(place, label)
+                .help_if(help_with(mistake)),
         );
     }
     Ok(())
+}
+
+/// What was probably meant, or what there is.
+fn help_with(mistake: Mistake) -> Option<String> {
+    let Mistake { typed, help, .. } = mistake;
+    let near = typed.and_then(|(typed, words)| did_you_mean(&typed, words.iter().map(String::as_str)));
+    near.or(help)
 }
 
 fn place(diagnostics: &Diagnostics, file: &Path, way: &[&str], key: bool) -> Option<std::ops::Range<usize>> {

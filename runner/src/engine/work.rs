@@ -374,11 +374,5 @@ fn hand_on(to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failur
 }
 
 fn job<'a>(item: &Item<'a>, now: Timestamp) -> Job<'a> {
-    Job {
-        index: item.index(),
-        payload: item.payload,
-        attempt: item.attempt,
-        now_ms: now.0,
-        hash: item.hash.0,
-    }
+    Job::new(item.index(), item.payload).attempted(item.attempt, now.0).hashed(item.hash.0)
 }

@@ -4,13 +4,14 @@ use serde::Serialize;
 use serde_json::Value;
 use tidegate_plugin::abi::TIDEGATE_ABI_VERSION;
 use tidegate_plugin::host::Offer;
+use tidegate_plugin::schema;
 
 use super::cli::{Format, PluginInspect};
 use super::exit::{self, Exit};
 use super::find::{plain, print_json, print_text};
 use super::table::table;
 use crate::engine::Chain;
-use crate::hands::plugin::{self, Image, Loaded, schema};
+use crate::hands::plugin::{self, Image, Loaded};
 
 /// A plugin as programs read it.
 #[derive(Serialize)]
@@ -30,6 +31,9 @@ struct StepRecord<'a> {
     has_effects: bool,
     /// The JSON Schema of its `config`.
     schema: Option<Value>,
+    /// What is wrong with what it says for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema_fault: Option<String>,
 }
 
 pub(super) fn inspect(command: &PluginInspect) -> Exit {
@@ -60,11 +64,13 @@ pub(super) fn host() -> Exit {
 fn record(loaded: &Loaded) -> Record<'_> {
     let step = |offer| -> StepRecord<'_> {
         let offer: &Offer = offer;
+        let read = offer.schema().map(schema::read);
         StepRecord {
             name: offer.name(),
             description: offer.description(),
             has_effects: offer.has_effects(),
-            schema: offer.schema().and_then(|schema| serde_json::from_str(schema).ok()),
+            schema: read.as_ref().and_then(|read| read.as_ref().ok()).cloned(),
+            schema_fault: read.and_then(Result::err),
         }
     };
     Record {
@@ -81,11 +87,15 @@ fn text(record: &Record<'_>) -> String {
     let Record { file, sha256, interface, name, version, steps } = record;
     let mut text =
         format!("{name} {version}, for version {interface} of the interface\n{file}\nsha256 {sha256}\n");
-    for StepRecord { name, description, has_effects, schema } in steps {
+    for StepRecord { name, description, has_effects, schema, schema_fault } in steps {
         let description = if description.is_empty() { String::new() } else { format!(": {description}") };
         let effects = if *has_effects { ", and can be seen outside" } else { "" };
         text.extend(["\nstep ", name, &description, effects, "\n"]);
-        text += &schema.as_ref().map_or_else(|| "takes any config\n".to_owned(), config);
+        text += &match (schema, schema_fault) {
+            (_, Some(fault)) => format!("the schema of its config {fault}\n"),
+            (Some(schema), _) => config(schema),
+            (None, None) => "takes any config\n".to_owned(),
+        };
     }
     text
 }
@@ -93,6 +103,9 @@ fn text(record: &Record<'_>) -> String {
 /// A row a key.
 fn config(schema: &Value) -> String {
     let keys = schema::keys(schema);
+    if let Some(takes) = schema::takes(schema) {
+        return format!("takes {takes}\n");
+    }
     if keys.is_empty() {
         return "there is nothing to configure\n".to_owned();
     }

@@ -14,8 +14,6 @@ mod find;
 
 mod loaded;
 
-pub mod schema;
-
 mod clock;
 
 mod step;

@@ -57,6 +57,21 @@ pub fn delivery_hash<'a>(
     DeliveryHash(XxHash3_128::oneshot(&bytes))
 }
 
+/// The hash of a piece that processors made of the job of a delivery, for the plugin behind them: the first piece
+/// has that of the delivery. `earlier`: how often the same plugin stands before this one. XXH3-128 with seed 0
+/// over `"tidegate/piece/1"`, then the hash (u128), `earlier` and `piece` (u32), little-endian.
+#[must_use]
+pub fn piece_hash(hash: DeliveryHash, earlier: u32, piece: u32) -> DeliveryHash {
+    if (earlier, piece) == (0, 0) {
+        return hash;
+    }
+    let mut bytes = b"tidegate/piece/1".to_vec();
+    bytes.extend_from_slice(&hash.0.to_le_bytes());
+    bytes.extend_from_slice(&earlier.to_le_bytes());
+    bytes.extend_from_slice(&piece.to_le_bytes());
+    DeliveryHash(XxHash3_128::oneshot(&bytes))
+}
+
 /// The hash of a key that a job was given from outside, which names its arrival on the queue
 /// `pipeline/queue` as a delivery hash names a delivery: XXH3-128 with seed 0 over
 /// `"tidegate/key/1"`, then pipeline, queue, `sort` and `key`. `sort` tells kinds of keys apart.
@@ -122,6 +137,19 @@ mod tests {
         let mut prefix = HashPrefix::new("quakes", "classify", "quakes/events");
         insta::assert_snapshot!(prefix.hash(1), @"ab355fd9cbfef97ac8a018b260cd20f8");
         insta::assert_snapshot!(prefix.hash(u64::MAX), @"45bc6bfb0f3d3c227ae7fd4a2cdde9dc");
+    }
+
+    #[test]
+    fn the_first_piece_has_the_hash_of_the_job_and_each_other_one_its_own() {
+        let job = DeliveryHash(7);
+        assert_eq!(piece_hash(job, 0, 0), job);
+        let parts: [&[u8]; 4] =
+            [b"tidegate/piece/1", &7_u128.to_le_bytes(), &0_u32.to_le_bytes(), &1_u32.to_le_bytes()];
+        assert_eq!(piece_hash(job, 0, 1), by_hand(&parts));
+        let others = [(job, 1, 0), (job, 0, 2), (job, 1, 1), (DeliveryHash(8), 0, 1)];
+        for (hash, earlier, piece) in others {
+            assert_ne!(piece_hash(hash, earlier, piece), piece_hash(job, 0, 1), "{hash} {earlier} {piece}");
+        }
     }
 
     #[test]

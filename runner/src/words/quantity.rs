@@ -1,7 +1,8 @@
 //! Durations and sizes as people write them.
 
-use std::fmt::Write as _;
 use std::time::Duration;
+
+pub use tidegate_plugin::words::{format_duration, format_size};
 
 const DURATION_UNITS: [(&str, u64); 6] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
@@ -87,35 +88,6 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok()
         .and_then(|number| number.checked_mul(factor))
         .ok_or_else(|| format!("`{text}` is larger than a size can be"))
-}
-
-/// A duration as a person reads it: `250ms`, `15s`, `1h30m`.
-#[must_use]
-pub fn format_duration(duration: Duration) -> String {
-    let mut millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    if millis == 0 {
-        return "0ms".into();
-    }
-    let mut text = String::new();
-    for (unit, factor) in DURATION_UNITS.iter().rev().filter(|(unit, _)| *unit != "w") {
-        let count = millis / factor;
-        if count > 0 {
-            let _ = write!(text, "{count}{unit}"); // writing to a String cannot fail
-            millis %= factor;
-        }
-    }
-    text
-}
-
-/// A size as a person reads it, to one decimal: `17 B`, `1.5 MiB`.
-#[must_use]
-pub fn format_size(bytes: u64) -> String {
-    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match units.iter().find(|(_, factor)| bytes >= *factor) {
-        #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
-        Some((unit, factor)) => format!("{:.1} {unit}", bytes as f64 / *factor as f64),
-        None => format!("{bytes} B"),
-    }
 }
 
 /// 1234567 as `1,234,567`.

@@ -1,5 +1,7 @@
 //! The nearest name to one that was mistyped.
 
+pub use tidegate_plugin::words::listed;
+
 /// The candidate that `text` was probably meant to be, if one is near enough. Of equally near ones
 /// the first in alphabetical order, so that the answer does not depend on theirs.
 pub fn nearest<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -32,16 +34,6 @@ pub fn did_you_mean_address<'a>(text: &str, candidates: impl IntoIterator<Item =
 /// `did you mean `x`?`, for the `help` of a diagnostic.
 pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(text, candidates).map(|candidate| format!("did you mean `{candidate}`?"))
-}
-
-/// `a`, `b` and `c`, each in backticks.
-pub fn listed<'a>(words: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
-    let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
-    match words.split_last() {
-        None => String::new(),
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} {joint} {last}", others.join(", ")),
-    }
 }
 
 /// How many slips still make it the same word: a third of it, and one in a short word.

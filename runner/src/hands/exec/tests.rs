@@ -39,7 +39,7 @@ fn run_with(command: &ExecCommand, payload: &str, timeout: Duration) -> Result<V
         token_key: &TokenKey::NONE,
         leash: &Arc::default(),
     };
-    let job = Job { index: 3, payload: payload.as_bytes(), attempt: 2, now_ms: 0, hash: 0xab };
+    let job = Job::new(3, payload.as_bytes()).attempted(2, 0).hashed(0xab);
     let mut outputs = Outputs::new([""]);
     ExecStep::new(&spec).process(&job, 1, &mut outputs)?;
     let given = outputs.get(0).unwrap();

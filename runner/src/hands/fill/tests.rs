@@ -10,7 +10,7 @@ const JOB: &str = r#"{"id": 7, "order": {"id": "a/b?c#d&é ..", "sum": 123456789
     "items": [{"n": 1.50}, "x"], "a b": true, "twice": 1, "twice": "last", "empty": "", "up": ".."}"#;
 
 fn fill(template: &str, encoding: Encoding) -> Result<String, String> {
-    let job = Job { index: 3, payload: JOB.as_bytes(), attempt: 2, now_ms: 5, hash: 0xab };
+    let job = Job::new(3, JOB.as_bytes()).attempted(2, 5).hashed(0xab);
     let (key, token_key) = (&key(&job, 1), &TokenKey::new(&[7; 32]).unwrap());
     let filling = Filling { job: &job, key, pipeline: "p", step: "s", token_key };
     let template = Template::parse(template, &[]).unwrap();
@@ -58,7 +58,7 @@ fn what_is_not_there_or_is_no_text_is_named() {
 #[test]
 fn a_job_that_is_no_map_has_no_fields() {
     for payload in ["7", "\"x\"", "null", "true", "1.5", "-3", "[]", "{", ""] {
-        let job = Job { index: 1, payload: payload.as_bytes(), attempt: 1, now_ms: 0, hash: 0 };
+        let job = Job::new(1, payload.as_bytes()).hashed(0);
         let token_key = &TokenKey::NONE;
         let filling = Filling { job: &job, key: "", pipeline: "p", step: "s", token_key };
         assert!(filling.text(&Template::parse("{a.b}", &[]).unwrap(), Encoding::Plain).is_err(), "{payload}");
@@ -67,7 +67,7 @@ fn a_job_that_is_no_map_has_no_fields() {
 
 #[test]
 fn pieces_of_a_job_have_keys_of_their_own() {
-    let job = Job { index: 1, payload: b"1", attempt: 1, now_ms: 0, hash: 1 };
+    let job = Job::new(1, b"1");
     assert_eq!(key(&job, 1), "00000000000000000000000000000001");
     assert_eq!(key(&job, 3), "00000000000000000000000000000001-3");
 }

@@ -55,7 +55,7 @@ fn step(request: &HttpRequest) -> HttpStep {
 }
 
 fn job(payload: &str) -> Job<'_> {
-    Job { index: 3, payload: payload.as_bytes(), attempt: 1, now_ms: 784_111_770_000, hash: 0xab }
+    Job::new(3, payload.as_bytes()).attempted(1, 784_111_770_000).hashed(0xab)
 }
 
 /// What a request for [`JOB`] gives.

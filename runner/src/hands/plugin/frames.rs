@@ -26,6 +26,7 @@ pub(super) struct Setup {
     pub(super) bindings: Vec<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) memory: u64,
+    pub(super) earlier: u32,
     /// Tokens are made over there, of jobs that ask for one.
     #[serde(skip, default = "no_key")]
     pub(super) token_key: TokenKey,
@@ -77,11 +78,12 @@ struct Head {
     attempt: u32,
     now_ms: i64,
     hash: u128,
+    piece: u32,
     /// What the attempt had used of its time when it came here.
     spent_nanos: u64,
 }
 
-const HEAD: usize = 8 + 4 + 8 + 16 + 8 + 8;
+const HEAD: usize = 8 + 4 + 8 + 16 + 4 + 8 + 8;
 
 impl Jobs {
     pub(super) fn len(&self) -> usize {
@@ -90,14 +92,15 @@ impl Jobs {
 
     /// Adds a job, or a piece of one that earlier processors made; the attempt has used `spent` so far.
     pub(super) fn push(&mut self, job: &Job<'_>, spent: Duration) {
-        let Job { index, payload, attempt, now_ms, hash } = *job;
-        self.heads.push(Head { index, attempt, now_ms, hash, spent_nanos: nanos(spent) });
+        let Job { index, payload, attempt, now_ms, hash, piece, .. } = *job;
+        self.heads.push(Head { index, attempt, now_ms, hash, piece, spent_nanos: nanos(spent) });
         self.payloads.push(payload);
     }
 
     pub(super) fn get(&self, position: usize) -> Option<Job<'_>> {
-        let Head { index, attempt, now_ms, hash, .. } = *self.heads.get(position)?;
-        Some(Job { index, payload: self.payloads.get(position)?, attempt, now_ms, hash })
+        let Head { index, attempt, now_ms, hash, piece, .. } = *self.heads.get(position)?;
+        let payload = self.payloads.get(position)?;
+        Some(Job::new(index, payload).attempted(attempt, now_ms).hashed(hash).as_piece(piece, payload))
     }
 
     /// What the attempt on the job at `position` had used of its time when it came here.
@@ -129,6 +132,7 @@ impl Jobs {
             message.extend_from_slice(&job.attempt.to_le_bytes());
             message.extend_from_slice(&job.now_ms.to_le_bytes());
             message.extend_from_slice(&job.hash.to_le_bytes());
+            message.extend_from_slice(&job.piece.to_le_bytes());
             message.extend_from_slice(&nanos(self.spent(position)).to_le_bytes());
             message.extend_from_slice(&(job.payload.len() as u64).to_le_bytes());
             message.extend_from_slice(job.payload);
@@ -156,10 +160,12 @@ impl Jobs {
             let attempt = u32::from_le_bytes(bytes.array()?);
             let now_ms = i64::from_le_bytes(bytes.array()?);
             let hash = u128::from_le_bytes(bytes.array()?);
+            let piece = u32::from_le_bytes(bytes.array()?);
             let spent = Duration::from_nanos(u64::from_le_bytes(bytes.array()?));
             let length = u64::from_le_bytes(bytes.array()?);
             let payload = bytes.take(length)?;
-            self.push(&Job { index, payload, attempt, now_ms, hash }, spent);
+            let job = Job::new(index, payload).attempted(attempt, now_ms).hashed(hash);
+            self.push(&job.as_piece(piece, payload), spent);
         }
         Ok(Some(stops))
     }
@@ -181,8 +187,8 @@ struct Told {
     message: String,
     context: Option<Box<str>>,
     place: Option<(String, u64, Option<u64>)>,
-    /// It came back after its time was over.
-    late: bool,
+    /// What it came from, in a word.
+    cause: Option<String>,
     of_setup: bool,
 }
 
@@ -223,8 +229,8 @@ pub(super) fn write_made(outputs: &Outputs, took: Duration, to: &mut Vec<u8>) {
 pub(super) fn write_failed(failure: &Failure, to: &mut Vec<u8>) {
     let Failure { kind, message, context, place, cause, of_setup, .. } = failure.clone();
     let place = place.map(|Place { file, line, column }| (file, line, column));
-    let late = cause == Some(Cause::Timeout);
-    let told = Told { kind: Kind::of(kind), message, context, place, late, of_setup };
+    let cause = cause.map(|_| failure.word().into_owned());
+    let told = Told { kind: Kind::of(kind), message, context, place, cause, of_setup };
     // Texts and numbers can always be written.
     let text = serde_json::to_vec(&told).unwrap_or_default();
     framed(FAILED, to, |to| to.extend_from_slice(&text));
@@ -270,11 +276,11 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
             Frame::Made(outputs, took)
         }
         [FAILED] => {
-            let Told { kind, message, context, place, late, of_setup } =
+            let Told { kind, message, context, place, cause, of_setup } =
                 serde_json::from_slice(body.0).map_err(io::Error::other)?;
             let mut failure = Failure::new(kind.into(), message);
             failure.place = place.map(|(file, line, column)| Place { file, line, column });
-            failure.cause = late.then_some(Cause::Timeout);
+            failure.cause = cause.and_then(|word| Cause::of_word(&word));
             (failure.context, failure.of_setup) = (context, of_setup);
             Frame::Failed(failure)
         }

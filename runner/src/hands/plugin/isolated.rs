@@ -59,6 +59,7 @@ impl Isolated {
             bindings: spec.bindings.iter().map(|&binding| binding.to_owned()).collect(),
             timeout: spec.timeout,
             memory: spec.memory,
+            earlier: spec.earlier,
             token_key: spec.token_key.clone(),
         };
         Self {

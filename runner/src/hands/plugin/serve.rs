@@ -114,6 +114,7 @@ fn create(setup: &Setup, image: Vec<u8>, shared: &Arc<Mutex<Shared>>) -> Result<
         timeout: setup.timeout,
         memory: setup.memory,
         token_key: &setup.token_key,
+        earlier: setup.earlier,
     };
     let mut runner = PluginRunner::with_journal(offer, &spec, Box::new(Relay(Arc::clone(shared))));
     runner.set_up()?;

@@ -9,14 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_plugin::abi::TIDEGATE_TOKEN_LEN;
-use tidegate_plugin::host::{Ended, Host, Instance, Offer, Spec};
-use tidegate_plugin::{Cause, Checkpoint, Failure, FailureKind, Job, Level, Outputs, Payloads, Step};
+use tidegate_plugin::host::{Ended, Host, Instance, Offer, Spec, ended_late};
+use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Step};
 
 use super::clock::Ticks;
-use crate::hands::handle;
-use crate::hands::script::json;
 use crate::hands::scrub::Scrub;
-use crate::words::{DeliveryHash, Secret, TokenKey, format_duration, format_size};
+use crate::words::{DeliveryHash, Secret, TokenKey, piece_hash};
 
 /// What a plugin's step is made from; borrowed from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +32,8 @@ pub struct PluginSpec<'a> {
     pub memory: u64,
     /// What the tokens of jobs are made with.
     pub token_key: &'a TokenKey,
+    /// How often the same plugin stands before this one in its step.
+    pub earlier: u32,
 }
 
 /// Runs a plugin's step on jobs. Lives on one thread.
@@ -52,8 +52,8 @@ pub struct PluginRunner {
     timeout_nanos: u64,
     /// Bytes that the outputs of a job may come to.
     memory: u64,
-    /// What stood in the outputs before the job that runs.
-    before: Checkpoint,
+    /// How often the same plugin stands before this one in its step.
+    earlier: u32,
 }
 
 /// What an instance sees of the runner.
@@ -109,7 +109,7 @@ impl PluginRunner {
             timeout: spec.timeout,
             timeout_nanos: nanos(spec.timeout),
             memory: spec.memory,
-            before: Checkpoint::default(),
+            earlier: spec.earlier,
         }
     }
 
@@ -149,15 +149,6 @@ impl PluginRunner {
     /// Says which plugin it was. What it asks for (another attempt, a closed gate) stays as it is.
     #[cold]
     fn explained(&self, mut failure: Failure, what: &str) -> Failure {
-        if failure.context.as_ref().is_some_and(|context| json::check(context.as_bytes()).is_err()) {
-            failure.context =
-                failure.context.map(|context| serde_json::Value::from(&*context).to_string().into());
-        }
-        if failure.kind == FailureKind::Pending
-            && let Some(fault) = handle::fault(&failure.message)
-        {
-            failure = Failure::new(FailureKind::Limit, fault);
-        }
         let (named, message) = (&self.named, &failure.message);
         failure.message = match failure.kind {
             // It is the handle of a job, which means something to others.
@@ -183,47 +174,6 @@ impl PluginRunner {
             }
         }
     }
-
-    /// Looks at what was pushed: outputs are JSON on one line, whatever a plugin gives.
-    fn check(&self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
-        let mut bytes = 0;
-        for (position, &from) in self.before.lengths().iter().enumerate() {
-            let Some(payloads) = outputs.get_mut(position) else { continue };
-            for number in from..payloads.len() {
-                let payload = payloads.get(number).unwrap_or_default();
-                bytes += payload.len() as u64;
-                // What is handed on as it was needs no look.
-                if payload != job.payload {
-                    self.check_one(payloads, number)?;
-                }
-            }
-        }
-        if bytes > self.memory {
-            let most = format_size(self.memory);
-            let message = format!("all outputs of the job come to more than `limits.memory` of {most}");
-            return Err(self.explained(Failure::new(FailureKind::Limit, message), ""));
-        }
-        Ok(())
-    }
-
-    fn check_one(&self, payloads: &mut Payloads, number: usize) -> Result<(), Failure> {
-        let Some(payload) = payloads.get_mut(number) else { return Ok(()) };
-        json::check(payload).map_err(|error| {
-            let failure = Failure::new(FailureKind::Output, format!("its output is no JSON: {error}"));
-            self.explained(failure, "")
-        })?;
-        // In JSON a raw end of line stands only between values, where a blank will do.
-        payload.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-        Ok(())
-    }
-
-    #[cold]
-    fn late(&self) -> Failure {
-        let timeout = format_duration(self.timeout.unwrap_or_default());
-        let message =
-            format!("it came back after the `timeout` of {timeout}, so what it gave does not count");
-        self.explained(Failure::new(FailureKind::Limit, message), "").because(Cause::Timeout)
-    }
 }
 
 impl PluginRunner {
@@ -238,7 +188,9 @@ impl PluginRunner {
         left: Option<Duration>,
     ) -> Result<(), Failure> {
         match left {
-            Some(Duration::ZERO) => Err(self.late()),
+            Some(Duration::ZERO) => {
+                ended_late(Ok(()), self.timeout).map_err(|failure| self.explained(failure, ""))
+            }
             left => self.run(job, outputs, nanos(left)),
         }
     }
@@ -247,23 +199,21 @@ impl PluginRunner {
         self.set_up()?;
         // It is there since the line above.
         let Some(instance) = &mut self.instance else { return Ok(()) };
-        outputs.mark(&mut self.before);
         let ticks = self.watch.ticks;
         let deadline = ticks.now().saturating_add(left_nanos);
         self.watch.deadline.store(deadline, Ordering::Relaxed);
-        let processed = instance.process(job, outputs);
-        let late = ticks.now() > deadline;
-        if let Err(failure) = processed {
+        let hash = piece_hash(DeliveryHash(job.hash), self.earlier, job.piece);
+        let mut processed = instance.process(&job.hashed(hash.0), outputs, self.memory);
+        if ticks.now() > deadline {
+            processed = ended_late(processed, self.timeout);
+        }
+        processed.map_err(|failure| {
             if failure.kind == FailureKind::Panicked {
                 // Its state may be half-changed.
                 self.retire();
             }
-            return Err(self.explained(failure, ""));
-        }
-        if late {
-            return Err(self.late());
-        }
-        self.check(job, outputs)
+            self.explained(failure, "")
+        })
     }
 }
 

@@ -5,9 +5,6 @@
 //! keys that occur twice the last one counts. What Rhai can say and JSON cannot (not-a-number,
 //! functions, values nested too deep) is an error that names the field.
 
-mod check;
-mod mistake;
-
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
@@ -16,15 +13,13 @@ use rhai::{Array, Dynamic, ImmutableString, Map};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::value::RawValue;
+use tidegate_plugin::json::{FULL, deeper};
+pub use tidegate_plugin::json::{MAX_DEPTH, ReadError, check};
 
-pub use self::mistake::ReadError;
 use super::number::BigNumber;
 use super::{frozen, kind};
 use crate::memory;
 use crate::words::format_size;
-
-/// How deep values may nest; what is read back later must not be deeper.
-pub(super) const MAX_DEPTH: usize = 120;
 
 /// Doubles from here on may be integers whose last digits are lost.
 const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0; // 2^63
@@ -57,18 +52,6 @@ pub fn read(text: &[u8]) -> Result<Dynamic, ReadError> {
             well_formed(text)?;
             exact(text, 0).map_err(|error| ReadError::new(&error, text))
         }
-    }
-}
-
-/// Whether `text` is a JSON value that [`read`] takes, without making it.
-///
-/// # Errors
-/// As [`read`].
-pub fn check(text: &[u8]) -> Result<(), ReadError> {
-    match check::check(text) {
-        Ok(()) => Ok(()),
-        // A number that is too large for a double, most likely, or a mistake; who reads it knows.
-        Err(_) => read(text).map(drop),
     }
 }
 
@@ -216,14 +199,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
 /// A value may take many times the memory of its text.
 #[inline]
 fn has_room<E: serde::de::Error>() -> Result<(), E> {
-    if memory::left() < 0 { Err(E::custom(mistake::FULL)) } else { Ok(()) }
-}
-
-fn deeper<E: serde::de::Error>(depth: usize) -> Result<usize, E> {
-    match depth {
-        MAX_DEPTH => Err(E::custom(format_args!("values nest deeper than {MAX_DEPTH} levels"))),
-        _ => Ok(depth + 1),
-    }
+    if memory::left() < 0 { Err(E::custom(FULL)) } else { Ok(()) }
 }
 
 /// Reads a key without an allocation of its own where it is short. `K` is the key of Rhai's maps,

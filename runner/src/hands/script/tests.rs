@@ -162,7 +162,7 @@ impl Draft {
 
 fn job(index: u64, payload: &str) -> Job<'_> {
     let hash = HashPrefix::new("shop", "price", "shop/orders").hash(index).0;
-    Job { index, payload: payload.as_bytes(), attempt: 1, now_ms: 1_517_363_399_650, hash }
+    Job::new(index, payload.as_bytes()).attempted(1, 1_517_363_399_650).hashed(hash)
 }
 
 fn told(failure: &Failure) -> String {

@@ -7,13 +7,14 @@ use super::*;
 proptest! {
     #[test]
     fn jobs_arrive_as_they_were_sent(
-        jobs in proptest::collection::vec((any::<(u64, u32, i64, u128, u64)>(), proptest::collection::vec(any::<u8>(), 0..50)), 0..20),
+        jobs in proptest::collection::vec((any::<(u64, u32, i64, u128, u32, u64)>(), proptest::collection::vec(any::<u8>(), 0..50)), 0..20),
         from in 0_usize..20,
         stops: bool,
     ) {
         let mut sent = Jobs::default();
-        for &((index, attempt, now_ms, hash, spent), ref payload) in &jobs {
-            sent.push(&Job { index, payload, attempt, now_ms, hash }, Duration::from_nanos(spent));
+        for &((index, attempt, now_ms, hash, piece, spent), ref payload) in &jobs {
+            let job = Job::new(index, payload).attempted(attempt, now_ms).hashed(hash);
+            sent.push(&job.as_piece(piece, payload), Duration::from_nanos(spent));
         }
         let mut wire = Vec::new();
         sent.send(from, stops, &mut wire).unwrap();

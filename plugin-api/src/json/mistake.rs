@@ -1,8 +1,9 @@
 //! What is wrong with a text that is no JSON, in words.
 
+use std::fmt;
+
 /// Why a text is no JSON.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}, at {}column {column}", line_words(*.line))]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
     /// A sentence fragment.
     pub message: String,
@@ -13,7 +14,7 @@ pub struct ReadError {
 }
 
 /// What the reader says when the value takes more than the thread may hold.
-pub(super) const FULL: &str = "its values take too much memory";
+pub const FULL: &str = "its values take too much memory";
 
 impl ReadError {
     /// Whether the text may well be JSON, and its value takes more than the thread may hold.
@@ -23,7 +24,8 @@ impl ReadError {
     }
 
     /// `error` is what `serde_json` says about `text`.
-    pub(super) fn new(error: &serde_json::Error, text: &[u8]) -> Self {
+    #[must_use]
+    pub fn new(error: &serde_json::Error, text: &[u8]) -> Self {
         let (line, column) = (error.line().max(1), error.column().max(1));
         let line_text = text.split(|&byte| byte == b'\n').nth(line - 1).unwrap_or_default();
         let said = error.to_string();
@@ -48,6 +50,15 @@ impl ReadError {
         Self { message, line, column }
     }
 }
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { message, line, column } = self;
+        write!(f, "{message}, at {}column {column}", line_words(*line))
+    }
+}
+
+impl std::error::Error for ReadError {}
 
 /// Plain words for what the parser says.
 fn plain(said: &str) -> Option<&'static str> {

@@ -1,0 +1,44 @@
+//! Quantities and lists as a person reads them, in what a runner and a test say alike.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A duration as a person reads it: `250ms`, `15s`, `1h30m`.
+#[must_use]
+pub fn format_duration(duration: Duration) -> String {
+    let mut millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    if millis == 0 {
+        return "0ms".into();
+    }
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+    let mut text = String::new();
+    for (unit, factor) in units {
+        let count = millis / factor;
+        if count > 0 {
+            let _ = write!(text, "{count}{unit}"); // writing to a String cannot fail
+            millis %= factor;
+        }
+    }
+    text
+}
+
+/// A size as a person reads it, to one decimal: `17 B`, `1.5 MiB`.
+#[must_use]
+pub fn format_size(bytes: u64) -> String {
+    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.iter().find(|(_, factor)| bytes >= *factor) {
+        #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+        Some((unit, factor)) => format!("{:.1} {unit}", bytes as f64 / *factor as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// `a`, `b` and `c`, each in backticks.
+pub fn listed<'a>(words: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
+    let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
+    match words.split_last() {
+        None => String::new(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} {joint} {last}", others.join(", ")),
+    }
+}
