@@ -50,12 +50,18 @@ fn inspect_says_why_a_file_is_none() {
 }
 
 #[test]
-fn a_new_plugin_builds_passes_its_test_and_runs() {
+fn a_new_plugin_builds_from_what_the_program_brings_passes_its_test_and_runs() {
     let project = Project::new();
     project.tidegate(&["plugin", "new", "word-count"]).done();
     project.tidegate(&["plugin", "new", "word-count"]).failed(1).says("is there already");
     project.tidegate(&["plugin", "new", "Word Count"]).failed(64).says("is no name for a plugin");
-    let crate_folder = project.path().join("word-count");
+    // Elsewhere, it is the same.
+    let crate_folder = project.path().join("elsewhere/word-count");
+    fs::create_dir(project.path().join("elsewhere")).expect("folders can be made");
+    fs::rename(project.path().join("word-count"), &crate_folder).expect("folders can be moved");
+    let own = |text: &str| text.contains(env!("CARGO_MANIFEST_DIR")) || text.contains("/plugin-api\"");
+    let manifest = fs::read_to_string(crate_folder.join("Cargo.toml")).expect("it is there");
+    assert!(!own(&manifest), "{manifest}");
     // The versions that the repository uses are there already.
     fs::copy(root().join("Cargo.lock"), crate_folder.join("Cargo.lock")).expect("files can be copied");
     let target =
@@ -63,11 +69,12 @@ fn a_new_plugin_builds_passes_its_test_and_runs() {
     for command in ["test", "build"] {
         let output = Command::new(env!("CARGO"))
             .current_dir(&crate_folder)
-            .args([command, "--quiet", "--target-dir"])
+            .args([command, "--offline", "--target-dir"])
             .arg(target)
             .output()
             .expect("cargo can be started");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !said.contains("warning"), "{said}");
     }
     let project = project
         .file("p.toml", "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n[step.count]\nfrom = \"in\"\nrun = \"plugin:word-count\"\nto = \"out\"\n[sink.out]\ntype = \"file\"\npath = \"out.ndjson\"\n")
@@ -75,4 +82,52 @@ fn a_new_plugin_builds_passes_its_test_and_runs() {
     let plugins = target.join("debug").display().to_string();
     project.tidegate(&["run", "p.toml", "--plugins", &plugins]).done();
     assert_eq!(project.read("out.ndjson"), "{\"words\":4}\n");
+}
+
+#[test]
+fn a_new_plugin_in_c_builds_from_what_the_program_brings_and_runs() {
+    let project = Project::pipeline("[pipeline]\nerrors = \"failed\"\n[step.pass]\nfrom = \"in\"\nrun = \"plugin:my-pass\"\nto = \"out\"\n")
+        .file("in.ndjson", "\"a\"\n\"\"\n");
+    let said = project.tidegate(&["plugin", "new", "--c", "my-pass"]).done().stdout;
+    let line = said.lines().find_map(|line| line.strip_prefix("    ")).expect("it says how to build it");
+    let built =
+        Command::new("sh").current_dir(project.path()).args(["-c", line]).output().expect("there is a shell");
+    assert!(built.status.success() && built.stderr.is_empty(), "{}", String::from_utf8_lossy(&built.stderr));
+    project.tidegate(&["run", ".", "--plugins", "my-pass"]).done();
+    assert_eq!(project.read("out.ndjson"), "\"a\"\n");
+    let header = project.tidegate(&["plugin", "header"]).done().stdout;
+    assert_eq!(header, project.read("my-pass/tidegate_plugin.h"));
+}
+
+#[test]
+fn a_folder_that_is_not_the_crate_is_told() {
+    let project = Project::new().file("other/Cargo.toml", "[package]\nname = \"other\"\n");
+    let with = |api: &str| project.tidegate(&["plugin", "new", "it", "--api", api]).failed(1);
+    with("/nonexistent")
+        .says("`--api /nonexistent` is no folder of the crate `tidegate-plugin`: `/nonexistent/Cargo.toml`");
+    with("other").says("`--api other` is another crate: its Cargo.toml does not name `tidegate-plugin`");
+    assert!(!project.path().join("it").exists());
+    let api = root().join("plugin-api").display().to_string();
+    project.tidegate(&["plugin", "new", "it", "--api", &api]).done();
+    assert!(!project.path().join("it/tidegate-plugin").exists());
+}
+
+#[test]
+fn the_header_can_be_read_twice_and_by_every_dialect() {
+    let project = Project::new();
+    let header = project.tidegate(&["plugin", "header"]).done().stdout;
+    let twice = "#include \"tidegate_plugin.h\"\n#include \"tidegate_plugin.h\"\n";
+    project.write("tidegate_plugin.h", header);
+    project.write("twice.c", twice);
+    project.write("twice.cpp", twice);
+    for (compiler, dialect, file) in
+        [("cc", "-std=c99", "twice.c"), ("cc", "-std=gnu89", "twice.c"), ("c++", "-std=c++11", "twice.cpp")]
+    {
+        let status = Command::new(compiler)
+            .current_dir(project.path())
+            .args([dialect, "-Wall", "-Wextra", "-Werror", "-Wredundant-decls", "-fsyntax-only", file])
+            .status()
+            .expect("there is a compiler");
+        assert!(status.success(), "{compiler} {dialect}");
+    }
 }

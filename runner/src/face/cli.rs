@@ -65,8 +65,10 @@ pub(super) enum Command {
 pub(super) enum PluginCommand {
     /// Show what a library offers, and what its steps can be told
     Inspect(PluginInspect),
-    /// Begin a plugin in Rust: a crate that builds, with a test
+    /// Begin a plugin: a crate that builds anywhere, with a test; or a file in C
     New(PluginNew),
+    /// Print the C header of the plugin interface
+    Header,
 }
 
 #[derive(Debug, Args)]
@@ -81,7 +83,10 @@ pub(super) struct PluginInspect {
 pub(super) struct PluginNew {
     /// Name of the plugin, and of the folder that is made for it here
     pub(super) name: String,
-    /// The folder of the crate `tidegate-plugin` [default: where this Tidegate was built, or the registry]
+    /// Begin it in C instead of Rust
+    #[arg(long, conflicts_with = "api")]
+    pub(super) c: bool,
+    /// The folder of the crate `tidegate-plugin` [default: a copy of it is written beside the plugin]
     #[arg(long, value_name = "FOLDER")]
     pub(super) api: Option<PathBuf>,
 }
