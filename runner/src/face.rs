@@ -95,6 +95,7 @@ fn obey(command: Command) -> Exit {
         Command::Store(StoreCommand::Import(command)) => store::import(&command),
         Command::Plugin(PluginCommand::Inspect(command)) => plugin::inspect(&command),
         Command::Plugin(PluginCommand::New(command)) => plugin_new::new(&command),
+        Command::Plugin(PluginCommand::Header) => plugin_new::header(),
         Command::PluginHost => plugin::host(),
     }
 }
