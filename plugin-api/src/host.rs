@@ -325,9 +325,9 @@ impl Instance {
             piece: job.piece,
         };
         let (process, raw) = (self.functions.process, self.raw);
+        let mut target = Target { memory, room: memory, ..Target::new(Some(&mut *outputs)) };
         // SAFETY: as the ABI asks: `create` made it, on this thread, and it is not destroyed.
-        Target { memory, room: memory, ..Target::new(Some(&mut *outputs)) }
-            .call(|answer| unsafe { process(raw, &raw const raw_job, answer) })?;
+        target.call(|answer| unsafe { process(raw, &raw const raw_job, answer) })?;
         output::check(job, &self.before, outputs)
     }
 

@@ -44,7 +44,7 @@ impl<'a> Job<'a> {
 
     /// A piece of the job, with this payload.
     #[must_use]
-    pub fn as_piece(self, piece: u32, payload: &[u8]) -> Job<'_> {
+    pub fn with_piece(self, piece: u32, payload: &[u8]) -> Job<'_> {
         let Self { index, attempt, now_ms, hash, .. } = self;
         Job { index, payload, attempt, now_ms, hash, piece }
     }

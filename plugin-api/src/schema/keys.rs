@@ -106,7 +106,20 @@ fn kind(root: &Value, schema: &Value, depth: usize) -> String {
         ["anyOf", "oneOf"].into_iter().filter_map(|key| rules[key].as_array()).flatten().collect();
     if !forms.is_empty() && depth < DEPTH_MAX {
         let forms = forms.into_iter().filter(|form| form["type"] != "null");
-        return forms.map(|form| kind(root, form, depth + 1)).collect::<Vec<_>>().join(" or ");
+        // The words of all forms are one list.
+        let (words, others): (Vec<&Value>, Vec<&Value>) =
+            forms.partition(|form| form["enum"].is_array() || form.get("const").is_some());
+        let choices = words.iter().flat_map(|form| form["enum"].as_array().into_iter().flatten());
+        let choices = choices.chain(words.iter().filter_map(|form| form.get("const")));
+        let choices: Vec<String> = choices.map(plain).collect();
+        let listed = listed(choices.iter().map(String::as_str), "or");
+        let others = others.into_iter().map(|form| kind(root, form, depth + 1));
+        return Some(listed)
+            .filter(|listed| !listed.is_empty())
+            .into_iter()
+            .chain(others)
+            .collect::<Vec<_>>()
+            .join(" or ");
     }
     let types = match &rules["type"] {
         Value::String(one) => vec![one.as_str()],
@@ -159,7 +172,8 @@ mod tests {
             "properties": {
                 "limits": {"anyOf": [{"$ref": "#/$defs/Limits"}, {"type": "null"}]},
                 "mode": {"oneOf": [
-                    {"type": "string", "enum": ["fast"]},
+                    {"type": "string", "enum": ["fast", "slow"]},
+                    {"type": "string", "const": "never"},
                     {"type": "object", "properties": {"slow": {"type": "object"}}, "required": ["slow"]},
                     {"type": "object", "properties": {"kind": {"const": "timed"}, "ms": {"type": "integer"}}},
                 ]},
@@ -174,7 +188,7 @@ mod tests {
             [
                 "limits: a table with `rate`",
                 "limits.rate: a number (needed)",
-                "mode: `fast` or a table with `slow` or a table with `kind = \"timed\"`",
+                "mode: `fast`, `slow` or `never` or a table with `slow` or a table with `kind = \"timed\"`",
                 "names: a list of: a text (needed)",
                 "pairs: a list of: a table with `rate`",
                 "pairs.[].rate: a number (needed)",

@@ -192,7 +192,7 @@ impl Links {
             let before = self.before.lengths().get(*position).copied().unwrap_or(0);
             for payload in outputs.get(*position).into_iter().flat_map(Payloads::iter).skip(before) {
                 self.pieces += 1;
-                service.send(&job.as_piece(job.piece, payload), self.pieces)?;
+                service.send(&job.with_piece(job.piece, payload), self.pieces)?;
             }
         }
         Ok(())
@@ -262,7 +262,7 @@ impl Links {
     fn counted<'j>(&mut self, at: usize, job: &Job<'j>) -> Job<'j> {
         let piece = self.counts[at];
         self.counts[at] = piece.saturating_add(1);
-        job.as_piece(piece, job.payload)
+        job.with_piece(piece, job.payload)
     }
 
     fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
@@ -287,7 +287,7 @@ impl Links {
         outputs: &mut Outputs,
     ) -> Result<(), Failure> {
         for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
-            self.run_from(at + 1, &job.as_piece(0, payload), outputs)?;
+            self.run_from(at + 1, &job.with_piece(0, payload), outputs)?;
         }
         append_named(middle, outputs);
         Ok(())
@@ -315,7 +315,7 @@ impl Links {
         let mut middle = std::mem::take(&mut self.middles[at]);
         let mut ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
         for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
-            let piece = job.as_piece(0, payload);
+            let piece = job.with_piece(0, payload);
             ran = ran.and_then(|()| self.run_until(until, at + 1, &piece, emitted, pieces));
         }
         append_named(&middle, emitted);

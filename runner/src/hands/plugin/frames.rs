@@ -100,7 +100,7 @@ impl Jobs {
     pub(super) fn get(&self, position: usize) -> Option<Job<'_>> {
         let Head { index, attempt, now_ms, hash, piece, .. } = *self.heads.get(position)?;
         let payload = self.payloads.get(position)?;
-        Some(Job::new(index, payload).attempted(attempt, now_ms).hashed(hash).as_piece(piece, payload))
+        Some(Job::new(index, payload).attempted(attempt, now_ms).hashed(hash).with_piece(piece, payload))
     }
 
     /// What the attempt on the job at `position` had used of its time when it came here.
@@ -165,7 +165,7 @@ impl Jobs {
             let length = u64::from_le_bytes(bytes.array()?);
             let payload = bytes.take(length)?;
             let job = Job::new(index, payload).attempted(attempt, now_ms).hashed(hash);
-            self.push(&job.as_piece(piece, payload), spent);
+            self.push(&job.with_piece(piece, payload), spent);
         }
         Ok(Some(stops))
     }

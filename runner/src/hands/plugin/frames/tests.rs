@@ -14,7 +14,7 @@ proptest! {
         let mut sent = Jobs::default();
         for &((index, attempt, now_ms, hash, piece, spent), ref payload) in &jobs {
             let job = Job::new(index, payload).attempted(attempt, now_ms).hashed(hash);
-            sent.push(&job.as_piece(piece, payload), Duration::from_nanos(spent));
+            sent.push(&job.with_piece(piece, payload), Duration::from_nanos(spent));
         }
         let mut wire = Vec::new();
         sent.send(from, stops, &mut wire).unwrap();
