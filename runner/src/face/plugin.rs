@@ -91,11 +91,12 @@ fn text(record: &Record<'_>) -> String {
         let description = if description.is_empty() { String::new() } else { format!(": {description}") };
         let effects = if *has_effects { ", and can be seen outside" } else { "" };
         text.extend(["\nstep ", name, &description, effects, "\n"]);
-        text += &match (schema, schema_fault) {
+        let takes = match (schema, schema_fault) {
             (_, Some(fault)) => format!("the schema of its config {fault}\n"),
             (Some(schema), _) => config(schema),
             (None, None) => "takes any config\n".to_owned(),
         };
+        text += &takes;
     }
     text
 }

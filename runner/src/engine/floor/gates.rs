@@ -41,7 +41,7 @@ impl Floor {
                     %step, gate, "whether the gate is open cannot be found out, so it counts as closed{why}"
                 ),
                 ClosedBy::Gate | ClosedBy::Job | ClosedBy::Setup { .. } => {
-                    tracing::info!(%step, gate, "the gate is closed{why}")
+                    tracing::info!(%step, gate, "the gate is closed{why}");
                 }
             }
         }
