@@ -152,7 +152,10 @@ impl Worker {
                 self.setup.succeeded();
                 None
             }
-            Err(failure) => Some(self.setup.failed(failure, &self.retrying, clock.now())),
+            Err(failure) => {
+                let failure = self.scrub.failure(failure);
+                Some(self.setup.failed(failure, &self.retrying, clock.now()))
+            }
         }
     }
 
@@ -239,6 +242,7 @@ impl Worker {
             let after = match attempted {
                 Ok(()) => After::Through(made.note(step, &self.bindings, &item)),
                 Err(failure) if failure.of_setup => {
+                    let failure = self.scrub.failure(failure);
                     made.outputs.roll_back(&checkpoint);
                     let failed = || self.setup.failed(failure, retrying, clock.now());
                     failing.sets_back(&item, setback.get_or_insert_with(failed), now, &mut made)
