@@ -97,7 +97,6 @@ fn script() -> Result<ScriptStep, Box<dyn Error>> {
         outlet: Outlet::Unnamed,
         entry: Entry::Process,
         token_key: &TokenKey::NONE,
-        earlier: 0,
     };
     ScriptStep::new(&spec).map_err(|error| error.message.into())
 }
