@@ -10,14 +10,16 @@ const PIPELINE: &str = "[pipeline]\nerrors = \"failed\"\n\
                         [step.give]\nfrom = \"in\"\nto = \"jobs\"\n[queue.jobs]\nretain = \"forever\"\n\
                         [sink.out]\nfrom = \"done\"\ntype = \"file\"\npath = \"out.ndjson\"\n\
                         [step.work]\nfrom = \"jobs\"\nrun = \"work.rhai\"\nto = \"done\"\n";
-const WAYS: [&str; 2] = ["", "queuer = { strategy = \"fifo\" }\n"];
+const WAYS: [&str; 2] = ["", FIFO];
+/// Jobs that wait step aside, so that several of them stand in the store at once.
+const FIFO: &str = "queuer = { strategy = \"fifo\" }\n";
 /// All but the third wait an hour for their second attempt.
 const LATER: &str = "fn process(job, ctx) {\n    if ctx.attempt == 1 && job.id != 3 { retry_in(\"1h\", \"not yet\") }\n    job\n}";
 
 /// A run that has left the jobs 1 and 2 waiting.
-fn project(way: &str) -> Project {
+fn project() -> Project {
     let project = Project::new()
-        .file("p.toml", [PIPELINE, way].concat())
+        .file("p.toml", [PIPELINE, FIFO].concat())
         .file("work.rhai", LATER)
         .file("in.ndjson", jobs(1..=3));
     let run = project.tidegate(&["run", ".", "--until-idle"]).done();
@@ -54,15 +56,13 @@ fn a_wait_longer_than_any_calendar_ends_in_the_year_9999() {
 
 #[test]
 fn a_run_that_leaves_jobs_waiting_does_not_say_that_everything_is_delivered() {
-    for way in WAYS {
-        let project = project(way);
-        let run = project.tidegate(&["run", ".", "--until-idle"]).done();
-        run.says("nothing to do now: 2 delayed\n\np/work: 2 delayed\n");
-        project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
-        project.tidegate(&["run", ".", "--until-idle"]).done().says("done: ");
-        let run = project.tidegate(&["run", ".", "--until-idle"]).done();
-        run.says("nothing to do: everything is delivered\n");
-    }
+    let project = project();
+    let run = project.tidegate(&["run", ".", "--until-idle"]).done();
+    run.says("nothing to do now: 2 delayed\n\np/work: 2 delayed\n");
+    project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
+    project.tidegate(&["run", ".", "--until-idle"]).done().says("done: ");
+    let run = project.tidegate(&["run", ".", "--until-idle"]).done();
+    run.says("nothing to do: everything is delivered\n");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn until_idle_ends_though_a_retry_and_a_late_output_are_due_soon() {
 #[test]
 fn a_run_that_has_only_failed_says_what_waits_for_another_attempt() {
     let project = Project::new()
-        .file("p.toml", [PIPELINE, "[sink.none]\nfrom = \"in\"\ntype = \"null\"\n"].concat())
+        .file("p.toml", [PIPELINE, FIFO, "[sink.none]\nfrom = \"in\"\ntype = \"null\"\n"].concat())
         .file("work.rhai", "fn process(job) { retry_in(\"1h\", \"no\") }")
         .file("in.ndjson", jobs(1..=2));
     project.tidegate(&["run", ".", "--until-idle"]).done().says("\np/work: 2 delayed\n");
@@ -99,54 +99,50 @@ fn a_run_that_has_only_failed_says_what_waits_for_another_attempt() {
 
 #[test]
 fn jobs_that_are_hastened_run_at_once_and_once() {
-    for way in WAYS {
-        let project = project(way);
-        assert_eq!(delayed(&project), ["p/jobs/1", "p/jobs/2"]);
-        let list = project.tidegate(&["delayed", "list", "--step", "p/work"]).done().stdout;
-        assert!(list.contains("p/jobs/1") && list.contains("not yet"), "{list}");
-        let now = project.tidegate(&["delayed", "now", "p/jobs/1", "--yes"]).done().stdout;
-        assert_eq!(now, "1 job of p/work due with the next `tidegate run`\n");
-        project.tidegate(&["run", ".", "--until-idle"]).done();
-        assert_eq!(ids(&project.read("out.ndjson")), [3, 1]);
-        let mut running = project.started();
-        let now = project.tidegate(&["delayed", "now", "p/work", "--yes"]).done().stdout;
-        assert_eq!(now, "1 job of p/work due now\n");
-        running.wait_until("the output", || ids(&project.read("out.ndjson")).len() == 3);
-        running.stop().done();
-        assert_eq!(ids(&project.read("out.ndjson")), [3, 1, 2]);
-        assert!(delayed(&project).is_empty());
-        project.assert_sound();
-    }
+    let project = project();
+    assert_eq!(delayed(&project), ["p/jobs/1", "p/jobs/2"]);
+    let list = project.tidegate(&["delayed", "list", "--step", "p/work"]).done().stdout;
+    assert!(list.contains("p/jobs/1") && list.contains("not yet"), "{list}");
+    let now = project.tidegate(&["delayed", "now", "p/jobs/1", "--yes"]).done().stdout;
+    assert_eq!(now, "1 job of p/work due with the next `tidegate run`\n");
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(ids(&project.read("out.ndjson")), [3, 1]);
+    let mut running = project.started();
+    let now = project.tidegate(&["delayed", "now", "p/work", "--yes"]).done().stdout;
+    assert_eq!(now, "1 job of p/work due now\n");
+    running.wait_until("the output", || ids(&project.read("out.ndjson")).len() == 3);
+    running.stop().done();
+    assert_eq!(ids(&project.read("out.ndjson")), [3, 1, 2]);
+    assert!(delayed(&project).is_empty());
+    project.assert_sound();
 }
 
 #[test]
 fn jobs_that_are_cancelled_stand_on_the_error_queue_and_can_be_retried() {
-    for way in WAYS {
-        let project = project(way);
-        let mut running = project.started();
-        let cancelled = project.tidegate(&["delayed", "cancel", "p/jobs/1", "--yes"]).done().stdout;
-        assert_eq!(cancelled, "1 job of p/work cancelled: on the error queue p/failed\n");
-        assert_eq!(delayed(&project), ["p/jobs/2"]);
-        let errors = project.queue("p/failed");
-        assert_eq!(errors.len(), 1);
-        assert_eq!((&errors[0]["kind"], &errors[0]["attempt"]), (&"rejected".into(), &1.into()));
-        let why = errors[0]["message"].as_str().expect("a message");
-        assert!(why.starts_with("cancelled; before that, its last attempt failed: not yet ("), "{why}");
-        project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]).done();
-        running.wait_until("the output", || ids(&project.read("out.ndjson")) == [3, 1]);
-        running.stop().done();
-        let dropped = project.tidegate(&["delayed", "cancel", "p/work", "--drop", "--yes"]).done().stdout;
-        assert_eq!(dropped, "1 job of p/work dropped\n");
-        project.tidegate(&["run", ".", "--until-idle"]).done();
-        assert_eq!(ids(&project.read("out.ndjson")), [3, 1]);
-        assert!(delayed(&project).is_empty());
-        project.assert_sound();
-    }
+    let project = project();
+    let mut running = project.started();
+    let cancelled = project.tidegate(&["delayed", "cancel", "p/jobs/1", "--yes"]).done().stdout;
+    assert_eq!(cancelled, "1 job of p/work cancelled: on the error queue p/failed\n");
+    assert_eq!(delayed(&project), ["p/jobs/2"]);
+    let errors = project.queue("p/failed");
+    assert_eq!(errors.len(), 1);
+    assert_eq!((&errors[0]["kind"], &errors[0]["attempt"]), (&"rejected".into(), &1.into()));
+    let why = errors[0]["message"].as_str().expect("a message");
+    assert!(why.starts_with("cancelled; before that, its last attempt failed: not yet ("), "{why}");
+    project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]).done();
+    running.wait_until("the output", || ids(&project.read("out.ndjson")) == [3, 1]);
+    running.stop().done();
+    let dropped = project.tidegate(&["delayed", "cancel", "p/work", "--drop", "--yes"]).done().stdout;
+    assert_eq!(dropped, "1 job of p/work dropped\n");
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    assert_eq!(ids(&project.read("out.ndjson")), [3, 1]);
+    assert!(delayed(&project).is_empty());
+    project.assert_sound();
 }
 
 #[test]
 fn nothing_is_moved_unless_it_is_said_what_and_somebody_agrees() {
-    let project = project("");
+    let project = project();
     for (arguments, code, answer) in [
         (&["delayed", "now", "p/jobs/1"][..], 64, "1 job of p/work will be due at once. Nobody is there"),
         (&["delayed", "cancel", "p/work"], 64, "2 jobs of p/work will go to the error queue."),
@@ -165,8 +161,8 @@ fn nothing_is_moved_unless_it_is_said_what_and_somebody_agrees() {
 
 #[test]
 fn without_an_error_queue_a_job_can_only_be_dropped() {
-    let project = project("");
-    project.write("p.toml", PIPELINE.replace("[pipeline]\nerrors = \"failed\"\n", ""));
+    let project = project();
+    project.write("p.toml", PIPELINE.replace("[pipeline]\nerrors = \"failed\"\n", "") + FIFO);
     let refused = project.tidegate(&["delayed", "cancel", "p/work", "--yes"]).failed(1);
     refused.says("step `p/work` has no error queue for what is cancelled");
     assert_eq!(delayed(&project).len(), 2);
@@ -196,20 +192,18 @@ fn an_output_that_is_due_later_comes_at_once_or_is_dropped() {
 
 #[test]
 fn a_run_that_waits_for_nothing_else_ends_when_its_last_job_is_taken_out() {
-    for way in WAYS {
-        let project = Project::new()
-            .file("p.toml", [&PIPELINE.replace("follow = true\n", ""), way].concat())
-            .file("work.rhai", LATER)
-            .file("in.ndjson", jobs(1..=3));
-        let mut running = project.started();
-        running.wait_until("the jobs", || delayed(&project).len() == 2);
-        project.tidegate(&["delayed", "cancel", "p/jobs/1", "--yes"]).done();
-        assert!(!running.has_ended());
-        project.tidegate(&["delayed", "cancel", "p/jobs/2", "--yes"]).done();
-        running.outcome().done();
-        assert_eq!(project.queue("p/failed").len(), 2);
-        project.assert_sound();
-    }
+    let project = Project::new()
+        .file("p.toml", [&PIPELINE.replace("follow = true\n", ""), FIFO].concat())
+        .file("work.rhai", LATER)
+        .file("in.ndjson", jobs(1..=3));
+    let mut running = project.started();
+    running.wait_until("the jobs", || delayed(&project).len() == 2);
+    project.tidegate(&["delayed", "cancel", "p/jobs/1", "--yes"]).done();
+    assert!(!running.has_ended());
+    project.tidegate(&["delayed", "cancel", "p/jobs/2", "--yes"]).done();
+    running.outcome().done();
+    assert_eq!(project.queue("p/failed").len(), 2);
+    project.assert_sound();
 }
 
 #[test]

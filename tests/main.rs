@@ -93,6 +93,8 @@ mod handle;
 
 mod delayed;
 
+mod order;
+
 mod job;
 
 mod step;

@@ -7,7 +7,7 @@ use crate::project::Project;
 use crate::running::terminate;
 
 /// Bytes of each job that say nothing: what is read at once is more than a pipe holds.
-pub(crate) const PADDING: usize = 1000;
+pub(crate) const PADDING: usize = 5000;
 
 /// Large jobs with these numbers, a line each.
 pub(crate) fn numbered(ids: impl IntoIterator<Item = u64>) -> String {

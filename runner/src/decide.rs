@@ -11,8 +11,8 @@ mod retry;
 mod schedule;
 
 pub use dispatcher::{
-    BatchId, Before, Bounds, Command, Dispatcher, End, Event, Feed, Flow, FlowInput, Gather, Glance, JobEnd,
-    Look, Picked, Picking, Port, ReadId, Redo, Waiting,
+    BatchEnd, BatchId, Before, Bounds, Command, Dispatcher, End, EndedBy, Event, Feed, Flow, FlowInput,
+    Gather, Glance, JobEnd, Look, Picked, Picking, Port, ReadId, Redo, Turn, Waiting,
 };
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
 pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Soon, Status};

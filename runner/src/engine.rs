@@ -71,7 +71,11 @@ mod sight;
 
 mod shelf;
 
+mod turn;
+
 mod retrying;
+
+mod leash;
 
 mod work;
 

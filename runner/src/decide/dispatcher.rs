@@ -1,11 +1,11 @@
 //! Decides what is read, what runs, and what is committed next.
 //!
-//! Every step takes its jobs in batches. Most take them as they come ([`stream`]): made of what the
-//! inputs give, of whichever gives something, or of as many jobs of each. Their batches run on any
-//! worker at the same time and in any order, and are committed in the order in which they were formed,
-//! so that the outputs stand in the order of the inputs. Where a job halts its step, what stands before
-//! it is committed, and nothing behind it is. Others pick them by rules ([`picker`]), and commit each
-//! batch as soon as it is through.
+//! Every step takes its jobs in batches, of as many jobs as take about 50 ms ([`sizing`]). Most take them
+//! as they come ([`stream`]): made of what the inputs give, of whichever gives something, or of as many
+//! jobs of each. Their batches run on any worker at the same time and in any order, and are committed in
+//! the order of the inputs. What stands behind a job that waits for its next attempt may run, and is
+//! committed after it. Where a job halts its step, what stands before it is committed, and nothing behind
+//! it is. Others pick them by rules ([`picker`]), and commit each batch as soon as it is through.
 //!
 //! It knows reads and batches by number and size only; their jobs stay with the engine. Time comes in
 //! with every event.
@@ -16,6 +16,8 @@ mod glance;
 
 mod input;
 
+mod sizing;
+
 mod step;
 
 mod stream;
@@ -23,13 +25,13 @@ mod stream;
 mod picker;
 
 pub use flow::{
-    BatchId, Before, Bounds, Command, End, Event, Feed, Flow, FlowInput, Gather, JobEnd, Picking, Port,
-    ReadId, Redo,
+    BatchEnd, BatchId, Before, Bounds, Command, End, EndedBy, Event, Feed, Flow, FlowInput, Gather, JobEnd,
+    Picking, Port, ReadId, Redo, Turn,
 };
 pub use glance::{Glance, Picked, Waiting};
 use picker::Picker;
 pub use step::Look;
-use step::{Around, Machine, Mode, StepEvent};
+use step::{Around, Hands, Machine, Mode, StepEvent};
 use stream::Stream;
 
 use super::queuer::{Card, JobKey, State};
@@ -56,8 +58,8 @@ pub struct Dispatcher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Running,
-    /// Nothing more is started.
-    Stopping,
+    /// Nothing more is started, and it ends so.
+    Ending(End),
     Done,
 }
 
@@ -116,13 +118,13 @@ impl Dispatcher {
             Event::Ended { port: Port { step, input } } => (step, StepEvent::Ended { input }),
             Event::Broken { port: Port { step, input } } => (step, StepEvent::Broken { input }),
             Event::Returned { step, due } => (step, StepEvent::Returned { due }),
+            Event::Parked { step, turn, due } => (step, StepEvent::Parked { turn, due }),
+            Event::Gone { step, turn } => (step, StepEvent::Gone { turn }),
             Event::NoneDue { step, next } => (step, StepEvent::NoneDue { next }),
             Event::Picked { step, batch, bytes } => (step, StepEvent::Picked { batch, bytes }),
             Event::Gate { step, open } => (step, StepEvent::Gate { open }),
             Event::Begun { step, batch } => (step, StepEvent::Begun { batch }),
-            Event::Ran { step, batch, taken, halts, bytes, ends } => {
-                (step, StepEvent::Ran { batch, taken, halts, bytes, ends })
-            }
+            Event::Ran { step, batch, ran } => (step, StepEvent::Ran { batch, ran }),
             Event::Committed { step, batch } => (step, StepEvent::Committed { batch }),
             Event::Hold { step, until } => (step, StepEvent::Hold { until }),
             Event::PutBack { step, batch } => (step, StepEvent::PutBack { batch }),
@@ -139,7 +141,7 @@ impl Dispatcher {
             Event::Tick => return self.decide(now, commands),
             Event::Stop => {
                 if self.stage == Stage::Running {
-                    self.stage = Stage::Stopping;
+                    self.stage = Stage::Ending(End::Stopped);
                 }
                 return self.decide(now, commands);
             }
@@ -148,8 +150,14 @@ impl Dispatcher {
         if comes_home && !self.steps[step].is_aside() {
             self.free_slots += 1;
         }
-        self.steps[step].handle(event, now, commands);
+        self.steps[step].handle(event, &mut self.next_batch, now, commands);
         self.decide(now, commands);
+    }
+
+    /// A job of a step waits in the store for its next attempt, and goes before all others that are not
+    /// delivered. Takes effect with the next event.
+    pub fn park(&mut self, step: usize, turn: Turn, due: Timestamp) {
+        self.steps[step].park(turn, due);
     }
 
     /// Jobs that a step may pick were seen.
@@ -246,14 +254,25 @@ impl Dispatcher {
     }
 
     fn decide(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
-        if self.stage == Stage::Done {
-            return;
+        while self.stage != Stage::Done {
+            self.work(now, commands);
+            let Some(end) = self.end(now) else { return };
+            if self.stage == Stage::Running && self.steps.iter().any(|step| step.has_left()) {
+                // What waits behind a job that is not due now is given up in order.
+                self.stage = Stage::Ending(end);
+                continue;
+            }
+            self.stage = Stage::Done;
+            commands.push(Command::Finish(end));
         }
+    }
+
+    fn work(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         for (step, &paused) in self.steps.iter_mut().zip(&self.paused) {
-            let mode = match (self.stage == Stage::Stopping, paused) {
-                (true, _) => Mode::Stopping,
-                (false, true) => Mode::Paused,
-                (false, false) => Mode::Open,
+            let mode = match (self.stage, paused) {
+                (Stage::Ending(_) | Stage::Done, _) => Mode::Stopping,
+                (Stage::Running, true) => Mode::Paused,
+                (Stage::Running, false) => Mode::Open,
             };
             let (bounds, heads, next_batch) = (&self.bounds, &*self.heads, &mut self.next_batch);
             step.advance(&mut Around { bounds, heads, next_batch, mode }, now, commands);
@@ -261,26 +280,26 @@ impl Dispatcher {
         // Those furthest downstream first, so that what is begun gets out before more is let in, and
         // queues stay short.
         for (step, &paused) in self.steps.iter_mut().zip(&self.paused).rev() {
-            step.run(paused || step.is_held(now), &mut self.free_slots, commands);
-        }
-        if let Some(end) = self.end(now) {
-            self.stage = Stage::Done;
-            commands.push(Command::Finish(end));
+            let (bounds, free, next_batch) = (&self.bounds, &mut self.free_slots, &mut self.next_batch);
+            step.run(&mut Hands { bounds, paused, free, next_batch }, commands);
         }
     }
 
     fn end(&self, now: Timestamp) -> Option<End> {
-        let stopping = self.stage == Stage::Stopping;
+        let ending = match self.stage {
+            Stage::Ending(end) => Some(end),
+            Stage::Running | Stage::Done => None,
+        };
         for (step, &paused) in self.steps.iter().zip(&self.paused) {
             // What a paused step has not begun would wait for somebody who has it go on, and that of one which
             // cannot be set up for what it needs.
-            let waits = (paused || step.is_held(now)) && self.until_idle;
-            if if waits { step.is_at_work() } else { step.is_busy(stopping) } {
+            let waits = (paused || step.is_held(now)) && self.until_idle && ending.is_none();
+            if if waits { step.is_at_work() } else { step.is_busy(ending.is_some()) } {
                 return None;
             }
         }
-        if stopping {
-            return Some(End::Stopped);
+        if ending.is_some() {
+            return ending;
         }
         if self.expecting {
             return None;

@@ -61,6 +61,14 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// A job waits for its next attempt, and is delivered by itself: what is settled then.
+    pub(super) fn wait(&self, item: &Item<'_>) -> Vec<Span> {
+        match self.pace {
+            Some(Pace::OneByOne(_)) => vec![job(self.step, item)],
+            _ => Vec::new(),
+        }
+    }
+
     /// A job halts the step. One that was set aside is attempted again in the next run: until then
     /// somebody has mended what it needs.
     pub(super) fn halt(&self, item: &Item<'_>, failure: &Failure) {

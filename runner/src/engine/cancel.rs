@@ -214,7 +214,7 @@ fn work_of(rows: Vec<Returned>) -> Work {
     let payloads = rows.iter().map(|row| &*row.job.payload).collect();
     let (batch, jobs) = (Arc::new(Batch::json(1, payloads)), rows.len());
     let portion = Portion { input: 0, batch, skip: 0, jobs, returned: Some(rows.into()) };
-    Work { jobs, portions: vec![portion], sequential: true, words: None }
+    Work { jobs, portions: vec![portion], sequential: true, ..Work::default() }
 }
 
 /// Those of the input that are not accounted for; now they are.
@@ -240,7 +240,7 @@ fn of_input(
             continue;
         };
         let portion = Portion { input: 0, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None };
-        works.push((index, Work { jobs: 1, portions: vec![portion], sequential: true, words: None }));
+        works.push((index, Work { jobs: 1, portions: vec![portion], sequential: true, ..Work::default() }));
         progress.finish(index, index);
         moved.jobs += 1;
     }

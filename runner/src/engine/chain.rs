@@ -155,6 +155,12 @@ impl Links {
         self.isolated.is_some()
     }
 
+    /// Whether jobs of the batch behind the last one are through in the isolated link.
+    pub(super) fn is_ahead(&self) -> bool {
+        let isolated = self.isolated.and_then(|at| self.links.get(at));
+        matches!(isolated, Some(Link::Isolated(isolated)) if isolated.is_ahead())
+    }
+
     /// Forgets what was prepared, and how a batch before this one ended.
     pub(super) fn begin(&mut self, stops_at_failure: bool) {
         self.prepared.clear();

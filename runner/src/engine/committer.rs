@@ -28,6 +28,7 @@ use super::sinks::{Positions, Sinks, Trouble};
 use super::stats::Stats;
 use super::tail::Tails;
 use super::ticks::Ticked;
+use super::turn;
 use crate::config::{Input, QueueRef, Target};
 use crate::store::{Attempts, Changes, Stop, Store, Writer};
 use crate::words::{Batch, Clock, Stamp};
@@ -331,7 +332,11 @@ impl Committer {
                 Entry::Delivery(delivery) => delivery,
             };
             let stays = delivery.delayed.iter().zip(rows.by_ref());
-            let stays = stays.map(|(delayed, row)| Stays { row, is_late: delayed.job.to.is_some() });
+            let declared = &configuration.steps[delivery.step];
+            let stays = stays.map(|(delayed, row)| {
+                let turn = turn::of(declared, &delayed.job);
+                Stays { row, is_late: delayed.job.to.is_some(), turn }
+            });
             durable.delivered.push((delivery.step, delivery.id, stays.collect()));
             delivery.settles.iter().for_each(|span| self.attempts.settle(span));
             let now = committed.stamp.time;

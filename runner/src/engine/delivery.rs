@@ -74,6 +74,8 @@ pub(super) struct Delivery {
     pub(super) bytes: usize,
     /// Where these were not told when it was begun.
     pub(super) places: Places,
+    /// What was begun with its jobs and comes after them: it stays on record under this number.
+    pub(super) rest: Option<(BatchId, Jobs)>,
 }
 
 /// By input: where the jobs of a batch stand in the outside, as far as the reader has told.
@@ -103,6 +105,21 @@ pub(super) struct Made {
     /// The provenance of each, as JSON; `None` where no job has any.
     pub(super) carried: Option<Payloads>,
     pub(super) block: Option<Block>,
+}
+
+impl Jobs {
+    /// With those behind them, input by input.
+    pub(super) fn followed_by(mut self, behind: Self) -> Self {
+        self.spans.extend(behind.spans);
+        self.spans.sort_by_key(|span| (span.input, span.first));
+        self.spans.dedup_by(|next, last| {
+            let follows = last.input == next.input && last.first + last.jobs == next.first;
+            last.jobs += if follows { next.jobs } else { 0 };
+            follows
+        });
+        self.returned.extend(behind.returned);
+        self
+    }
 }
 
 impl Made {

@@ -23,7 +23,9 @@ use super::tail::Tails;
 use super::ticks::Ticks;
 use super::work::{Hindrance, Ran, Stumble};
 use crate::config::{Configuration, QueueRef, Step};
-use crate::decide::{BatchId, Bounds, Dispatcher, End, Event, FailureLog, Flow, Port, ReadId, Ticker};
+use crate::decide::{
+    BatchEnd, BatchId, Bounds, Dispatcher, End, Event, FailureLog, Flow, Port, ReadId, Ticker, Turn,
+};
 use crate::hands::source::BatchLimit;
 use crate::store::{DelayedKey, Stop};
 use crate::words::Timestamp;
@@ -87,6 +89,7 @@ mod monitoring;
 mod passing;
 mod picking;
 mod settling;
+mod turns;
 
 use monitoring::{Watch, watches};
 
@@ -100,6 +103,8 @@ pub(super) struct Floor {
     read_up_to: Vec<Vec<u64>>,
     /// By step and input: which reader of it is listened to.
     readers: Vec<Vec<u64>>,
+    /// By step: where the jobs stand that wait for their next attempt in their turn.
+    turns: Vec<BTreeMap<Turn, DelayedKey>>,
     /// By step: jobs that came again and are on their way.
     returned: Vec<BTreeSet<DelayedKey>>,
     /// By step: jobs that came again until somebody moved them, and whether that is over: what was read
@@ -132,12 +137,15 @@ impl Floor {
         let Plan { configuration, flows, tickers, heads, tails, workers, batch, until_idle, stats } = plan;
         // Two batches a worker, so that none waits for the dispatcher; per step as many again for
         // those that are being committed.
-        let room = Bounds { slots: 2 * workers, batches: 4 * workers + 4, bytes: STEP_BYTES };
+        let batches = 4 * workers + 4;
+        let jobs = batches.saturating_mul(batch.jobs);
+        let room = Bounds { slots: 2 * workers, batches, jobs, bytes: STEP_BYTES };
         let lets_go = passing::first_look(&configuration);
         let inputs = flows.iter().map(|flow| flow.inputs.iter().map(|input| input.next).collect());
         Self {
             read_up_to: inputs.collect(),
-            readers: flows.iter().map(|flow| vec![0; flow.inputs.len() + 1]).collect(),
+            readers: flows.iter().map(|flow| vec![0; flow.inputs.len() + 2]).collect(),
+            turns: flows.iter().map(|_| BTreeMap::new()).collect(),
             returned: flows.iter().map(|_| BTreeSet::new()).collect(),
             moved: flows.iter().map(|_| BTreeMap::new()).collect(),
             shelves: shelves(&configuration),
@@ -223,11 +231,15 @@ impl Floor {
         self.pass(now, actions);
         match message {
             Message::Read { port, reader, fetched } if self.listens(port, reader) => {
-                let event = match self.without_moved(port.step, fetched) {
-                    Some(fetched) => self.hold(port, fetched, now),
-                    None => Event::NoneDue { step: port.step, next: Some(now) },
+                let event = match self.without_moved(port, fetched) {
+                    Some(fetched) => Some(self.hold(port, fetched, now)),
+                    // What becomes of it is told when that is known.
+                    None if self.is_turn(port) => None,
+                    None => Some(Event::NoneDue { step: port.step, next: Some(now) }),
                 };
-                self.dispatcher.handle(event, now, &mut commands);
+                if let Some(event) = event {
+                    self.dispatcher.handle(event, now, &mut commands);
+                }
             }
             Message::Idle { port, reader } if self.listens(port, reader) => {
                 self.dispatcher.handle(Event::Idle { port }, now, &mut commands);
@@ -242,7 +254,11 @@ impl Floor {
             Message::NoneDue { step, next } => {
                 self.dispatcher.handle(Event::NoneDue { step, next }, now, &mut commands);
             }
-            Message::Read { .. } | Message::Idle { .. } | Message::Ended { .. } | Message::Broken { .. } => {}
+            Message::Moved
+            | Message::Read { .. }
+            | Message::Idle { .. }
+            | Message::Ended { .. }
+            | Message::Broken { .. } => {}
             Message::Gathered { step, id, gathered } => {
                 if let Some(event) = self.gathered(step, id, gathered, now) {
                     self.dispatcher.handle(event, now, &mut commands);
@@ -320,13 +336,25 @@ impl Floor {
         if ran.goes_back {
             return Event::PutBack { step, batch: id };
         }
-        let (taken, halts, bytes) = (ran.taken, ran.halt.is_some(), ran.byte_len());
-        let ends = ran.ends.clone();
+        let (taken, ending, bytes, took) = (ran.taken, ran.ending(), ran.byte_len(), ran.took);
+        // A batch of jobs that are taken as they come tells nothing of each.
+        let ends = if self.shelves[step].is_some() { ran.ends.clone() } else { Vec::new() };
+        // It may be held back for long, and nobody shall wait for it.
+        self.comes(id, false);
         if let Some(held) = self.held.get_mut(&id) {
             held.ends.clone_from(&ends);
-            held.ran = Some(ran);
+            held.ran = Some(match *ran {
+                // Nothing was taken: what waits is all that there is of it.
+                Ran { taken: 0, waits: Some(waits), .. } => waits,
+                _ => ran,
+            });
         }
-        Event::Ran { step, batch: id, taken, halts, bytes, ends }
+        Event::Ran { step, batch: id, ran: BatchEnd { taken, ending, bytes, took, ends } }
+    }
+
+    /// Whether the port is that of the jobs that come again in their turn.
+    fn is_turn(&self, port: Port) -> bool {
+        port.input > self.configuration.steps[port.step].inputs.len()
     }
 
     fn halt(&mut self, step: usize, why: String, now: Timestamp) {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::held::{Portion, Returned, Work};
+use super::held::{Attempt, Portion, Returned, Work};
 use super::provenance;
 use crate::config::{Configuration, Input, Meta, Step, Take};
 use crate::hands::script::json;
@@ -56,6 +56,8 @@ pub(super) struct Item<'a> {
     pub(super) to: Option<&'a str>,
     /// Its provenance as JSON; empty where it carries none.
     pub(super) carried: String,
+    /// The attempt before this one, if that was made in this run and the job stands nowhere since.
+    before: Option<&'a Attempt>,
 }
 
 /// Walks over the jobs of a batch.
@@ -134,6 +136,7 @@ impl Gatherer {
                 first_attempt: None,
                 to: None,
                 carried: String::new(),
+                before: None,
             });
         }
         Some(self.gather(walk, carries))
@@ -168,6 +171,7 @@ impl Gatherer {
                 first_attempt: returned.job.first_attempt,
                 to: returned.job.to.as_deref(),
                 carried,
+                before: None,
             };
         }
         for place in &walk.row {
@@ -200,6 +204,7 @@ impl Gatherer {
             first_attempt: None,
             to: None,
             carried,
+            before: None,
         }
     }
 
@@ -284,7 +289,19 @@ impl<'w> Walk<'w> {
     }
 }
 
-impl Item<'_> {
+impl<'a> Item<'a> {
+    /// Takes up where the attempt before this one ended.
+    pub(super) fn goes_on_after(&mut self, before: &'a Attempt) {
+        self.attempt = before.number.saturating_add(1);
+        self.first_attempt = before.first;
+        self.before = Some(before);
+    }
+
+    /// The error queue that it was put back from, and its index there.
+    pub(super) fn from_error(&self) -> Option<&(Address, u64)> {
+        self.row.iter().find_map(|place| place.returned?.job.from_error.as_ref())
+    }
+
     /// Where it stood in a file.
     pub(super) fn file(&self) -> Option<(Arc<Path>, u64)> {
         self.row.iter().find_map(|place| {
@@ -295,6 +312,9 @@ impl Item<'_> {
 
     /// What its last attempt failed of, if it was tried.
     pub(super) fn last_error(&self) -> Option<&str> {
+        if let Some(before) = self.before {
+            return before.error.as_deref();
+        }
         self.row.iter().find_map(|place| place.returned?.job.last_error.as_deref())
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::delivery::{Jobs, Places, Span};
 use super::status::Word;
 use super::work::Ran;
-use crate::decide::{Failed, JobEnd, JobKey};
+use crate::decide::{BatchId, Failed, JobEnd, JobKey};
 use crate::store::{DelayedJob, DelayedKey};
-use crate::words::{Batch, Mark, Segment};
+use crate::words::{Batch, Mark, Segment, Timestamp};
 
 /// What one read brought.
 #[derive(Debug)]
@@ -36,6 +36,17 @@ pub(super) struct Work {
     pub(super) sequential: bool,
     /// Nothing is attempted: this has become of the jobs outside, in their order.
     pub(super) words: Option<Arc<[Word]>>,
+    /// Its one job was attempted before in this run, and stands nowhere.
+    pub(super) before: Option<Arc<Attempt>>,
+}
+
+/// An attempt at a job that failed.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) number: u32,
+    /// When the first one began.
+    pub(super) first: Option<Timestamp>,
+    pub(super) error: Option<String>,
 }
 
 /// Jobs of one read that belong to a batch.
@@ -66,6 +77,8 @@ pub(super) struct Held {
     pub(super) ran: Option<Box<Ran>>,
     /// Its jobs that failed for good, to be reported once that is durable.
     pub(super) failed: Vec<Failed>,
+    /// The rest of what was begun with it, as a batch that begins with this number.
+    pub(super) rest: Option<(BatchId, Jobs)>,
 }
 
 impl Fetched {
@@ -82,9 +95,28 @@ impl Held {
         }
         Jobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
     }
+
+    /// Keeps the first `jobs` of its jobs; the others are the batch `id`. `begun`: what they were begun with
+    /// stays on record for them.
+    pub(super) fn split(&mut self, jobs: usize, id: BatchId, begun: bool) -> Self {
+        let work = self.work.split_off(jobs);
+        // What waits is the first of them.
+        let ran = self.ran.as_mut().and_then(|ran| ran.waits.take());
+        let rest = self.rest.take();
+        if begun {
+            let behind = rest.as_ref().map(|(_, behind)| behind.clone()).unwrap_or_default();
+            self.rest = Some((id, work.first(work.jobs).followed_by(behind)));
+        }
+        Self { work, ran, rest, ..Self::default() }
+    }
 }
 
 impl Portion {
+    /// Its jobs that came again.
+    pub(super) fn returned(&self) -> &[Returned] {
+        self.returned.as_ref().map_or(&[], |all| &all[self.skip..][..self.jobs])
+    }
+
     /// Whether `next` goes on where this one ends.
     pub(super) fn is_before(&self, next: &Portion) -> bool {
         self.input == next.input
@@ -94,6 +126,31 @@ impl Portion {
 }
 
 impl Work {
+    /// Keeps the first `jobs` of its jobs, and answers with the others.
+    fn split_off(&mut self, jobs: usize) -> Self {
+        let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), Vec::<(usize, usize)>::new());
+        for mut portion in std::mem::take(&mut self.portions) {
+            if left.last().is_none_or(|&(input, _)| input != portion.input) {
+                left.push((portion.input, jobs));
+            }
+            let Some((_, left)) = left.last_mut() else { continue };
+            let count = portion.jobs.min(*left);
+            *left -= count;
+            if count < portion.jobs {
+                let (skip, jobs) = (portion.skip + count, portion.jobs - count);
+                rest.push(Portion { skip, jobs, ..portion.clone() });
+            }
+            if count > 0 {
+                portion.jobs = count;
+                kept.push(portion);
+            }
+        }
+        self.portions = kept;
+        let others = self.jobs.saturating_sub(jobs);
+        self.jobs -= others;
+        Self { jobs: others, portions: rest, ..Self::default() }
+    }
+
     /// The first `taken` of its jobs, for the store.
     pub(super) fn first(&self, taken: usize) -> Jobs {
         let mut jobs = Jobs::default();

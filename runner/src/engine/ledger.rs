@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::delivery::{Begin, Delivery, Entry, Jobs, Made, Places, Span};
 use super::sinks::Positions;
-use crate::config::{Configuration, Input, Promise, QueueRef, Retain, SourceRef, Target};
+use crate::config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
 use crate::decide::{Before, Progress};
 use crate::store::{Append, Changes, Delivered, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 use crate::words::{Mark, Segment, Timestamp};
@@ -51,7 +51,7 @@ impl Ledger {
                     for (input, &next) in rewind.next.iter().enumerate() {
                         page.progress(self, rewind.step, input).rewind(next.saturating_sub(1));
                     }
-                    self.settle_snapshots(rewind.step, u64::MAX, &mut page);
+                    self.settle_snapshots(rewind.step, None, &mut page);
                 }
             }
         }
@@ -124,7 +124,11 @@ impl Ledger {
         for span in jobs.spans.iter().filter(|span| span.input != first) {
             page.progress(self, delivery.step, span.input).counters.taken += span.jobs;
         }
-        self.settle_snapshots(delivery.step, delivery.id.0, page);
+        self.settle_snapshots(delivery.step, Some(delivery.id.0), page);
+        if let Some((number, jobs)) = &delivery.rest {
+            let now = page.changes.now;
+            page.changes.snapshots.extend(self.snapshot(delivery.step, number.0, jobs, now));
+        }
         let step = &self.configuration.steps[delivery.step];
         if let Some(keep) = self.configuration.keeps_records(step) {
             let keep_until = later(page.changes.now, keep);
@@ -133,19 +137,15 @@ impl Ledger {
         }
     }
 
-    /// Batches are delivered in order: the snapshots of those before have nothing to say any more.
-    fn settle_snapshots(&self, step: usize, up_to: u64, page: &mut Page) {
+    /// The snapshot of a batch, or each of the step, has nothing to say any more.
+    fn settle_snapshots(&self, step: usize, number: Option<u64>, page: &mut Page) {
         let address = &self.configuration.steps[step].address;
-        let settled = self.snapshots[step].range(self.first_settled(step, up_to)..=up_to);
+        let is_settled = |one: u64| number.is_none_or(|number| number == one);
+        // It may have been made within this page.
+        page.changes.snapshots.retain(|one| one.step != *address || !is_settled(one.number));
+        let settled = self.snapshots[step].iter().filter(|one| is_settled(**one));
         let keys = settled.map(|&number| SnapshotKey { step: address.clone(), number });
         page.changes.settled.extend(keys);
-    }
-
-    /// The number of the first snapshot that has nothing to say any more when this one has not. Those of
-    /// `at-most-once` each tell of jobs that do not come again.
-    fn first_settled(&self, step: usize, number: u64) -> u64 {
-        let alone = self.configuration.steps[step].delivery == Promise::AtMostOnce && number < u64::MAX;
-        if alone { number } else { 0 }
     }
 
     fn account(&self, step: usize, jobs: &Jobs, page: &mut Page) {
@@ -187,8 +187,12 @@ impl Ledger {
                 }
                 Entry::Delivery(delivery) => delivery,
             };
-            let (from, to) = (self.first_settled(delivery.step, delivery.id.0), delivery.id.0);
-            self.snapshots[delivery.step].retain(|number| !(from..=to).contains(number));
+            self.snapshots[delivery.step].remove(&delivery.id.0);
+            if let Some((number, jobs)) = &delivery.rest
+                && !jobs.spans.is_empty()
+            {
+                self.snapshots[delivery.step].insert(number.0);
+            }
             self.settle_places(delivery.step, &delivery.places);
         }
     }

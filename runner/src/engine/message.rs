@@ -14,7 +14,7 @@ use super::sight::Sight;
 use super::status::Seen;
 use super::work::Ran;
 use crate::config::QueueRef;
-use crate::decide::{BatchId, Port};
+use crate::decide::{BatchId, Port, Turn};
 use crate::hands::sink::SinkError;
 use crate::store::{DelayedJob, DelayedKey};
 use crate::words::Timestamp;
@@ -46,6 +46,8 @@ pub(super) enum Message {
         reader: u64,
         error: EngineError,
     },
+    /// The job that was to be read was moved meanwhile.
+    Moved,
     /// What was missing of a batch that was picked.
     Gathered {
         step: usize,
@@ -148,4 +150,6 @@ pub(super) struct Stays {
     pub(super) row: DelayedKey,
     /// It is an output that is due later.
     pub(super) is_late: bool,
+    /// Where the step takes its jobs as they come, and this one keeps its place.
+    pub(super) turn: Option<Turn>,
 }

@@ -33,6 +33,8 @@ pub(super) enum Wanted {
     Queue { queue: Address, from: u64 },
     /// Jobs that a step shall run again and that are due, but for those that are on their way already.
     Returned { step: Address, but: BTreeSet<DelayedKey> },
+    /// A job that waits in its turn for its next attempt.
+    Turn { row: DelayedKey },
     /// Jobs that were picked.
     Picked { batch: BatchId, queue: Address, missing: Missing },
 }
@@ -118,6 +120,14 @@ pub(super) fn read_store(
                 Err(error) => Err(error),
             },
             due => due.map(returned),
+        },
+        Wanted::Turn { row } => match store.delayed(std::slice::from_ref(row)) {
+            Ok(mut found) => match found.pop().flatten() {
+                Some(job) => Ok(returned(vec![(row.clone(), job)])),
+                // Somebody has moved it, and what became of it is told.
+                None => return Some(Message::Moved),
+            },
+            Err(error) => Err(error),
         },
         Wanted::Picked { batch, queue, missing } => match gather(store, limit, queue, missing) {
             Ok(gathered) => {

@@ -28,7 +28,7 @@ pub(super) fn take_up(
     store: &Store,
     changes: &mut Changes,
 ) -> Result<(Vec<Redo>, BTreeMap<usize, u64>), EngineError> {
-    let snapshots = store.snapshots(&step.address)?;
+    let snapshots = in_order(store.snapshots(&step.address)?);
     let (mut again, mut forgone, mut lost) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
     for (snapshot, verdict) in snapshots.iter().zip(verdicts(step, progress, kept, &snapshots)) {
         match verdict {
@@ -64,7 +64,22 @@ pub(super) fn take_up(
     Ok((again, forgone))
 }
 
-/// The verdicts on the snapshots of a step, which come in the order in which they were recorded.
+/// Snapshots in the order in which their batches were begun. What was left of a batch has a later number than
+/// those behind it, and goes before them.
+fn in_order(snapshots: Vec<Snapshot>) -> Vec<Snapshot> {
+    let mut sorted: Vec<Snapshot> = Vec::with_capacity(snapshots.len());
+    for snapshot in snapshots {
+        let is_behind = |other: &Snapshot| match (other.inputs.first(), snapshot.inputs.first()) {
+            (Some(other), Some(this)) => other.address == this.address && other.first > this.first,
+            _ => false,
+        };
+        let at = sorted.iter().position(is_behind).unwrap_or(sorted.len());
+        sorted.insert(at, snapshot);
+    }
+    sorted
+}
+
+/// The verdicts on the snapshots of a step, which come in the order of its inputs.
 /// `progress` is by input, and so is `kept`: the index of the first job that is still there. Looks only,
 /// so it can be interrupted and asked again.
 fn verdicts(step: &Step, progress: &[Progress], kept: &[u64], snapshots: &[Snapshot]) -> Vec<Verdict> {
@@ -171,6 +186,18 @@ mod tests {
         let verdicts = verdicts(&configuration.steps[0], &[at(3), at(8)], &[1, 1], &snapshots);
         let again = |number, a, b, jobs| Verdict::Again(Redo { number, inputs: vec![(0, a), (1, b)], jobs });
         assert_eq!(verdicts, [again(7, 4, 9, 2), again(8, 6, 11, 1)]);
+    }
+
+    #[test]
+    fn what_was_left_of_a_batch_is_made_again_before_those_behind_it() {
+        let begun = [
+            snapshot(5, &[("b", 1)], 2),
+            snapshot(6, &[("a", 9)], 3),
+            snapshot(7, &[("b", 3)], 2),
+            snapshot(9, &[("a", 4)], 5),
+        ];
+        let numbers: Vec<u64> = in_order(begun.to_vec()).iter().map(|one| one.number).collect();
+        assert_eq!(numbers, [5, 9, 6, 7]);
     }
 
     #[test]

@@ -224,8 +224,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
     })
 }
 
-/// Tells the floor of the jobs that stand in the store one by one, of the steps that pick theirs, and of
-/// the steps that are paused.
+/// Tells the floor of the jobs that stand in the store one by one, and of the steps that are paused.
 pub(super) fn recall(
     floor: &mut Floor,
     configuration: &Configuration,
@@ -233,9 +232,6 @@ pub(super) fn recall(
     now: Timestamp,
 ) -> Result<(), EngineError> {
     for (position, step) in configuration.steps.iter().enumerate() {
-        if step.picks().is_none() {
-            continue;
-        }
         for row in store.all_delayed(&step.address) {
             let (key, job) = row?;
             floor.stands(position, &key, &job, now);

@@ -11,6 +11,7 @@ use super::chain::{self, Links, shown};
 use super::delivery::Made;
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
+use super::leash::{self, Leash};
 use super::link::{Common, Owner, Scripts};
 use super::retrying::{self, Halts, Retrying, before};
 use super::status::Word;
@@ -52,6 +53,7 @@ pub(super) struct Worker {
     made_before: Option<Store>,
     generation: u64,
     scrub: Scrub,
+    leash: Leash,
 }
 
 #[derive(Debug)]
@@ -110,13 +112,21 @@ impl Worker {
             address: step.address.clone(),
             generation,
             scrub: Scrub::new(&step.secrets),
+            leash: Leash::new(),
         })
     }
 
-    /// Runs every job of `work`, up to one that halts the step.
+    #[cfg(test)]
+    pub(super) fn set_leash(&mut self, leash: Leash) {
+        self.leash = leash;
+    }
+
+    /// Runs the jobs of `work` in their order: up to one that halts the step, or that has to wait for its next
+    /// attempt before anything behind it is delivered, or until the batch takes long or has given much.
     pub(super) fn run(&mut self, work: &Work, slot: &mut Slot, clock: &dyn Clock) -> Ran {
+        let leash = self.leash.begin();
         let carries = self.gatherer.carries(work);
-        match (&self.runner, &work.portions[..]) {
+        let ran = match (&self.runner, &work.portions[..]) {
             (Runner::Pass, [portion])
                 if portion.batch.form == Form::Json
                     && portion.batch.faults.is_empty()
@@ -135,9 +145,10 @@ impl Worker {
                         ..Ran::default()
                     }
                 }
-                setback => self.run_each(work, slot, carries, clock, setback),
+                setback => self.run_each(work, slot, carries, (&leash, clock), setback),
             },
-        }
+        };
+        Ran { took: leash.took(), ..ran }
     }
 
     /// Sets up what the jobs of a batch need before any of them is begun; answers with what follows where
@@ -190,7 +201,7 @@ impl Worker {
         work: &Work,
         slot: &mut Slot,
         carries: bool,
-        clock: &dyn Clock,
+        (leash, clock): (&leash::Running, &dyn Clock),
         mut setback: Option<Setback>,
     ) -> Ran {
         let now = clock.now();
@@ -213,6 +224,9 @@ impl Worker {
         let (step, retrying) = (&self.address, &self.retrying);
         let failing = Failing { retrying, step, take, generation: self.generation };
         while let Some(mut item) = self.gatherer.next(&mut walk, carries) {
+            if let Some(before) = &work.before {
+                item.goes_on_after(before);
+            }
             let said = item.said().map(Word::of);
             let word = work.words.as_ref().and_then(|words| words.get(made.ran.taken)).or(said.as_ref());
             // What became of it is told of the attempt that handed it over, and is none itself.
@@ -258,6 +272,10 @@ impl Worker {
             match after {
                 After::Through(outcome) => made.through(&item, outcome, self.keeps_records),
                 After::Stays => {}
+                After::Waits(row, end) => {
+                    made.ran.waits = Some(Ran::waiting(*row, end, watch.wait(&item)));
+                    break;
+                }
                 After::Halts(failure, halts) => {
                     watch.halt(&item, &failure);
                     let (index, file) = (item.index(), item.file());
@@ -266,6 +284,14 @@ impl Worker {
                 }
             }
             watch.take(&item);
+            // What is only handed on, or told, takes no time and is in memory anyway.
+            let is_attempt = work.words.is_none() && item.to.is_none();
+            let more = made.ran.taken < work.jobs;
+            let runner_ahead = matches!(&self.runner, Runner::Links(links) if links.is_ahead());
+            if is_attempt && more && leash.is_over(made.ran.taken, made.byte_len(), runner_ahead) {
+                made.ran.cut = true;
+                break;
+            }
         }
         Ran { settles: watch.finish(), ..made.finish() }
     }

@@ -26,7 +26,7 @@ mod server;
 
 mod isolated;
 
-pub use clock::Ticks;
+pub use clock::{BATCH_BYTES, BATCH_TIME, Ticks};
 pub use find::{Search, near};
 pub use image::{Image, ImageError};
 pub use isolated::Isolated;

@@ -11,7 +11,7 @@ pub struct Flow {
     pub gather: Gather,
     /// In the order of the step's bindings.
     pub inputs: Vec<FlowInput>,
-    /// When the first of the jobs is due that shall be run again.
+    /// When the first of the jobs is due that come again beside the others.
     pub due: Option<Timestamp>,
     pub before: Before,
     /// Jobs are picked one by one, by rules, in whatever order those say.
@@ -92,8 +92,10 @@ pub struct Redo {
 pub struct Bounds {
     /// Batches given to workers at one time, over all steps.
     pub slots: usize,
-    /// Batches of one step that are read and not yet committed.
+    /// Batches of one step that are read and not yet run or committed.
     pub batches: usize,
+    /// Jobs of one step that are read and not yet committed.
+    pub jobs: usize,
     /// Bytes of those, inputs and outputs, past which the step reads no more.
     pub bytes: usize,
 }
@@ -106,7 +108,16 @@ pub struct BatchId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
 
-/// One input of one step. The position after the last input stands for the jobs that come again.
+/// A job's place in the order of a step without a queuer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Turn {
+    /// In the first input that gave something.
+    pub index: u64,
+    pub input: usize,
+}
+
+/// One input of one step. The position after the last input stands for the jobs that come again beside the
+/// others, and the one after that for those that come again in their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port {
     pub step: usize,
@@ -126,8 +137,12 @@ pub enum Event {
     Broken { port: Port },
     /// A queue holds jobs up to `head` now.
     Grew { queue: usize, head: u64 },
-    /// There are jobs that the step shall run again, the first of them at this time.
+    /// There are jobs that the step shall run again beside the others, the first of them at this time.
     Returned { step: usize, due: Timestamp },
+    /// A job waits in the store for its next attempt; nothing behind it is delivered before it.
+    Parked { step: usize, turn: Turn, due: Timestamp },
+    /// Such a job was taken out.
+    Gone { step: usize, turn: Turn },
     /// None of the jobs that the step shall run again is due but those that were read; the next one
     /// will be at this time.
     NoneDue { step: usize, next: Option<Timestamp> },
@@ -141,10 +156,8 @@ pub enum Event {
     Pause { step: usize, paused: bool },
     /// What had to be durable before the batch may run is.
     Begun { step: usize, batch: BatchId },
-    /// A worker is through with a batch: with all of it, or with the first `taken` jobs where the
-    /// next one halts the step. The outputs come to `bytes`.
-    /// Where jobs are picked, `ends` says what became of each that was taken.
-    Ran { step: usize, batch: BatchId, taken: usize, halts: bool, bytes: usize, ends: Vec<JobEnd> },
+    /// A worker has run the first `taken` jobs of a batch.
+    Ran { step: usize, batch: BatchId, ran: BatchEnd },
     /// A batch is durably delivered.
     Committed { step: usize, batch: BatchId },
     /// What the step runs could not be set up: it starts nothing before this.
@@ -159,6 +172,48 @@ pub enum Event {
     Stop,
 }
 
+/// What a worker tells of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchEnd {
+    /// How many of its jobs are accounted for.
+    pub taken: usize,
+    pub ending: EndedBy,
+    /// What the outputs come to.
+    pub bytes: usize,
+    /// How long the worker took.
+    pub took: Duration,
+    /// Where jobs are picked: what became of each that was taken.
+    pub ends: Vec<JobEnd>,
+}
+
+#[cfg(test)]
+impl BatchEnd {
+    /// All of so many jobs were taken.
+    pub(super) fn whole(taken: usize) -> Self {
+        Self { taken, ending: EndedBy::Whole, bytes: 10, took: Duration::ZERO, ends: Vec::new() }
+    }
+
+    /// The same of jobs that were picked.
+    pub(super) fn picked(ends: Vec<JobEnd>) -> Self {
+        Self { ends: ends.clone(), ..Self::whole(ends.len()) }
+    }
+}
+
+/// Why a worker ended a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// All its jobs were taken.
+    Whole,
+    /// It took long, or its outputs are many: the rest was not attempted, and runs as another batch.
+    Cut,
+    /// The next job failed, and is tried again in its turn, not before this time.
+    Waits(Timestamp),
+    /// The same, but it was no attempt: the step starts nothing before this time.
+    Holds(Timestamp),
+    /// The next job halts the step.
+    Halts,
+}
+
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -168,6 +223,11 @@ pub enum Command {
     Read { port: Port, from: u64 },
     /// The batch has these jobs of a read, after those that it already has of the same input.
     Part { batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize },
+    /// The batch keeps its first `jobs` jobs; the others, with what is known of them, are the batch `rest`. A
+    /// batch that was begun has the rest begun with it.
+    Split { batch: BatchId, jobs: usize, rest: BatchId, begun: bool },
+    /// Have a parked job read again. Answered by `Read`, or by `Parked` or `Gone` where it is moved.
+    Return { step: usize, turn: Turn },
     /// The batch is made of these jobs: have them in memory. Answered by `Picked`.
     Pick { step: usize, batch: BatchId, jobs: Vec<JobKey> },
     /// The step is through with all jobs of its input up to this one.
@@ -180,13 +240,17 @@ pub enum Command {
     Begin { step: usize, batch: BatchId, before: Before },
     /// Give the batch to a worker.
     Run { step: usize, batch: BatchId },
-    /// Deliver the first `taken` jobs of the batch. Commands of one step come in order.
+    /// Deliver the first `taken` jobs of the batch. Commands of one step come in order, but for jobs that came
+    /// again beside the others.
     Commit { step: usize, batch: BatchId, taken: usize },
     /// Give the batch up; its jobs are read again in the next run.
     Drop { batch: BatchId },
     /// Nothing of the step is on its way: put its progress back, and say so to
     /// [`super::Dispatcher::rewound`].
     Rewind { step: usize },
+    /// These batches were begun, are accounted for, and will not be attempted in this run: put progress back
+    /// before them, and say so to [`super::Dispatcher::rewound`].
+    GiveBack { step: usize, batches: Vec<BatchId> },
     /// Nothing is left to do.
     Finish(End),
 }

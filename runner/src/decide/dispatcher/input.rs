@@ -110,6 +110,11 @@ impl InputState {
         self.due = Some(self.due.map_or(due, |sooner| sooner.min(due)));
     }
 
+    /// Jobs that were read are given up, and have to be read once more.
+    pub(super) fn look_again(&mut self) {
+        self.due = Some(ANY_TIME);
+    }
+
     /// Nothing is due but what was read; the next one will be at `next`.
     pub(super) fn none_due(&mut self, next: Option<Timestamp>) {
         self.reading = Reading::Ready;

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::flow::{BatchId, Before, Command, Feed, Flow, Picking};
 use super::glance::Glance;
 use super::input::{InputState, Reading};
-use super::step::{Around, Look, Machine, Mode, StepEvent};
+use super::sizing::Sizing;
+use super::step::{Around, Hands, Look, Machine, Mode, StepEvent};
 use crate::decide::Progress;
 use crate::decide::queuer::{Card, JobKey, State, WaitingRoom};
 use crate::words::Timestamp;
@@ -47,7 +48,9 @@ pub(super) struct Picker {
     beyond: Beyond,
     /// The last index of the queue when the step first could start anything.
     first_head: Option<u64>,
+    /// Most jobs of one batch.
     batch: usize,
+    sizing: Sizing,
     aside: bool,
     gate: Option<Gate>,
     /// Nothing starts before this: a job has said so.
@@ -96,6 +99,7 @@ impl Picker {
             beyond: Beyond::default(),
             first_head: None,
             batch,
+            sizing: Sizing::default(),
             aside,
             gate: gate.map(Gate::new),
             held_until: None,
@@ -112,7 +116,13 @@ impl Picker {
 }
 
 impl Machine for Picker {
-    fn handle(&mut self, event: StepEvent, now: Timestamp, commands: &mut Vec<Command>) {
+    fn handle(
+        &mut self,
+        event: StepEvent,
+        _next_batch: &mut u64,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
         match event {
             StepEvent::Read { read, first, jobs, bytes, .. } => self.took(read, first, jobs, bytes, commands),
             StepEvent::Idle { .. } => self.input.idle(),
@@ -123,9 +133,7 @@ impl Machine for Picker {
             }
             StepEvent::Picked { batch, bytes } => self.fetched(batch, bytes),
             StepEvent::Begun { batch } => self.begun(batch),
-            StepEvent::Ran { batch, taken, halts, bytes, ends } => {
-                self.ran(batch, (taken, halts), bytes, ends, commands);
-            }
+            StepEvent::Ran { batch, ran } => self.ran(batch, ran, now, commands),
             StepEvent::Committed { batch } => self.committed(batch, now, commands),
             StepEvent::Gate { open } => {
                 if let Some(gate) = &mut self.gate {
@@ -138,6 +146,8 @@ impl Machine for Picker {
             // Of a batch that could not run each job is told to be held.
             StepEvent::Returned { .. }
             | StepEvent::NoneDue { .. }
+            | StepEvent::Parked { .. }
+            | StepEvent::Gone { .. }
             | StepEvent::Rewind
             | StepEvent::PutBack { .. } => {}
         }
@@ -231,8 +241,12 @@ impl Machine for Picker {
         }
     }
 
-    fn run(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
-        self.run_ready(paused, free_slots, commands);
+    fn run(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
+        self.run_ready(hands.paused, hands.free, commands);
+    }
+
+    fn has_left(&self) -> bool {
+        false
     }
 
     fn is_aside(&self) -> bool {

@@ -2,21 +2,25 @@
 
 use std::fmt::Debug;
 
-use super::flow::{BatchId, Bounds, Command, JobEnd, ReadId};
+use super::flow::{BatchEnd, BatchId, Bounds, Command, ReadId, Turn};
 use super::glance::Glance;
 use crate::decide::queuer::{Card, JobKey, State, WaitingRoom};
 use crate::words::Timestamp;
 
 /// One step as a state machine of its own.
 pub(super) trait Machine: Debug + Send {
-    fn handle(&mut self, event: StepEvent, now: Timestamp, commands: &mut Vec<Command>);
+    /// `next_batch` is the number of the next batch.
+    fn handle(&mut self, event: StepEvent, next_batch: &mut u64, now: Timestamp, commands: &mut Vec<Command>);
 
     /// Does what can be done now, but for giving work to workers.
     fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>);
 
     /// Gives batches to workers as long as there are free ones; those of a step that is paused only if
     /// they were begun before.
-    fn run(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>);
+    fn run(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>);
+
+    /// Whether it has batches that are neither delivered nor given up.
+    fn has_left(&self) -> bool;
 
     /// Whether its batches take no worker from other steps.
     fn is_aside(&self) -> bool {
@@ -25,6 +29,9 @@ pub(super) trait Machine: Debug + Send {
 
     /// A job that it may pick was seen.
     fn saw(&mut self, _card: &Card<'_>, _state: State) {}
+
+    /// A job of it waits in the store for its next attempt, before all others.
+    fn park(&mut self, _turn: Turn, _due: Timestamp) {}
 
     /// An output of it, made already, is due at `due`.
     fn saw_late(&mut self, _key: JobKey, _due: Timestamp) {}
@@ -118,6 +125,16 @@ pub(super) struct Around<'a> {
     pub(super) mode: Mode,
 }
 
+/// What a step may give to workers.
+#[derive(Debug)]
+pub(super) struct Hands<'a> {
+    pub(super) bounds: &'a Bounds,
+    pub(super) paused: bool,
+    /// How many more batches workers can be given.
+    pub(super) free: &'a mut usize,
+    pub(super) next_batch: &'a mut u64,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Open,
@@ -135,10 +152,12 @@ pub(super) enum StepEvent {
     Ended { input: usize },
     Broken { input: usize },
     Returned { due: Timestamp },
+    Parked { turn: Turn, due: Timestamp },
+    Gone { turn: Turn },
     NoneDue { next: Option<Timestamp> },
     Picked { batch: BatchId, bytes: usize },
     Begun { batch: BatchId },
-    Ran { batch: BatchId, taken: usize, halts: bool, bytes: usize, ends: Vec<JobEnd> },
+    Ran { batch: BatchId, ran: BatchEnd },
     Committed { batch: BatchId },
     Gate { open: bool },
     Hold { until: Timestamp },

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 
 use super::Floor;
-use crate::decide::{Command, Event, JobKey, State};
+use crate::decide::{Command, Event, JobKey, Port, State};
 use crate::engine::cancel;
-use crate::engine::held::Fetched;
+use crate::engine::held::{Fetched, Returned};
 use crate::engine::message::Moves;
 use crate::engine::readers::returned;
 use crate::engine::request::{Asked, Moved, Request, Row};
 use crate::engine::shelf::Shelf;
+use crate::engine::turn;
 use crate::store::DelayedKey;
 use crate::words::Timestamp;
 
@@ -74,6 +75,15 @@ impl Floor {
             if self.shelves[step].is_some() {
                 self.moved[step].remove(&was);
                 self.moved_picked(step, &was, stands.as_ref(), now);
+            } else if self.turns[step].values().any(|row| *row == was) {
+                let row = stands.map(|(row, _)| row);
+                // Where it stays as it is, it may be read again.
+                row.iter().for_each(|row| _ = self.moved[step].remove(row));
+                if row.as_ref() != Some(&was) {
+                    self.moved[step].insert(was.clone(), true);
+                }
+                self.turn_moved(step, &was, row, now, commands);
+                continue;
             } else {
                 // Where one is gone, it is looked up when the next one is due.
                 let stands = stands.map_or(now, |(row, _)| {
@@ -91,13 +101,20 @@ impl Floor {
         self.dispatcher.handle(Event::Tick, now, commands);
     }
 
-    /// What was read, without jobs that were moved since; `None` where nothing is left.
-    pub(super) fn without_moved(&self, step: usize, fetched: Fetched) -> Option<Fetched> {
+    /// What was read, without jobs that were moved since, and without those that have a turn unless it was
+    /// read for that: it may not be known yet where one stands. `None` where nothing is left.
+    pub(super) fn without_moved(&self, port: Port, fetched: Fetched) -> Option<Fetched> {
         let Some(rows) = &fetched.returned else { return Some(fetched) };
-        if rows.iter().all(|row| !self.moved[step].contains_key(&row.key)) {
+        let (step, declared) = (port.step, &self.configuration.steps[port.step]);
+        let picks = self.shelves[step].is_some();
+        let comes = |row: &&Returned| {
+            let has_turn = || !picks && turn::of(declared, &row.job).is_some();
+            !self.moved[step].contains_key(&row.key) && (self.is_turn(port) || !has_turn())
+        };
+        if rows.iter().all(|row| comes(&row)) {
             return Some(fetched);
         }
-        let left = rows.iter().filter(|row| !self.moved[step].contains_key(&row.key));
+        let left = rows.iter().filter(comes);
         let left: Vec<_> = left.map(|row| (row.key.clone(), row.job.clone())).collect();
         (!left.is_empty()).then(|| returned(left))
     }
@@ -106,7 +123,8 @@ impl Floor {
     pub(super) fn not_again(&mut self, step: usize) -> BTreeSet<DelayedKey> {
         // What is read from now on is read after that.
         self.moved[step].retain(|_, over| !*over);
-        self.returned[step].iter().chain(self.moved[step].keys()).cloned().collect()
+        let on_their_way = self.returned[step].iter().chain(self.turns[step].values());
+        on_their_way.chain(self.moved[step].keys()).cloned().collect()
     }
 
     fn hold_rows(

@@ -57,6 +57,8 @@ impl Floor {
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
+        // Nothing is on its way; what was read of the jobs that come again was given up.
+        self.returned[step].clear();
         let configuration = Arc::clone(&self.configuration);
         let inputs = &configuration.steps[step].inputs;
         for (input, (declared, &next)) in inputs.iter().zip(next).enumerate() {

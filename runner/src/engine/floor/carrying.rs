@@ -65,16 +65,34 @@ impl Floor {
                 }
                 Command::Run { step, batch } => {
                     let Some(held) = self.held.get(&batch) else { continue };
+                    let mut work = held.work.clone();
+                    // A job that waits in memory is tried again.
+                    work.before = held.ran.as_ref().and_then(|ran| ran.attempt()).map(Arc::new);
                     let aside = self.shelves[step].as_ref().is_some_and(|shelf| shelf.aside);
-                    actions.push(Action::Run(Task { step, id: batch, work: held.work.clone(), aside }));
+                    actions.push(Action::Run(Task { step, id: batch, work, aside }));
                 }
+                Command::Split { batch, jobs, rest, begun } => {
+                    let Some(held) = self.held.get_mut(&batch) else { continue };
+                    let other = held.split(jobs, rest, begun);
+                    let waits = other.ran.is_some();
+                    self.held.insert(rest, other);
+                    self.comes(rest, !waits);
+                }
+                Command::Return { step, turn } => self.read_turn(step, turn, actions),
                 Command::Commit { step, batch, taken } => self.commit(step, batch, taken, actions),
                 Command::Drop { batch } => {
                     self.comes(batch, false);
-                    self.held.remove(&batch);
+                    if let Some(held) = self.held.remove(&batch) {
+                        self.forget_returned(&held.work);
+                    }
                 }
                 Command::Rewind { step } => {
                     let next = self.rewinds.get(&step).map(|(next, _)| next.clone()).unwrap_or_default();
+                    let rewind = Rewind { step, next };
+                    actions.push(Action::Commit(Order::Enter(Entry::Rewind(rewind))));
+                }
+                Command::GiveBack { step, batches } => {
+                    let next = self.first_of(step, &batches);
                     let rewind = Rewind { step, next };
                     actions.push(Action::Commit(Order::Enter(Entry::Rewind(rewind))));
                 }
@@ -85,6 +103,16 @@ impl Floor {
             }
         }
         self.note_stops(actions);
+    }
+
+    /// By input of the step: the index of the first job that these batches are made of.
+    fn first_of(&self, step: usize, batches: &[BatchId]) -> Vec<u64> {
+        let mut first = vec![u64::MAX; self.configuration.steps[step].inputs.len()];
+        let held = batches.iter().filter_map(|batch| self.held.get(batch));
+        for span in held.flat_map(|held| held.work.first(held.work.jobs).spans) {
+            first[span.input] = first[span.input].min(span.first);
+        }
+        first
     }
 
     fn part(&mut self, batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize) {
@@ -126,6 +154,7 @@ impl Floor {
         self.comes(batch, false);
         let Some(held) = self.held.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
+        let rest = held.rest.take();
         let Ran { outputs, errors, delayed, outcomes, settles, counters, failed, .. } = *ran;
         held.failed = failed;
         let delivery = Delivery {
@@ -140,6 +169,7 @@ impl Floor {
             counters,
             bytes: held.work.byte_len(),
             places: std::mem::take(&mut held.places),
+            rest,
         };
         actions.push(Action::Commit(Order::Enter(Entry::Delivery(Box::new(delivery)))));
     }

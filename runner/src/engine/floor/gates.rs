@@ -65,7 +65,8 @@ impl Floor {
             }
             return;
         }
-        let runs = ran.ends.iter().any(|end| !matches!(end, JobEnd::Held(_)));
+        let runs = ran.ends.iter().any(|end| !matches!(end, JobEnd::Held(_)))
+            || ran.ends.is_empty() && ran.taken > 0;
         let goes_on = stats.open(|by| match by {
             ClosedBy::Job => runs,
             // Another thread may run jobs as before.

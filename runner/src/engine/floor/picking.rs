@@ -22,7 +22,7 @@ impl Floor {
         job: &DelayedJob,
         now: Timestamp,
     ) {
-        let Some(shelf) = &mut self.shelves[step] else { return };
+        let Some(shelf) = &mut self.shelves[step] else { return self.recall_turn(step, row, job) };
         let key = JobKey::stored(row.sequence);
         shelf.stands(key, row);
         if job.to.is_some() {
@@ -172,7 +172,7 @@ impl Floor {
         let Self { dispatcher, shelves, watches, .. } = self;
         let Some(shelf) = &mut shelves[step] else { return };
         let mut rows = Vec::with_capacity(stays.len());
-        for Stays { row, is_late } in stays {
+        for Stays { row, is_late, .. } in stays {
             if is_late {
                 let key = JobKey::stored(row.sequence);
                 shelf.stands(key, &row);

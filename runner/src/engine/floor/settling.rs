@@ -2,7 +2,7 @@
 
 use super::{Action, Floor};
 use crate::decide::{BatchId, Command, Event};
-use crate::engine::held::Work;
+use crate::engine::held::Held;
 use crate::engine::message::{Durable, Stays};
 use crate::words::Timestamp;
 
@@ -68,24 +68,45 @@ impl Floor {
         commands: &mut Vec<Command>,
     ) {
         let held = self.held.remove(&batch);
-        if let (Some(held), Some(_)) = (&held, &self.shelves[step]) {
-            self.settle_picked(step, held, stays, now);
-        } else if let Some(due) = stays.iter().map(|stays| stays.row.due).min() {
-            self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+        if let Some(held) = &held {
+            self.forget_returned(&held.work);
         }
-        if let Some(held) = held {
-            self.note_failed(step, held.failed, now);
-            self.forget_returned(step, &held.work);
+        let held = held.map(|mut held| {
+            self.note_failed(step, std::mem::take(&mut held.failed), now);
+            held
+        });
+        if self.shelves[step].is_none() {
+            self.settle_taken(step, held.as_ref(), stays, now, commands);
+        } else if let Some(held) = &held {
+            self.settle_picked(step, held, stays, now);
         }
         self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
     }
 
-    fn forget_returned(&mut self, step: usize, work: &Work) {
-        for portion in &work.portions {
-            let returned = portion.returned.iter().flat_map(|all| &all[portion.skip..][..portion.jobs]);
-            for returned in returned {
-                self.returned[step].remove(&returned.key);
+    /// A batch of jobs that were taken as they came is delivered.
+    fn settle_taken(
+        &mut self,
+        step: usize,
+        held: Option<&Held>,
+        stays: Vec<Stays>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        for portion in held.iter().flat_map(|held| &held.work.portions) {
+            for returned in portion.returned() {
+                self.turns[step].retain(|_, key| *key != returned.key);
             }
+        }
+        let mut due: Option<Timestamp> = None;
+        for Stays { row, turn, .. } in stays {
+            if let Some(turn) = turn {
+                self.parks(step, turn, row, now, commands);
+            } else {
+                due = Some(due.map_or(row.due, |due| due.min(row.due)));
+            }
+        }
+        if let Some(due) = due {
+            self.dispatcher.handle(Event::Returned { step, due }, now, commands);
         }
     }
 }

@@ -53,6 +53,7 @@ fn batch(step: usize, first: u64, taken: usize, output: &[&str]) -> Delivery {
         counters: Counters { taken: taken as u64, ..Counters::default() },
         bytes: 0,
         places: Vec::new(),
+        rest: None,
     }
 }
 
@@ -160,12 +161,46 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
     assert_eq!((first.number, first.jobs, first.inputs[0].first), (4, 2, 1));
     assert_eq!(first.inputs[0].name, "p/middle");
     ledger.settle(&group, page);
-    // A later batch is delivered: whatever the one before has come to, its snapshot says nothing more.
+    // What was left of a batch has a later number than those behind it: each goes by itself.
     let group = [Entry::Delivery(Box::new(Delivery { id: BatchId(5), ..batch(1, 3, 2, &[]) }))];
     let page = ledger.enter(&group, &Vec::new(), NOW);
-    assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [5]);
     ledger.settle(&group, page);
-    assert!(ledger.snapshots[1].is_empty());
+    assert!(ledger.snapshots[1].iter().eq(&[4]));
+}
+
+#[test]
+fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
+    let mut ledger = ledger("");
+    let part = |id, first, taken, rest| {
+        Entry::Delivery(Box::new(Delivery { id: BatchId(id), rest, ..batch(1, first, taken, &[]) }))
+    };
+    let numbers = |page: &Page| page.changes.snapshots.iter().map(|one| one.number).collect::<Vec<_>>();
+    let jobs = |first, count| jobs(first, count);
+    let begun = Begin {
+        step: 1,
+        id: BatchId(4),
+        before: Before::Snapshot,
+        jobs: jobs(1, 9),
+        rows: Vec::new(),
+        places: Vec::new(),
+    };
+    let group = [Entry::Begin(begun)];
+    let page = ledger.enter(&group, &Vec::new(), NOW);
+    ledger.settle(&group, page);
+    let group = [part(4, 1, 3, Some((BatchId(7), jobs(4, 6))))];
+    let page = ledger.enter(&group, &Vec::new(), NOW);
+    assert_eq!(numbers(&page), [7]);
+    assert_eq!((page.changes.snapshots[0].inputs[0].first, page.changes.snapshots[0].jobs), (4, 6));
+    assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [4]);
+    ledger.settle(&group, page);
+    // Where two parts are delivered together, the record between them is never made.
+    let group =
+        [part(7, 4, 1, Some((BatchId(8), jobs(5, 5)))), part(8, 5, 1, Some((BatchId(9), jobs(6, 4))))];
+    let page = ledger.enter(&group, &Vec::new(), NOW);
+    assert_eq!(numbers(&page), [9]);
+    ledger.settle(&group, page);
+    assert!(ledger.snapshots[1].iter().eq(&[9]));
 }
 
 #[test]

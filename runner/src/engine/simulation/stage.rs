@@ -7,6 +7,7 @@ mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
@@ -19,6 +20,7 @@ use crate::engine::delivery::{Entry, Order};
 use crate::engine::error::{Chain, EngineError};
 use crate::engine::floor::{Action, Floor, Task};
 use crate::engine::held::Fetched;
+use crate::engine::leash::Leash;
 use crate::engine::message::Message;
 use crate::engine::readers::{StoreAsk, read_store};
 use crate::engine::request::Request;
@@ -268,7 +270,7 @@ impl Stage<'_> {
                         && begin.before == Before::Progress
                     {
                         let step = &self.configuration.steps[begin.step].address;
-                        self.world.effects.promise(step, begin.id, &begin.jobs);
+                        self.world.effects.promise(step, &begin.jobs);
                     }
                     self.orders.push_back(order);
                 }
@@ -309,16 +311,22 @@ impl Stage<'_> {
 
     fn start_task(&mut self) {
         let Some(Task { step, id, work, .. }) = self.tasks.pop_front() else { return };
-        self.world.effects.attempt(&self.configuration, step, id, &work);
+        self.world.effects.attempt(&self.configuration, step, &work);
         let now = self.world.clock.now();
+        // Now and then a batch takes long, or is cut.
+        let World { dice, .. } = &mut *self.world;
+        let jobs = if dice.chance(30) { 1 + dice.below(4) } else { usize::MAX };
+        let took = if dice.chance(30) { dice.between(0, 100) } else { 0 };
         if let Some(jobs) = &mut self.world.jobs {
             jobs.attempt(&self.configuration, &self.configuration.steps[step], &work, now);
         }
         if let Some(waiting) = &mut self.world.waiting {
-            waiting.attempt(&mut self.world.dice, &self.configuration, (step, id, &work), now.0);
+            waiting.attempt(&mut self.world.dice, &self.configuration, (step, id, &work), jobs, now.0);
         }
         let clock = Arc::clone(&self.world.clock);
+        let leash = Leash::played(jobs, Duration::from_millis(took));
         let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
+        worker.set_leash(leash);
         let ran = Box::new(worker.run(&work, &mut Attempts::none().slot(), &*clock));
         self.ran.push(Message::Ran { step, id, ran });
     }

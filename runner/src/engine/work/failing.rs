@@ -10,7 +10,8 @@ use crate::engine::error_record::{self, Case};
 use crate::engine::gather::Item;
 use crate::engine::retrying::{self, Fate, Halts, Retrying, Why};
 use crate::engine::stats::ClosedBy;
-use crate::store::Outcome;
+use crate::engine::turn;
+use crate::store::{Delayed, Outcome};
 use crate::words::{Address, Timestamp};
 
 /// How a step goes about failed attempts of one batch.
@@ -27,6 +28,8 @@ pub(super) enum After {
     Through(Outcome),
     /// It stands in the store by itself.
     Stays,
+    /// It keeps its place in the order, and waits there for its next attempt.
+    Waits(Box<Delayed>, JobEnd),
     /// It stands in the way of the step.
     Halts(Box<Failure>, Halts),
 }
@@ -52,10 +55,9 @@ impl Failing<'_> {
 
     /// It was no attempt: the job waits.
     fn holds(&self, item: &Item<'_>, until: Timestamp, now: Timestamp, made: &mut Yield) -> After {
-        // With a queuer the whole step waits; without, the job steps aside.
+        // A step that picks knows by itself when it goes on.
         let due = if made.sequential { now } else { until };
-        made.ran.stays(retrying::held(self.step, item, due), JobEnd::Held(until));
-        After::Stays
+        stays(made, retrying::held(self.step, item, due), JobEnd::Held(until))
     }
 
     /// `refused`: there was no attempt, and the outside has said that the job is invalid.
@@ -72,8 +74,7 @@ impl Failing<'_> {
         match fate {
             Fate::Again(at) => {
                 let row = retrying::delayed(self.step, item, &failure, at, now);
-                made.ran.stays(row, JobEnd::Delayed(at));
-                return After::Stays;
+                return stays(made, row, JobEnd::Delayed(at));
             }
             Fate::Held(until) => {
                 made.ran.held = Some(Hindrance { by: ClosedBy::Job, why: failure.message });
@@ -109,4 +110,13 @@ fn note(item: &Item<'_>, failure: &Failure, ending: Ending, made: &mut Yield) {
     let job = item.given().map(|(seen, index)| format!("{}/{index}", seen.address));
     let job = FailedJob { job: job.collect::<Vec<_>>().join(" + "), why: failure.to_string() };
     Failed::add(&mut made.ran.failed, cause, job);
+}
+
+/// Where jobs are taken in order, one that waits ends its batch, but for one whose place was given up before.
+fn stays(made: &mut Yield, row: Delayed, end: JobEnd) -> After {
+    if !made.sequential && turn::keeps(&row.job) {
+        return After::Waits(Box::new(row), end);
+    }
+    made.ran.stays(row, end);
+    After::Stays
 }

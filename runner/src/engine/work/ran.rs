@@ -2,13 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_plugin::{Failure, Outputs, Payloads};
 
 use crate::config::{self, Target};
-use crate::decide::{Counters, Failed, JobEnd};
+use crate::decide::{Counters, EndedBy, Failed, JobEnd};
 use crate::engine::delivery::Made;
 use crate::engine::gather::Item;
+use crate::engine::held::Attempt;
 use crate::engine::retrying::{self, Halts};
 use crate::engine::stats::ClosedBy;
 use crate::store::{Delayed, Outcome, Span};
@@ -40,6 +42,13 @@ pub(in crate::engine) struct Ran {
     pub(in crate::engine) held: Option<Hindrance>,
     /// Nothing of it has run, and it can run again as it is.
     pub(in crate::engine) goes_back: bool,
+    /// The rest was not attempted: it took long, or gave much.
+    pub(in crate::engine) cut: bool,
+    /// The job behind those that were taken waits for its next attempt: as it is delivered when its turn comes
+    /// before that.
+    pub(in crate::engine) waits: Option<Box<Ran>>,
+    /// How long the worker took.
+    pub(in crate::engine) took: Duration,
 }
 
 /// What keeps a step from starting anything.
@@ -106,6 +115,31 @@ impl Ran {
         self.ends.push(end);
     }
 
+    /// One job that waits for its next attempt.
+    pub(super) fn waiting(row: Delayed, end: JobEnd, settles: Vec<Span>) -> Box<Self> {
+        let mut ran = Self { settles, ..Self::default() };
+        ran.stays(row, end);
+        Box::new(ran)
+    }
+
+    /// What was attempted of its one job, where that waits for its next attempt.
+    pub(in crate::engine) fn attempt(&self) -> Option<Attempt> {
+        let job = &self.delayed.first()?.job;
+        Some(Attempt { number: job.attempt, first: job.first_attempt, error: job.last_error.clone() })
+    }
+
+    /// Why the worker ended the batch.
+    pub(in crate::engine) fn ending(&self) -> EndedBy {
+        let waits = self.waits.as_ref().and_then(|waits| waits.ends.first());
+        match waits {
+            Some(JobEnd::Held(until)) => EndedBy::Holds(*until),
+            Some(JobEnd::Delayed(due)) => EndedBy::Waits(*due),
+            _ if self.halt.is_some() => EndedBy::Halts,
+            _ if self.cut => EndedBy::Cut,
+            _ => EndedBy::Whole,
+        }
+    }
+
     /// Bytes of everything that it brings.
     pub(in crate::engine) fn byte_len(&self) -> usize {
         self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
@@ -129,6 +163,13 @@ impl Yield {
             late: 0,
             handed_on: 0,
         }
+    }
+
+    /// What outputs and errors come to so far, in bytes.
+    pub(super) fn byte_len(&self) -> usize {
+        let outputs = (0..self.outputs.bindings()).filter_map(|position| self.outputs.get(position));
+        let outputs: usize = outputs.map(Payloads::byte_len).sum();
+        outputs + self.outputs.delayed().payloads().byte_len() + self.errors.byte_len()
     }
 
     /// What the next job comes to was made by an earlier delivery.

@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+/// A batch ends early when it has run for so long. The dispatcher makes batches for a quarter of it.
+pub const BATCH_TIME: Duration = Duration::from_millis(200);
+/// The same, when what it has given comes to so many bytes.
+pub const BATCH_BYTES: usize = 8 << 20;
+
 /// Nanoseconds since some moment, the same for both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ticks {

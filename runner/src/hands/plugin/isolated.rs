@@ -98,6 +98,12 @@ impl Isolated {
         self.jobs.push(job, spent);
     }
 
+    /// Whether jobs of the batch are through that were not answered to the caller.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
     /// Waits for what the next job of the batch came to, and answers how long it took.
     ///
     /// # Errors

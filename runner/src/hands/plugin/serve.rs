@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tidegate_plugin::{Failure, Level, Outputs};
 
-use super::clock::Ticks;
+use super::clock::{BATCH_BYTES, BATCH_TIME, Ticks};
 use super::frames::{self, Jobs, Setup};
 use super::image::Image;
 use super::loaded::Loaded;
@@ -66,7 +66,7 @@ fn work(
     let ticks = Ticks::fit_for(setup.timeout);
     while let Some(stops) = jobs.receive(socket)? {
         Shared::with(shared, Shared::begin)?;
-        let mut earlier = Duration::ZERO;
+        let (mut earlier, batch_begun) = (Duration::ZERO, Ticks::Coarse.now());
         for position in 0..jobs.len() {
             let Some(job) = jobs.get(position) else { continue };
             if position == 0 || !jobs.are_one(position - 1, position) {
@@ -79,15 +79,21 @@ fn work(
             let processed = runner.process_within(&job, &mut outputs, left);
             let took = Duration::from_nanos(ticks.now().saturating_sub(begun));
             earlier += took;
-            Shared::with(shared, |shared| {
+            let written = Shared::with(shared, |shared| {
                 match &processed {
                     Ok(()) => frames::write_made(&outputs, took, &mut shared.frames),
                     Err(failure) => frames::write_failed(failure, &mut shared.frames),
                 }
-                shared.flush()
+                shared.flush().map(|()| shared.written)
             })?;
             // Where it cannot be set up again after a panic, the runner begins with another process.
             if processed.is_err_and(|failure| stops || failure.of_setup) {
+                break;
+            }
+            // The runner asks for the rest, or gives it to another process. Pieces of one job stay together.
+            let elapsed = Duration::from_nanos(Ticks::Coarse.now().saturating_sub(batch_begun));
+            let is_over = elapsed > BATCH_TIME || written > BATCH_BYTES as u64;
+            if is_over && !jobs.are_one(position, position + 1) {
                 break;
             }
         }

@@ -1,7 +1,7 @@
 //! The batches of a step that picks its jobs, from being picked to being committed.
 
 use super::{Halting, Picker};
-use crate::decide::dispatcher::flow::{BatchId, Before, Command, JobEnd};
+use crate::decide::dispatcher::flow::{BatchEnd, BatchId, Before, Command, EndedBy, JobEnd};
 use crate::decide::dispatcher::step::{Around, number};
 use crate::decide::queuer::{JobKey, State};
 use crate::words::Timestamp;
@@ -14,6 +14,8 @@ pub(super) struct BatchState {
     jobs: Vec<JobKey>,
     ends: Vec<JobEnd>,
     bytes: usize,
+    /// Of those, what its outputs come to.
+    made: usize,
     phase: Phase,
     /// Nothing of it is attempted: it tells what became of jobs that were pending.
     settles: bool,
@@ -58,8 +60,10 @@ impl Picker {
         if self.held_until.is_some() || self.catches_up(around.heads) || !self.passes_gate(now, commands) {
             return;
         }
-        while self.aside || self.batches.len() < around.bounds.batches {
-            self.room.start(now, self.batch, &mut self.picked);
+        let most = self.batch.min(self.sizing.jobs());
+        let made: usize = self.batches.values().map(|batch| batch.made).sum();
+        while made < around.bounds.bytes && (self.aside || self.batches.len() < around.bounds.batches) {
+            self.room.start(now, most, &mut self.picked);
             if self.picked.is_empty() {
                 return;
             }
@@ -81,8 +85,14 @@ impl Picker {
         commands: &mut Vec<Command>,
     ) {
         let (step, batch) = (self.position, number(around.next_batch));
-        let state =
-            BatchState { jobs: jobs.clone(), ends: Vec::new(), bytes: 0, phase: Phase::Picked, settles };
+        let state = BatchState {
+            jobs: jobs.clone(),
+            ends: Vec::new(),
+            bytes: 0,
+            made: 0,
+            phase: Phase::Picked,
+            settles,
+        };
         self.batches.insert(batch, state);
         commands.push(Command::Pick { step, batch, jobs });
     }
@@ -131,14 +141,7 @@ impl Picker {
         }
     }
 
-    pub(super) fn ran(
-        &mut self,
-        id: BatchId,
-        (taken, halts): (usize, bool),
-        bytes: usize,
-        ends: Vec<JobEnd>,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(super) fn ran(&mut self, id: BatchId, ran: BatchEnd, now: Timestamp, commands: &mut Vec<Command>) {
         // Whoever tells it again, or unasked, tells nothing.
         let Some(batch) = self.batches.get_mut(&id).filter(|batch| batch.phase == Phase::Running) else {
             return;
@@ -149,14 +152,26 @@ impl Picker {
             commands.push(Command::Drop { batch: id });
             return self.settle_halt();
         }
-        debug_assert!(
-            taken == ends.len() && taken <= batch.jobs.len() && (halts || taken == batch.jobs.len())
-        );
-        batch.ends = ends;
+        let BatchEnd { taken, ending, bytes, took, ends } = ran;
+        debug_assert!(taken == ends.len() && taken <= batch.jobs.len());
+        debug_assert!(ending != EndedBy::Whole || taken == batch.jobs.len());
+        if ending == EndedBy::Cut {
+            // The rest may start again at once, beside what runs.
+            for key in batch.jobs.split_off(taken) {
+                if self.room.put_back(key).is_err() {
+                    // It is an output that was made already.
+                    self.late.insert((now, key));
+                }
+            }
+        }
+        if !batch.settles {
+            self.sizing.measured(taken, took);
+        }
+        (batch.ends, batch.made) = (ends, bytes);
         batch.bytes += bytes;
         batch.phase = Phase::Committing;
         self.held += bytes;
-        if halts {
+        if ending == EndedBy::Halts {
             self.end = self.end.max(Halting::Delivering);
         }
         commands.push(Command::Commit { step: self.position, batch: id, taken });

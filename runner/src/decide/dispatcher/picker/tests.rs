@@ -8,7 +8,7 @@ mod withdrawals;
 use std::time::Duration;
 
 use super::super::glance::{Picked, Waiting};
-use super::super::{Bounds, Dispatcher, Event, FlowInput, Gather, JobEnd, Port, ReadId};
+use super::super::{BatchEnd, Bounds, Dispatcher, EndedBy, Event, FlowInput, Gather, JobEnd, Port, ReadId};
 use super::*;
 use crate::decide::queuer::{Rules, Strategy};
 use play::{Play, picking, words};

@@ -1,45 +1,81 @@
 //! The batches of a step that takes its jobs as they come, from being formed to being committed in order.
 
 use super::{Rewinding, Stream};
-use crate::decide::dispatcher::flow::{BatchId, Before, Command, Gather, Port, Redo};
+use crate::decide::dispatcher::flow::{BatchEnd, BatchId, Before, Command, EndedBy, Gather, Port, Redo};
 use crate::decide::dispatcher::glance::Waiting;
 use crate::decide::dispatcher::input::{Reading, Remnant};
-use crate::decide::dispatcher::step::number;
+use crate::decide::dispatcher::step::{Hands, number};
+use crate::words::Timestamp;
 
 /// How many batches may be begun and not yet run: what is begun has to be seen through.
 const BEGUN_MAX: usize = 2;
+/// So many jobs of a step wait in memory for their next attempt, behind one that waits in the store.
+const WAITING_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct BatchState {
-    id: BatchId,
+    pub(super) id: BatchId,
+    pub(super) kind: Kind,
     /// The input that its jobs are of; `None`: so many of each.
     input: Option<usize>,
     jobs: usize,
-    bytes: usize,
-    phase: Phase,
+    /// Of what was read, and of the outputs.
+    pub(super) bytes: usize,
+    made: usize,
+    pub(super) phase: Phase,
+    /// It was split off another one.
+    is_piece: bool,
+    /// Nobody wants it any more; it only has to come home.
+    pub(super) dropped: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Kind {
+    /// It is committed after all before it.
+    Line,
+    /// The first parked job: the first of the line.
+    Turn,
+    /// Jobs that come again beside the others, whose order was given up before.
+    Beside,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
     Formed,
     Beginning,
     /// What had to be durable is.
     Begun,
     Running,
+    /// Its one job is tried again, not before this time. When its turn comes before that, it is parked.
+    Waiting {
+        due: Timestamp,
+    },
     /// All its jobs, or the first `taken` of them where the next one halts the step.
     Finished {
         taken: usize,
         halts: bool,
     },
     Committing {
-        halts: bool,
+        /// What comes behind it is not delivered with it: it halts the step, or is parked.
+        ends: Ends,
     },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    Nothing,
+    Parks,
+    Halts,
 }
 
 impl Stream {
     /// Makes batches of what is there.
     pub(super) fn form(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
-        if self.halted || self.rewinding != Rewinding::No || !self.form_again(commands) {
+        if self.halted || self.rewinding != Rewinding::No {
+            return;
+        }
+        self.form_returned(next, commands);
+        if !self.form_again(commands) {
             return;
         }
         let returned = self.inputs.len() - 1;
@@ -50,7 +86,8 @@ impl Stream {
         for input in alone {
             while self.inputs[input].ahead() > 0 {
                 let jobs = self.inputs[input].in_one_piece();
-                self.batch(number(next), &[input], jobs, Phase::Formed, commands);
+                let kind = if input == returned { Kind::Beside } else { Kind::Line };
+                self.batch((number(next), kind), &[input], jobs, Phase::Formed, commands);
             }
         }
         if self.gather == Gather::Each {
@@ -60,7 +97,7 @@ impl Stream {
                 if jobs == 0 {
                     break;
                 }
-                self.batch(number(next), &inputs, jobs, Phase::Formed, commands);
+                self.batch((number(next), Kind::Line), &inputs, jobs, Phase::Formed, commands);
             }
         }
     }
@@ -81,7 +118,7 @@ impl Stream {
             }
             if let Some(Redo { number, inputs, jobs }) = self.redo.pop_front().filter(|_| !gone) {
                 let inputs: Vec<usize> = inputs.into_iter().map(|(input, _)| input).collect();
-                self.batch(BatchId(number), &inputs, jobs, Phase::Begun, commands);
+                self.batch((BatchId(number), Kind::Line), &inputs, jobs, Phase::Begun, commands);
             }
         }
         true
@@ -89,7 +126,7 @@ impl Stream {
 
     fn batch(
         &mut self,
-        id: BatchId,
+        (id, kind): (BatchId, Kind),
         inputs: &[usize],
         jobs: usize,
         phase: Phase,
@@ -111,26 +148,69 @@ impl Stream {
             }
         }
         let input = if let [input] = *inputs { Some(input) } else { None };
-        self.batches.push_back(BatchState { id, input, jobs, bytes, phase });
+        self.batches.push_back(BatchState {
+            id,
+            kind,
+            input,
+            jobs,
+            bytes,
+            made: 0,
+            phase,
+            is_piece: false,
+            dropped: false,
+        });
     }
 
-    /// Has batches begun that need it, few at a time.
-    pub(super) fn begin(&mut self, commands: &mut Vec<Command>) {
+    /// Leaves the first `jobs` jobs to the batch at `at`, and makes a batch of the others behind it.
+    fn split(&mut self, at: usize, jobs: usize, next: &mut u64, commands: &mut Vec<Command>) {
+        let batch = &mut self.batches[at];
+        let begun = batch.phase != Phase::Formed && self.before != Before::Nothing;
+        let bytes = batch.bytes.saturating_mul(jobs).checked_div(batch.jobs).unwrap_or(0);
+        let rest = BatchState {
+            id: number(next),
+            jobs: batch.jobs - jobs,
+            bytes: batch.bytes - bytes,
+            made: 0,
+            phase: if begun { Phase::Begun } else { Phase::Formed },
+            is_piece: true,
+            ..*batch
+        };
+        (batch.jobs, batch.bytes) = (jobs, bytes);
+        commands.push(Command::Split { batch: batch.id, jobs, rest: rest.id, begun });
+        self.batches.insert(at + 1, rest);
+    }
+
+    /// Splits a batch that takes longer than one should.
+    fn fit(&mut self, at: usize, next: &mut u64, commands: &mut Vec<Command>) {
+        let jobs = self.sizing.jobs();
+        if self.batches[at].jobs > jobs {
+            self.split(at, jobs, next, commands);
+        }
+    }
+
+    /// Has batches begun that need it, few at a time. What is held back is not begun, so that a run that ends
+    /// has not done it in vain.
+    pub(super) fn begin(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
         if self.before == Before::Nothing || self.halted || self.about_to_halt() {
             return;
         }
-        let begun = |batch: &BatchState| matches!(batch.phase, Phase::Beginning | Phase::Begun);
+        let begun = |batch: &BatchState| {
+            batch.kind == Kind::Line && matches!(batch.phase, Phase::Beginning | Phase::Begun)
+        };
         let mut count = self.batches.iter().filter(|batch| begun(batch)).count();
-        for batch in &mut self.batches {
-            if count >= BEGUN_MAX {
-                return;
-            }
-            if batch.phase == Phase::Formed {
-                batch.phase = Phase::Beginning;
-                count += 1;
+        let holds_back = self.is_blocked() || self.held_until.is_some();
+        let mut at = 0;
+        while at < self.batches.len() {
+            let batch = &self.batches[at];
+            let in_line = batch.kind == Kind::Line;
+            if batch.phase == Phase::Formed && !(in_line && (holds_back || count >= BEGUN_MAX)) {
+                self.fit(at, next, commands);
+                self.batches[at].phase = Phase::Beginning;
+                count += usize::from(in_line);
                 let (step, before) = (self.position, self.before);
-                commands.push(Command::Begin { step, batch: batch.id, before });
+                commands.push(Command::Begin { step, batch: self.batches[at].id, before });
             }
+            at += 1;
         }
     }
 
@@ -142,33 +222,60 @@ impl Stream {
     }
 
     /// Gives batches to workers as long as there are free ones.
-    pub(super) fn run_formed(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
-        if self.halted || self.about_to_halt() {
+    pub(super) fn run_formed(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
+        if self.halted {
             return;
         }
-        let at_once = self.before == Before::Nothing && !paused;
-        let first = if at_once { Phase::Formed } else { Phase::Begun };
-        for batch in &mut self.batches {
-            if *free_slots == 0 {
+        let made: usize = self.batches.iter().map(|batch| batch.made).sum();
+        let crowded = made >= hands.bounds.bytes;
+        let mut waiting = self.batches.iter().filter(|batch| batch.is_waiting()).count();
+        // All of the line before is delivered, or will be without anything that waits.
+        let mut first = self.parked.is_empty();
+        let mut at = 0;
+        while at < self.batches.len() && *hands.free > 0 {
+            let batch = &self.batches[at];
+            if batch.halts() {
                 return;
             }
-            if batch.phase == first || batch.phase == Phase::Begun {
-                batch.phase = Phase::Running;
-                *free_slots -= 1;
-                commands.push(Command::Run { step: self.position, batch: batch.id });
+            let in_line = batch.kind != Kind::Beside;
+            let has_room = !crowded || first || batch.kind == Kind::Turn;
+            let starts = match batch.phase {
+                Phase::Begun => {
+                    !in_line
+                        || self.held_until.is_none()
+                            && (first || self.before != Before::Progress || batch.kind == Kind::Turn)
+                }
+                Phase::Formed => {
+                    let free = !in_line || self.held_until.is_none() && waiting < WAITING_MAX && has_room;
+                    self.before == Before::Nothing && !hands.paused && free
+                }
+                Phase::Waiting { due } => {
+                    due <= self.now && self.held_until.is_none() && !hands.paused && has_room
+                }
+                _ => false,
+            };
+            let starts = starts && !batch.dropped;
+            if starts {
+                if batch.phase == Phase::Formed {
+                    self.fit(at, hands.next_batch, commands);
+                }
+                waiting -= usize::from(self.batches[at].is_waiting());
+                self.batches[at].phase = Phase::Running;
+                *hands.free -= 1;
+                commands.push(Command::Run { step: self.position, batch: self.batches[at].id });
             }
+            let batch = &self.batches[at];
+            first &= !in_line
+                || matches!(batch.phase, Phase::Finished { .. } | Phase::Committing { ends: Ends::Nothing });
+            at += 1;
         }
     }
 
-    pub(super) fn ran(&mut self, id: BatchId, taken: usize, halts: bool, bytes: usize) {
-        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
-            debug_assert!(
-                taken <= batch.jobs && (halts || taken == batch.jobs),
-                "a step takes what it is given"
-            );
-            batch.phase = Phase::Finished { taken, halts };
-            batch.bytes += bytes;
-            self.held += bytes;
+    pub(super) fn ran(&mut self, id: BatchId, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
+        if let Some(at) = self.batches.iter().position(|batch| batch.id == id) {
+            let attempted = ran.taken + usize::from(!matches!(ran.ending, EndedBy::Whole | EndedBy::Cut));
+            self.sizing.measured(attempted, ran.took);
+            self.end(at, ran, next, commands);
         }
         if self.halted {
             // Nothing of a halted step is committed; its batches only had to come home.
@@ -187,31 +294,90 @@ impl Stream {
         }
     }
 
+    /// Nothing of the line starts before `until`.
+    pub(super) fn hold(&mut self, until: Timestamp) {
+        let until = self.held_until.map_or(until, |(before, _)| before.max(until));
+        self.held_until = Some((until, self.now));
+    }
+
+    fn end(&mut self, at: usize, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
+        let taken = ran.taken;
+        debug_assert!(taken <= self.batches[at].jobs, "a step takes what it is given");
+        let mut last = at;
+        match ran.ending {
+            EndedBy::Whole => debug_assert_eq!(taken, self.batches[at].jobs),
+            EndedBy::Halts => {}
+            EndedBy::Cut => {
+                if taken < self.batches[at].jobs {
+                    self.split(at, taken, next, commands);
+                }
+            }
+            EndedBy::Waits(due) | EndedBy::Holds(due) => {
+                if taken > 0 {
+                    self.split(at, taken, next, commands);
+                    last = at + 1;
+                }
+                if self.batches[last].jobs > 1 {
+                    self.split(last, 1, next, commands);
+                }
+                self.batches[last].phase = Phase::Waiting { due };
+                if let EndedBy::Holds(until) = ran.ending {
+                    self.hold(until);
+                }
+            }
+        }
+        let batch = &mut self.batches[at];
+        if last > at || !batch.is_waiting() {
+            batch.phase = Phase::Finished { taken, halts: ran.ending == EndedBy::Halts };
+            batch.made = ran.bytes;
+            batch.bytes += ran.bytes;
+            self.held += ran.bytes;
+        }
+    }
+
     pub(super) fn commit_in_order(&mut self, commands: &mut Vec<Command>) {
         if self.halted {
             return;
         }
+        let step = self.position;
+        // Of the line, and of those beside it, which have an order of their own.
+        let (mut line, mut beside, parked) = (true, true, !self.parked.is_empty());
         for batch in &mut self.batches {
-            match batch.phase {
-                Phase::Committing { halts: false } => {}
-                Phase::Finished { taken, halts } => {
-                    batch.phase = Phase::Committing { halts };
-                    commands.push(Command::Commit { step: self.position, batch: batch.id, taken });
-                    if halts {
-                        return;
-                    }
+            let open = if batch.kind == Kind::Beside { &mut beside } else { &mut line };
+            let comes = *open && !(parked && batch.kind == Kind::Line);
+            let (taken, ends) = match batch.phase {
+                Phase::Finished { taken, halts } => (taken, if halts { Ends::Halts } else { Ends::Nothing }),
+                Phase::Waiting { .. } => (1, Ends::Parks),
+                Phase::Committing { ends } => {
+                    *open &= ends == Ends::Nothing;
+                    continue;
                 }
-                _ => return,
+                _ => {
+                    *open = false;
+                    continue;
+                }
+            };
+            if comes && !batch.dropped {
+                batch.phase = Phase::Committing { ends };
+                commands.push(Command::Commit { step, batch: batch.id, taken });
             }
+            *open &= comes && ends == Ends::Nothing;
         }
     }
 
     pub(super) fn committed(&mut self, id: BatchId, commands: &mut Vec<Command>) {
         let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
-        debug_assert_eq!(at, 0, "batches are committed in order");
+        let beside = |batch: &BatchState| batch.kind == Kind::Beside;
+        debug_assert!(
+            beside(&self.batches[at]) || self.batches.range(..at).all(beside),
+            "batches of the line are committed in order"
+        );
         let Some(batch) = self.batches.remove(at) else { return };
-        self.held -= batch.bytes;
-        if batch.phase == (Phase::Committing { halts: true }) {
+        self.held = self.held.saturating_sub(batch.bytes);
+        if batch.kind == Kind::Turn {
+            self.turn_is_over();
+        }
+        if batch.phase == (Phase::Committing { ends: Ends::Halts }) {
             self.halt(commands);
         }
     }
@@ -225,34 +391,22 @@ impl Stream {
             }
         }
         self.batches.retain(|batch| batch.phase == Phase::Running);
-        self.held = self.batches.iter().map(|batch| batch.bytes).sum();
-        for input in &mut self.inputs {
-            commands.extend(input.clear().into_iter().map(|(read, _)| Command::Forget { read }));
-        }
-    }
-
-    /// Gives up what nobody has begun; it will be read again in the next run. Batches begin in order,
-    /// so behind one that was not begun none was.
-    pub(super) fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
-        while let Some(batch) = self.batches.pop_back_if(|batch| batch.phase == Phase::Formed) {
-            self.held -= batch.bytes;
-            commands.push(Command::Drop { batch: batch.id });
-        }
         self.forget_reads(commands);
+        self.held = self.batches.iter().map(|batch| batch.bytes).sum();
     }
 
     /// A job has halted the step, and what stands before it is still on its way.
     pub(super) fn about_to_halt(&self) -> bool {
-        self.batches.iter().any(|batch| {
-            matches!(batch.phase, Phase::Finished { halts: true, .. } | Phase::Committing { halts: true })
-        })
+        self.batches.iter().any(BatchState::halts)
     }
 
-    /// Jobs of an input that nobody has begun.
+    /// Jobs of an input that nobody has begun, or that are held back behind one that is tried again later.
     pub(super) fn waiting(&self, input: usize, heads: &[u64]) -> Waiting {
-        let of_input = |batch: &&BatchState| batch.input.is_none_or(|one| one == input);
-        let formed = self.batches.iter().filter(of_input).filter(|batch| batch.is_unbegun());
-        let read = formed.map(|batch| batch.jobs).sum::<usize>() + self.inputs[input].jobs();
+        let blocked = self.is_blocked();
+        let of_input =
+            |batch: &&BatchState| batch.kind == Kind::Line && batch.input.is_none_or(|one| one == input);
+        let waits = self.batches.iter().filter(of_input).filter(|batch| batch.stays_back(blocked));
+        let read = waits.map(|batch| batch.jobs).sum::<usize>() + self.inputs[input].jobs();
         let Some((behind, head)) = self.inputs[input].behind(heads) else {
             return Waiting { jobs: read as u64, first: None };
         };
@@ -263,16 +417,62 @@ impl Stream {
 
     /// How many jobs are begun and not delivered.
     pub(super) fn running(&self) -> u64 {
-        self.batches.iter().filter(|batch| !batch.is_unbegun()).map(|batch| batch.jobs as u64).sum()
+        let blocked = self.is_blocked();
+        let runs = self.batches.iter().filter(|batch| !batch.stays_back(blocked));
+        runs.map(|batch| batch.jobs as u64).sum()
     }
 }
 
 impl BatchState {
-    pub(super) fn is_unbegun(&self) -> bool {
-        self.phase == Phase::Formed
+    /// Of one job that was read again for its turn.
+    pub(super) fn of_turn(next: &mut u64, bytes: usize) -> Self {
+        Self {
+            id: number(next),
+            kind: Kind::Turn,
+            input: None,
+            jobs: 1,
+            bytes,
+            made: 0,
+            phase: Phase::Formed,
+            is_piece: true,
+            dropped: false,
+        }
     }
 
-    pub(super) fn is_running(&self) -> bool {
-        self.phase == Phase::Running
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs
+    }
+
+    /// Something happens to it, and will be told.
+    pub(super) fn is_moving(&self) -> bool {
+        matches!(self.phase, Phase::Beginning | Phase::Running | Phase::Committing { .. })
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.phase, Phase::Waiting { .. })
+    }
+
+    pub(super) fn halts(&self) -> bool {
+        let ends = Phase::Committing { ends: Ends::Halts };
+        matches!(self.phase, Phase::Finished { halts: true, .. }) || self.phase == ends
+    }
+
+    /// Nothing behind it is delivered with it.
+    pub(super) fn ends_line(&self) -> bool {
+        self.is_waiting() || self.halts() || self.phase == (Phase::Committing { ends: Ends::Parks })
+    }
+
+    /// It counts against the batches that may be on their way. What has run and is held back counts by its
+    /// jobs and bytes, and so do pieces.
+    pub(super) fn fills_room(&self) -> bool {
+        !self.is_piece && !matches!(self.phase, Phase::Finished { .. } | Phase::Waiting { .. })
+    }
+
+    fn stays_back(&self, blocked: bool) -> bool {
+        match self.phase {
+            Phase::Formed | Phase::Waiting { .. } => true,
+            Phase::Finished { .. } => blocked,
+            _ => false,
+        }
     }
 }

@@ -15,7 +15,7 @@ proptest! {
         choices in prop::collection::vec(any::<prop::sample::Index>(), 0..400),
         halt_at in prop::option::of(1_u64..30),
     ) {
-        let mut dispatcher = Dispatcher::new(vec![source()], vec![], Bounds { slots: 3, batches: 5, bytes: 100 }, false);
+        let mut dispatcher = Dispatcher::new(vec![source()], vec![], Bounds { slots: 3, batches: 5, jobs: 1000, bytes: 100 }, false);
         let mut commands = Vec::new();
         dispatcher.start(Timestamp(0), &mut commands);
         let (mut possible, mut committed, mut finished): (Vec<Event>, Vec<u64>, Option<End>) = Default::default();
@@ -41,7 +41,9 @@ proptest! {
                         let (first, jobs) = spans[&batch];
                         let halt = halt_at.filter(|at| (first..first + jobs as u64).contains(at));
                         let taken = halt.map_or(jobs, |at| usize::try_from(at - first).unwrap());
-                        possible.push(Event::Ran { step: 0, batch, taken, halts: halt.is_some(), bytes: 9, ends: Vec::new() });
+                        let ending = if halt.is_some() { EndedBy::Halts } else { EndedBy::Whole };
+                        let ran = BatchEnd { ending, bytes: 9, ..BatchEnd::whole(taken) };
+                        possible.push(Event::Ran { step: 0, batch, ran });
                     }
                     Command::Commit { batch, taken, .. } => {
                         let (first, _) = spans[&batch];
@@ -50,6 +52,9 @@ proptest! {
                     }
                     Command::Begin { .. }
                     | Command::Rewind { .. }
+                    | Command::GiveBack { .. }
+                    | Command::Split { .. }
+                    | Command::Return { .. }
                     | Command::Pick { .. }
                     | Command::LookAtGate { .. }
                     | Command::Passed { .. } => unreachable!(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-pub(super) const BOUNDS: Bounds = Bounds { slots: 2, batches: 4, bytes: 1000 };
+pub(super) const BOUNDS: Bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 1000 };
 
 /// Plays events and keeps the commands as words: `read 0@1`, `run 0#0`, `commit 0@1+3`, `drop #2`; how
 /// a batch is made up is told where it has several parts: `#1 = a1+2 b1+2`.
@@ -50,11 +50,15 @@ impl Play {
     }
 
     pub(super) fn ran(&mut self, step: usize, batch: u64, taken: usize) -> String {
-        self.on(Event::Ran { step, batch: BatchId(batch), taken, halts: false, bytes: 10, ends: Vec::new() })
+        self.on(Event::Ran { step, batch: BatchId(batch), ran: BatchEnd::whole(taken) })
     }
 
     pub(super) fn halts(&mut self, step: usize, batch: u64, taken: usize) -> String {
-        self.on(Event::Ran { step, batch: BatchId(batch), taken, halts: true, bytes: 10, ends: Vec::new() })
+        self.on(Event::Ran {
+            step,
+            batch: BatchId(batch),
+            ran: BatchEnd { ending: EndedBy::Halts, ..BatchEnd::whole(taken) },
+        })
     }
 
     pub(super) fn committed(&mut self, step: usize, batch: u64) -> String {
@@ -94,6 +98,21 @@ impl Play {
                 Command::Run { step, batch } => format!("run {step}#{}", batch.0),
                 Command::Commit { step, batch, taken } => {
                     format!("commit {step}@{}+{taken}", self.batches[&batch][0].1)
+                }
+                Command::Split { batch, jobs, rest, .. } => {
+                    let parts = self.batches.get_mut(&batch).unwrap();
+                    let tails: Vec<_> = parts
+                        .iter()
+                        .map(|&(input, first, all)| (input, first + jobs as u64, all - jobs))
+                        .collect();
+                    parts.iter_mut().for_each(|part| part.2 = jobs);
+                    self.batches.insert(rest, tails);
+                    format!("split #{}+{jobs} #{}", batch.0, rest.0)
+                }
+                Command::Return { step, turn } => format!("return {step}@{}", turn.index),
+                Command::GiveBack { step, batches } => {
+                    let ids: Vec<String> = batches.iter().map(|batch| format!("#{}", batch.0)).collect();
+                    format!("give back {step} {}", ids.join(" "))
                 }
                 Command::Drop { batch } => format!("drop #{}", batch.0),
                 Command::Rewind { step } => format!("rewind {step}"),

@@ -50,8 +50,13 @@ impl Stage<'_> {
                 self.world.effects.forget(&self.configuration.steps[rewind.step].address);
             }
         }
+        let deliveries = group.iter().filter_map(Entry::as_delivery);
+        let delivered: Vec<_> = deliveries.map(|delivery| (delivery.step, delivery.jobs.clone())).collect();
         let committed = self.committer.commit(group, pushes, ticked);
         self.committed(committed)?;
+        for (step, jobs) in delivered {
+            self.world.effects.delivered(&self.configuration.steps[step].address, &jobs);
+        }
         let completed = self.committer.complete(&told);
         self.committed(completed)
     }
@@ -65,10 +70,7 @@ impl Stage<'_> {
         let mut delivered = Vec::new();
         while let Ok(message) = self.told.try_recv() {
             if let Message::Committed(durable) = &message {
-                for (step, id, _) in &durable.delivered {
-                    self.world.effects.delivered(&self.configuration.steps[*step].address, *id);
-                    delivered.push(*id);
-                }
+                delivered.extend(durable.delivered.iter().map(|&(_, id, _)| id));
             }
             self.inbox.push_back(message);
         }

@@ -54,6 +54,8 @@ pub(super) enum Outcome {
 pub(super) struct Attempt {
     pub(super) number: u32,
     pub(super) outcome: Outcome,
+    /// Those before it may have been made in memory.
+    pub(super) in_memory: bool,
 }
 
 /// Why a job may stand differently.
@@ -110,7 +112,8 @@ impl Causes {
 impl Attempt {
     fn explains(&self, was: &At, is: &At, begins: bool) -> bool {
         let begun = *was == At::Started(self.number);
-        if begun != begins || !begun && was.attempts() + 1 != self.number {
+        let is_next = was.attempts() + 1 == self.number || self.in_memory && was.attempts() < self.number;
+        if begun != begins || !begun && !is_next {
             return false;
         }
         match (&self.outcome, is) {

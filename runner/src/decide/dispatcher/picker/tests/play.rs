@@ -49,7 +49,7 @@ impl Play {
             picking: Some(picking),
             redo: Vec::new(),
         };
-        let bounds = Bounds { slots: 2, batches: 4, bytes: 100 };
+        let bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 100 };
         Self { dispatcher: Dispatcher::new(vec![flow], vec![head], bounds, false), now: Timestamp(0) }
     }
 
@@ -81,7 +81,8 @@ impl Play {
 
     pub(super) fn ran(&mut self, batch: u64, ends: &[JobEnd]) -> String {
         let (batch, ends) = (BatchId(batch), ends.to_vec());
-        self.on(Event::Ran { step: 0, batch, taken: ends.len(), halts: false, bytes: 5, ends })
+        let ran = BatchEnd { bytes: 5, ..BatchEnd::picked(ends) };
+        self.on(Event::Ran { step: 0, batch, ran })
     }
 
     /// What became of pending jobs is known.
@@ -94,7 +95,8 @@ impl Play {
 
     pub(super) fn halts(&mut self, batch: u64) -> String {
         let batch = BatchId(batch);
-        self.on(Event::Ran { step: 0, batch, taken: 0, halts: true, bytes: 0, ends: Vec::new() })
+        let ran = BatchEnd { ending: EndedBy::Halts, bytes: 0, ..BatchEnd::whole(0) };
+        self.on(Event::Ran { step: 0, batch, ran })
     }
 
     pub(super) fn committed(&mut self, batch: u64) -> String {
@@ -124,7 +126,11 @@ pub(super) fn words(commands: Vec<Command>) -> String {
         Command::Passed { watermark, .. } => format!("passed {watermark}"),
         Command::LookAtGate { .. } => "look".to_owned(),
         Command::Finish(end) => format!("{end:?}"),
-        Command::Part { .. } | Command::Rewind { .. } => unreachable!("it takes nothing as it comes"),
+        Command::Part { .. }
+        | Command::Rewind { .. }
+        | Command::GiveBack { .. }
+        | Command::Split { .. }
+        | Command::Return { .. } => unreachable!("it takes nothing as it comes"),
     });
     words.collect::<Vec<_>>().join(", ")
 }

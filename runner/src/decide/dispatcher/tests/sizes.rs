@@ -1,0 +1,71 @@
+//! Histories of batches that are cut, and of the sizes that batches get.
+
+use super::*;
+
+impl Play {
+    /// So many jobs of the batch were run, in so many milliseconds, and the rest was not attempted.
+    fn cut(&mut self, batch: u64, taken: usize, millis: u64) -> String {
+        let took = Duration::from_millis(millis);
+        let ran = BatchEnd { ending: EndedBy::Cut, took, ..BatchEnd::whole(taken) };
+        self.on(Event::Ran { step: 0, batch: BatchId(batch), ran })
+    }
+
+    /// All of it was run, in so many microseconds.
+    fn took(&mut self, batch: u64, taken: usize, micros: u64) -> String {
+        let ran = BatchEnd { took: Duration::from_micros(micros), ..BatchEnd::whole(taken) };
+        self.on(Event::Ran { step: 0, batch: BatchId(batch), ran })
+    }
+}
+
+#[test]
+fn slow_jobs_spread_over_all_workers_and_are_delivered_as_they_end() {
+    let mut play = Play::with(&[queue()], &[9], Bounds { slots: 3, ..BOUNDS }, false);
+    play.start();
+    assert_eq!(play.read(0, 1, 9), "run 0#0");
+    assert_eq!(
+        play.cut(0, 1, 500),
+        "split #0+1 #1, commit 0@1+1, split #1+1 #2, run 0#1, split #2+1 #3, run 0#2, split #3+1 #4, run 0#3"
+    );
+    assert_eq!(play.took(2, 1, 500_000), "split #4+1 #5, run 0#4");
+    assert_eq!(play.took(1, 1, 500_000), "commit 0@2+1, commit 0@3+1, split #5+1 #6, run 0#5");
+}
+
+#[test]
+fn the_first_batches_are_small_and_those_of_fast_jobs_are_as_large_as_they_were_read() {
+    let bounds = Bounds { slots: 2, jobs: 10_000, ..BOUNDS };
+    let mut play = Play::with(&[source()], &[], bounds, false);
+    play.start();
+    assert_eq!(play.read(0, 1, 1024), "read 0@1025, split #0+16 #1, run 0#0, split #1+16 #2, run 0#1");
+    assert_eq!(play.took(0, 16, 16), "commit 0@1+16, run 0#2");
+    assert_eq!(play.batches[&BatchId(2)], [(0, 33, 992)]);
+    play.took(1, 16, 16);
+    assert_eq!(play.read(0, 1025, 1024), "read 0@2049, run 0#3");
+}
+
+#[test]
+fn what_has_effects_is_split_before_it_is_begun() {
+    let mut play = Play::new(&[Flow { before: Before::Snapshot, ..source() }], &[]);
+    play.start();
+    assert_eq!(play.read(0, 1, 40), "split #0+16 #1, begin 0#0, split #1+16 #2, begin 0#1, read 0@41");
+    play.begun(0, 0);
+    // What is cut of it stays begun.
+    assert_eq!(play.cut(0, 4, 4), "split #0+4 #3, commit 0@1+4, run 0#3");
+}
+
+#[test]
+fn while_outputs_fill_the_room_only_the_first_batch_runs() {
+    let mut play = Play::with(&[queue()], &[4], Bounds { slots: 2, bytes: 100, ..BOUNDS }, false);
+    play.start();
+    play.read(0, 1, 4);
+    let ran = BatchEnd { ending: EndedBy::Cut, bytes: 500, ..BatchEnd::whole(1) };
+    let run =
+        |play: &mut Play, batch| play.on(Event::Ran { step: 0, batch: BatchId(batch), ran: ran.clone() });
+    assert_eq!(run(&mut play, 0), "split #0+1 #1, commit 0@1+1, run 0#1");
+    assert_eq!(run(&mut play, 1), "split #1+1 #2, commit 0@2+1, run 0#2");
+    // One behind that is not delivered until it ends: it is not started.
+    play.on(Event::Grew { queue: 0, head: 6 });
+    play.committed(0, 0);
+    assert_eq!(play.read(0, 5, 2), "");
+    play.committed(0, 1);
+    assert_eq!(play.on(Event::Tick), "");
+}
