@@ -96,6 +96,8 @@ mod load;
 
 mod locate;
 
+mod order;
+
 #[cfg(test)]
 mod tests;
 
@@ -109,8 +111,9 @@ pub use locate::locate;
 pub use model::{
     BeginAt, Configuration, DataFormat, FieldPath, FileSink, FileSource, Gate, GateRef, Input, InputRef,
     Inquiry, Invocation, Lane, LaneMissing, Limits, LogFormat, LogSettings, Meta, Monitor, OnMismatch,
-    OutputRef, Pin, Pipeline, PluginStep, Processor, Promise, Queue, QueueRef, Queuer, Retain, Script,
-    Settings, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter, Strategy,
-    Take, Target,
+    OutputOrder, OutputRef, Pin, Pipeline, PluginStep, Processor, Promise, Queue, QueueRef, Queuer, Retain,
+    Script, Settings, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter,
+    Strategy, Take, Target,
 };
+pub use order::check as check_order;
 pub use push::{HttpSource, PushSource, ScheduleSource, Token};

@@ -24,7 +24,7 @@ pub use inquiry::{Gate, GateRef, Inquiry, Monitor};
 pub use invocation::Invocation;
 pub use processor::{Limits, Pin, PluginStep, Processor, Script, StepFilter};
 pub use queuer::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
-pub use step::{BeginAt, Input, InputRef, OutputRef, Promise, Step, Take, Target};
+pub use step::{BeginAt, Input, InputRef, OutputOrder, OutputRef, Promise, Step, Take, Target};
 
 /// A configuration without mistakes.
 #[derive(Clone, Debug)]

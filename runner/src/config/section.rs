@@ -72,6 +72,11 @@ impl<'t> Section<'t> {
     }
 
     fn unknown(&self, place: &Place, key: &str, value: &Value<'_>) -> Diagnostic {
+        if self.kind == Kind::Step && key == "on" && self.table.contains_key("join") {
+            let message = "`on` has no effect beside `join`: a join pairs jobs in order, by no field";
+            let help = "pair jobs whose branches come from one queue, so that the n-th of one belongs to the n-th of the other";
+            return Diagnostic::error_at(place, message).help(help);
+        }
         let is_file = matches!(self.kind, Kind::PipelineFile | Kind::SettingsFile);
         let what = if is_file && value.get_ref().is_table() { "table" } else { "key" };
         let keys = self.kind.keys().iter().copied();

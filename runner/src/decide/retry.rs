@@ -173,6 +173,25 @@ impl RetryPolicy {
         }
     }
 
+    /// The longest that a job waits by this policy alone between two attempts.
+    #[must_use]
+    pub fn longest_wait(&self) -> Duration {
+        let waits = match self.max_attempts {
+            0 => u32::MAX,
+            most => most - 1,
+        };
+        let longest = match &self.backoff {
+            _ if waits == 0 => Duration::ZERO,
+            Backoff::List(delays) => {
+                let waits = usize::try_from(waits).unwrap_or(usize::MAX);
+                let longest = delays.iter().take(waits).max();
+                longest.copied().unwrap_or(self.initial).min(self.max)
+            }
+            _ => Duration::from_millis(self.delay(1).max(self.delay(waits))),
+        };
+        self.ttl.map_or(longest, |ttl| longest.min(ttl))
+    }
+
     /// Whether an attempt that failed so is made again at all.
     #[must_use]
     pub fn retries(&self, trouble: Trouble) -> bool {

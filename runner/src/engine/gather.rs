@@ -298,7 +298,7 @@ impl<'a> Item<'a> {
     }
 
     /// The error queue that it was put back from, and its index there.
-    pub(super) fn from_error(&self) -> Option<&(Address, u64)> {
+    pub(super) fn put_back_from(&self) -> Option<&(Address, u64)> {
         self.row.iter().find_map(|place| place.returned?.job.from_error.as_ref())
     }
 

@@ -66,8 +66,15 @@ impl Generation {
             loaded = plugins::load((&steps, &gates), &settings, &mut draft.diagnostics);
         }
         let files = draft.diagnostics.files().clone();
-        let (mut configuration, warnings) = draft.finish()?;
+        let (mut configuration, mut warnings) = draft.finish()?;
         plugins::note(&mut configuration, &loaded);
+        // Without its plugins nobody knows what of it acts outside.
+        if with_plugins {
+            config::check_order(&configuration, &mut warnings);
+        }
+        if warnings.has_errors() {
+            return Err(warnings);
+        }
         configuration.given = given;
         let files = Arc::new(AsRead::new(&configuration, &files));
         Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), files, warnings })

@@ -284,7 +284,7 @@ fn waiting(item: &Item<'_>) -> DelayedJob {
         attempt: 0,
         first_attempt: None,
         last_error: None,
-        from_error: item.from_error().cloned(),
+        from_error: item.put_back_from().cloned(),
         to: item.to.map(str::to_owned),
         standing: Standing::Delayed,
         form: form(item),

@@ -284,11 +284,7 @@ impl Worker {
                 }
             }
             watch.take(&item);
-            // What is only handed on, or told, takes no time and is in memory anyway.
-            let is_attempt = work.words.is_none() && item.to.is_none();
-            let more = made.ran.taken < work.jobs;
-            let runner_ahead = matches!(&self.runner, Runner::Links(links) if links.is_ahead());
-            if is_attempt && more && leash.is_over(made.ran.taken, made.byte_len(), runner_ahead) {
+            if work.words.is_none() && item.to.is_none() && is_over(&self.runner, leash, &made, work.jobs) {
                 made.ran.cut = true;
                 break;
             }
@@ -347,6 +343,13 @@ impl Runner {
             Self::Script(_) | Self::Pass => Ok(()),
         }
     }
+}
+
+/// Whether a batch of `jobs` jobs ends early. What is only handed on, or told, takes no time and is in memory
+/// anyway, so that it is not asked of that.
+fn is_over(runner: &Runner, leash: &leash::Running, made: &Yield, jobs: usize) -> bool {
+    let ahead = matches!(runner, Runner::Links(links) if links.is_ahead());
+    made.ran.taken < jobs && leash.is_over(made.ran.taken, made.byte_len(), ahead)
 }
 
 fn attempt(

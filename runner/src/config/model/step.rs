@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     Configuration, GateRef, Limits, Monitor, Processor, QueueRef, Queuer, SinkKind, SinkRef, SourceRef,
-    StepFilter,
+    StepFilter, Strategy,
 };
 use crate::decide::RetryPolicy;
 use crate::words::{Address, Secret};
@@ -95,7 +95,7 @@ pub struct InputRef {
     pub input: Input,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Input {
     Source(SourceRef),
     Queue(QueueRef),
@@ -113,7 +113,35 @@ pub enum Target {
     Sink(SinkRef),
 }
 
+/// The order in which the outputs of a step stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputOrder {
+    /// That of the jobs of each input, whatever fails and is tried again.
+    AsInputs,
+    /// Each as soon as its job is through.
+    AsFinished,
+}
+
+impl OutputOrder {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AsInputs => "in order",
+            Self::AsFinished => "as finished",
+        }
+    }
+}
+
 impl Step {
+    /// What it promises about the order of its outputs.
+    #[must_use]
+    pub fn order(&self) -> OutputOrder {
+        match self.picks() {
+            None | Some(Queuer { strategy: Strategy::Serial, age: None, .. }) => OutputOrder::AsInputs,
+            Some(_) => OutputOrder::AsFinished,
+        }
+    }
+
     /// Whether jobs come to it from outside.
     #[must_use]
     pub fn reads_source(&self) -> bool {

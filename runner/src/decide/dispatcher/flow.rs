@@ -194,8 +194,8 @@ impl BatchEnd {
     }
 
     /// The same of jobs that were picked.
-    pub(super) fn picked(ends: Vec<JobEnd>) -> Self {
-        Self { ends: ends.clone(), ..Self::whole(ends.len()) }
+    pub(super) fn picked(ends: &[JobEnd]) -> Self {
+        Self { ends: ends.to_vec(), ..Self::whole(ends.len()) }
     }
 }
 

@@ -189,3 +189,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_longest_wait_is_that_before_the_last_attempt_as_far_as_the_policy_allows() {
+    let policy = RetryPolicy { max_attempts: 4, ..RetryPolicy::DEFAULT };
+    assert_eq!(policy.longest_wait(), Duration::from_secs(4));
+    assert_eq!(RetryPolicy { max_attempts: 1, ..policy.clone() }.longest_wait(), Duration::ZERO);
+    assert_eq!(RetryPolicy { max_attempts: 0, ..policy.clone() }.longest_wait(), Duration::from_hours(1));
+    let ttl = Some(Duration::from_secs(3));
+    assert_eq!(RetryPolicy { ttl, ..policy.clone() }.longest_wait(), Duration::from_secs(3));
+    let delays = [1, 90, 2].map(Duration::from_secs).to_vec();
+    let list = RetryPolicy { backoff: Backoff::List(delays), ..policy };
+    assert_eq!(list.longest_wait(), Duration::from_secs(90));
+    assert_eq!(RetryPolicy { max_attempts: 2, ..list }.longest_wait(), Duration::from_secs(1));
+}

@@ -78,7 +78,9 @@ impl Floor {
             } else if self.turns[step].values().any(|row| *row == was) {
                 let row = stands.map(|(row, _)| row);
                 // Where it stays as it is, it may be read again.
-                row.iter().for_each(|row| _ = self.moved[step].remove(row));
+                if let Some(row) = &row {
+                    self.moved[step].remove(row);
+                }
                 if row.as_ref() != Some(&was) {
                     self.moved[step].insert(was.clone(), true);
                 }

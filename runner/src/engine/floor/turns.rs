@@ -3,7 +3,7 @@
 
 use super::{Action, Floor};
 use crate::decide::{Command, Event, Port, Turn};
-use crate::engine::held::Work;
+use crate::engine::held::{Portion, Work};
 use crate::engine::readers::{StoreAsk, Wanted};
 use crate::engine::turn;
 use crate::store::{DelayedJob, DelayedKey};
@@ -65,10 +65,12 @@ impl Floor {
 
     /// Jobs that came again are on their way no more.
     pub(super) fn forget_returned(&mut self, work: &Work) {
-        let keys = work.portions.iter().flat_map(|portion| portion.returned());
+        let keys = work.portions.iter().flat_map(Portion::returned);
         let keys: Vec<DelayedKey> = keys.map(|returned| returned.key.clone()).collect();
         for key in keys {
-            self.returned.iter_mut().for_each(|rows| _ = rows.remove(&key));
+            for rows in &mut self.returned {
+                rows.remove(&key);
+            }
         }
     }
 }

@@ -150,3 +150,61 @@ fn mistakes_of_scripts_and_of_the_configuration_come_together() {
     let files = [("one.rhai", "fn process(job) { job +* 2 }\n"), ("two.rhai", "fn proces(job) { job }\n")];
     insta::assert_snapshot!(step(lines, &files));
 }
+
+const BRANCHES: &str = "[source.s]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+     [sink.out]\ntype = \"null\"\n[step.meet]\njoin = { l = \"l\", r = \"r\" }\nto = \"out\"\n";
+
+/// What `check` says of a join whose branches these steps are.
+fn branches(steps: &str) -> String {
+    shown(&[("shop.toml", &[BRANCHES, steps].concat()), ("x.rhai", "fn process(job) { job }")])
+}
+
+const RIGHT: &str = "[step.b]\nfrom = \"s\"\nto = \"r\"\n";
+const EXEC: &str = "run = \"builtin:exec\"\nexec = { command = [\"true\"] }\n";
+
+#[test]
+fn a_join_behind_a_step_that_delivers_as_jobs_finish_is_refused() {
+    let direct = format!("[step.a]\nfrom = \"s\"\n{EXEC}to = \"l\"\n{RIGHT}");
+    insta::assert_snapshot!(branches(&direct));
+    // Also behind steps that keep the order that is lost by then.
+    let further = format!(
+        "[step.a]\nfrom = \"s\"\n{EXEC}to = \"q\"\n[step.c]\nfrom = \"q\"\nrun = \"x.rhai\"\nto = \"l\"\n{RIGHT}"
+    );
+    assert!(
+        branches(&further).contains("the step `a` delivers them as they finish"),
+        "{}",
+        branches(&further)
+    );
+    let asked = format!("[step.a]\nfrom = \"s\"\nqueuer = {{ strategy = \"fifo\" }}\nto = \"l\"\n{RIGHT}");
+    assert!(branches(&asked).contains("cannot pair jobs in order"), "{}", branches(&asked));
+}
+
+#[test]
+fn a_join_whose_branches_stand_in_one_order_is_fine() {
+    let serial =
+        format!("[step.a]\nfrom = \"s\"\n{EXEC}queuer = {{ strategy = \"serial\" }}\nto = \"l\"\n{RIGHT}");
+    assert_eq!(branches(&serial), "");
+    // What order was lost before the fork does not matter: both branches have the order of `q`.
+    let before = format!(
+        "[step.a]\nfrom = \"s\"\n{EXEC}to = \"q\"\n[step.c]\nfrom = \"q\"\nrun = \"x.rhai\"\nto = \"l\"\n\
+         [step.b]\nfrom = \"q\"\nto = \"r\"\n"
+    );
+    assert_eq!(branches(&before), "");
+}
+
+#[test]
+fn a_policy_that_holds_later_jobs_back_for_long_is_worth_a_word() {
+    let with = |retry: &str| {
+        step(&format!("run = \"price.rhai\"\n{retry}"), &[("price.rhai", "fn process(job) { job }")])
+    };
+    insta::assert_snapshot!(with("retry = { initial = \"1s\", max_attempts = 9 }"));
+    for fine in [
+        "retry = { max_attempts = 7 }",
+        "retry = { max = \"1m\" }",
+        "retry = { backoff = \"fixed\", initial = \"2h\", max_attempts = 1 }",
+        "retry = { initial = \"1s\" }\nqueuer = { strategy = \"fifo\" }",
+        "retry = { initial = \"1s\" }\ndelivery = \"at-most-once\"",
+    ] {
+        assert!(!with(fine).contains("holds all later ones back"), "{}", with(fine));
+    }
+}

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::topology::{EdgeKind, Topology};
+use crate::config::OutputOrder;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Document {
@@ -25,6 +26,9 @@ struct Node {
     take: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     delivery: Option<&'static str>,
+    /// Of a step: whether its outputs stand `in order` of its jobs or `as finished`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<&'static str>,
     /// Of a queue: whether steps give their errors to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<bool>,
@@ -65,6 +69,7 @@ pub(super) fn document(topology: &Topology) -> Document {
             sort: (is(Kind::Source) || is(Kind::Sink)).then_some(node.sort),
             take: is(Kind::Step).then_some(if node.sort.is_empty() { "from" } else { node.sort }),
             delivery: is(Kind::Step).then_some(node.delivery.unwrap_or("exactly-once")),
+            order: node.order.map(OutputOrder::as_str),
             errors: is(Kind::Queue).then_some(node.sort == "errors"),
             kept: node.kept,
             upstream: feeds.map(id).collect(),

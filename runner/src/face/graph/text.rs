@@ -7,6 +7,7 @@ use super::super::table::grouped;
 use super::order::order;
 use super::rails::{Rails, rails};
 use super::topology::{EdgeKind, Kind, Node, Topology};
+use crate::config::OutputOrder;
 
 /// Lines are not longer, unless a word is.
 const WIDTH: usize = 100;
@@ -141,6 +142,8 @@ fn notes(topology: &Topology, node: usize, position: &[usize]) -> Vec<String> {
         note("errors of", failing.map(|edge| topology.name(edge.from)).collect());
     }
     notes.extend(topology.nodes[node].delivery.map(str::to_owned));
+    let order = topology.nodes[node].order.filter(|order| *order != OutputOrder::AsInputs);
+    notes.extend(order.map(|order| order.as_str().to_owned()));
     notes.extend(depth(topology, node));
     let last = notes.len().saturating_sub(1);
     // A note may stand on a line of its own, as a part of one may.

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::look::{QueueStatus, StepStatus};
-use crate::config::{Configuration, Input, Promise, SinkKind, SourceKind, Step, Take, Target};
+use crate::config::{Configuration, Input, OutputOrder, Promise, SinkKind, SourceKind, Step, Take, Target};
 use crate::words::Address;
 
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub(super) struct Node {
     pub(super) sort: &'static str,
     /// Of a step that promises something else than exactly-once.
     pub(super) delivery: Option<&'static str>,
+    /// Of a step: what it promises about the order of its outputs.
+    pub(super) order: Option<OutputOrder>,
     /// Jobs that a queue holds, where that was asked.
     pub(super) kept: Option<u64>,
     /// The sink whose `from` brought this step along.
@@ -112,6 +114,7 @@ impl Topology {
             address: address.clone(),
             sort,
             delivery: None,
+            order: None,
             kept: None,
             implied_by: None,
         };
@@ -136,7 +139,8 @@ impl Topology {
         for step in &configuration.steps {
             let implied_by = implied_by(step, configuration).map(|sink| sinks + sink);
             let delivery = promise(step.delivery);
-            nodes.push(Node { delivery, implied_by, ..node(Kind::Step, &step.address, take(step.take)) });
+            let (order, sort) = (Some(step.order()), take(step.take));
+            nodes.push(Node { delivery, order, implied_by, ..node(Kind::Step, &step.address, sort) });
         }
         for sink in &configuration.sinks {
             let sort = match sink.kind {

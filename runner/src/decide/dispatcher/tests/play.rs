@@ -105,7 +105,9 @@ impl Play {
                         .iter()
                         .map(|&(input, first, all)| (input, first + jobs as u64, all - jobs))
                         .collect();
-                    parts.iter_mut().for_each(|part| part.2 = jobs);
+                    for part in parts.iter_mut() {
+                        part.2 = jobs;
+                    }
                     self.batches.insert(rest, tails);
                     format!("split #{}+{jobs} #{}", batch.0, rest.0)
                 }

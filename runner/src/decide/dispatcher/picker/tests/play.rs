@@ -80,7 +80,7 @@ impl Play {
     }
 
     pub(super) fn ran(&mut self, batch: u64, ends: &[JobEnd]) -> String {
-        let (batch, ends) = (BatchId(batch), ends.to_vec());
+        let batch = BatchId(batch);
         let ran = BatchEnd { bytes: 5, ..BatchEnd::picked(ends) };
         self.on(Event::Ran { step: 0, batch, ran })
     }
