@@ -2,6 +2,7 @@
 //!
 //! Touches nothing: no state, no folder is made, no port is opened.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use super::assemble::assemble;
 use super::catalog::{Catalog, without_namesakes};
 use super::diagnostic::{Diagnostic, Diagnostics};
-use super::files::{Files, position_in, read_text};
+use super::files::{Files, Lines, read_text};
 use super::graph::{Graph, loose_ends, never_begin};
 use super::interpolate::Lookup;
 use super::model::{Configuration, Gate, LogFormat, Settings, Step};
@@ -152,7 +153,7 @@ impl<'a> Loading<'a> {
         self.names_missing |= reading.names_missing || !syntax.is_empty();
         if !parsed.garbled {
             let told = reading.diagnostics.into_iter().chain(reading.doubts).collect();
-            self.diagnostics.extend(beyond(told, &syntax, &text));
+            self.diagnostics.extend(beyond(told, &syntax, &reading.lines));
         }
         self.diagnostics.extend(syntax);
         Some(interpreted)
@@ -191,11 +192,10 @@ impl<'a> Loading<'a> {
 fn beyond(
     diagnostics: Vec<Diagnostic>,
     syntax: &[Diagnostic],
-    text: &str,
+    lines: &Lines,
 ) -> impl Iterator<Item = Diagnostic> {
-    let line =
-        |diagnostic: &Diagnostic| diagnostic.span.as_ref().map(|span| position_in(text, span.start).line);
-    let wrong: Vec<_> = syntax.iter().filter_map(line).collect();
+    let line = |diagnostic: &Diagnostic| diagnostic.span.as_ref().map(|span| lines.line(span.start));
+    let wrong: BTreeSet<_> = syntax.iter().filter_map(line).collect();
     let keep: Vec<_> = diagnostics
         .iter()
         .map(|diagnostic| line(diagnostic).is_none_or(|line| !wrong.contains(&line)))
