@@ -50,6 +50,8 @@ mod http_source;
 
 mod schedule_source;
 
+mod on_disk;
+
 mod source;
 
 mod queue;
@@ -116,5 +118,6 @@ pub use model::{
     Script, Settings, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter,
     Strategy, Take, Target,
 };
+pub use on_disk::check_disk;
 pub use order::check as check_order;
 pub use push::{HttpSource, PushSource, ScheduleSource, Token};

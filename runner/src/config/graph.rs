@@ -204,12 +204,20 @@ pub(super) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnost
             }
             (None, None) => {
                 let message = format!("nothing fills or reads the queue {name}");
-                diagnostics.extend(queue.declared.map(|place| Diagnostic::warning_at(place, message)));
+                let used = |_, queue: Option<&Traffic<'_>>| {
+                    queue.is_some_and(|queue| queue.filled.is_some() || queue.read.is_some())
+                };
+                diagnostics.extend(
+                    queue
+                        .declared
+                        .map(|place| Diagnostic::warning_at(place, message).help_if(near(&used, place))),
+                );
             }
             _ => {}
         }
     }
     diagnostics.extend(idle(catalog, wiring));
+    diagnostics.extend(wiring.steps.iter().filter_map(|wired| mixed(wired, wiring)));
     diagnostics
 }
 
@@ -283,6 +291,18 @@ pub(super) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnos
         Some(Diagnostic::warning_at(&input.place, message).help(help))
     });
     stuck.collect()
+}
+
+/// A step whose results and errors stand on one queue, where nothing tells them apart.
+fn mixed(wired: &Wired<'_>, wiring: &Wiring<'_>) -> Option<Diagnostic> {
+    let errors = wired.errors.as_ref()?;
+    let (_, result) = wired.outputs.iter().find(|(_, end)| end.address == errors.address)?;
+    let step = &wired.step.name.value;
+    let name = wiring.quoted(&errors.address, &wired.pipeline.name);
+    let message = format!("results and errors of the step `{step}` stand on one queue, {name}");
+    let diagnostic =
+        Diagnostic::warning_at(&result.place, message).help("give the errors a queue of their own");
+    Some(diagnostic.related(errors.place.clone(), "the errors"))
 }
 
 /// Sources that nobody reads and sinks that nobody feeds.

@@ -86,6 +86,11 @@ impl<'a> Reading<'a> {
         self.lines.line(place.span.start) as u64
     }
 
+    /// What stands in the file at `place`.
+    pub(super) fn written(&self, place: &Place) -> Option<&'a str> {
+        self.text.get(place.span.clone())
+    }
+
     /// Where the text itself stands, without its quotes; all of the value where it is written with
     /// escapes, or is put together.
     pub(super) fn inside(&self, text: &Text) -> Range<usize> {

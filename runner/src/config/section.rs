@@ -119,7 +119,13 @@ impl<'t> Section<'t> {
     /// The tables under `[KIND.NAME]`, by name; says so where one of them is no table.
     pub(super) fn named(&self, reading: &mut Reading<'_>, kind: &'static str) -> Vec<(Text, &'t Value<'t>)> {
         let Some(field) = self.field(kind) else { return Vec::new() };
+        let before = reading.diagnostics.len();
         let Some(table) = field.table(reading) else {
+            if let (true, Some(mistake)) =
+                (field.value().get_ref().is_array(), reading.diagnostics.get_mut(before))
+            {
+                mistake.help.push(format!("give each a name of its own: `[{kind}.NAME]`"));
+            }
             reading.names_missing = true;
             return Vec::new();
         };

@@ -8,6 +8,7 @@ use super::field::Field;
 use super::grammar::Kind;
 use super::http;
 use super::model::{FileSink, OnMismatch, SinkFormat, SinkKind, Take};
+use super::on_disk;
 use super::queuer;
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::{Reference, name, reference, references};
@@ -97,7 +98,10 @@ fn path(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<
     if kind != Kind::FileSink {
         return None;
     }
-    section.required(reading, "path", "name the file to write")?.path(reading)
+    let path = section.required(reading, "path", "name the file to write")?.path(reading)?;
+    on_disk::doubt_variable(reading, &path);
+    on_disk::doubt_name(reading, &path);
+    Some(path)
 }
 
 fn what_it_does(

@@ -7,6 +7,7 @@ use super::field::Field;
 use super::grammar::Kind;
 use super::http_source;
 use super::model::{DataFormat, FileSource, SourceKind};
+use super::on_disk;
 use super::push::PushSource;
 use super::reading::{Placed, Reading, Text, Value};
 use super::reference::name;
@@ -83,6 +84,7 @@ fn file(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> (Option<Pl
     let path = path.and_then(|field| field.path(reading));
     if let Some(path) = &path {
         refuse_broken_pattern(reading, path);
+        on_disk::doubt_variable(reading, path);
     }
     let file = file_source(reading, &section, path.as_ref());
     (path, Supply::Pull(file.map(SourceKind::File)))

@@ -1,5 +1,6 @@
 //! From a text to a TOML tree, and the mistakes of syntax in words.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -22,8 +23,18 @@ pub(super) fn parse<'t>(reading: &mut Reading<'_>, text: &'t str) -> Parsed<'t> 
     let garbled = errors.iter().any(|error| !is_local(error));
     // A table that is given twice is taken for one, so that its keys seem to be given twice as well.
     let mut inside_twin = 0..0;
+    let mut colons = BTreeSet::new();
     for error in &errors {
         let span = error.span().unwrap_or(0..0);
+        if let Some((at, help)) = colon(text, span.start) {
+            // Each part of such a line is a mistake of its own to the parser.
+            if colons.insert(at) {
+                let diagnostic =
+                    Diagnostic::error_at(&reading.place(at..at + 1), "syntax: a key is followed by `=`");
+                reading.report(diagnostic.help(help));
+            }
+            continue;
+        }
         if is_duplicate(error) {
             if inside_twin.contains(&span.start) {
                 continue;
@@ -42,6 +53,18 @@ pub(super) fn parse<'t>(reading: &mut Reading<'_>, text: &'t str) -> Parsed<'t> 
     Parsed { tree, garbled }
 }
 
+/// Of a line like `to: "done"`: where its colon is, and how it is written right.
+fn colon(text: &str, offset: usize) -> Option<(usize, String)> {
+    let line = line_of(text, offset);
+    let (key, value) = line.split_once(':')?;
+    let is_key =
+        !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    let value = value.trim();
+    // `line` is a part of `text`, so the difference of their addresses is its place there.
+    let at = line.as_ptr() as usize - text.as_ptr() as usize + key.len();
+    (is_key && !value.is_empty()).then(|| (at, format!("write `{key} = {value}`")))
+}
+
 fn is_duplicate(error: &Error) -> bool {
     error.message() == "duplicate key"
 }
@@ -58,7 +81,10 @@ fn words(said: &str) -> (&str, Option<&str>) {
         ("key with no value", "write `key = value`"),
         ("unclosed table", "close the header with `]`"),
         ("unclosed array", "close the list with `]`"),
-        ("invalid unquoted key", "put a key with other characters in quotes"),
+        (
+            "invalid unquoted key",
+            "use ASCII letters, digits, `_` and `-`, as in all names; a key inside `config` may have others, in quotes",
+        ),
     ];
     if said.starts_with("string values must be quoted") {
         return ("a text stands in quotes", Some("put it in quotes: `\"…\"`"));

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
 use tidegate_plugin::{Failure, FailureKind};
 use twox_hash::XxHash3_64;
 
@@ -9,6 +10,7 @@ use super::peek::{list, peek, word};
 use crate::config::{LaneMissing, Queuer, Strategy};
 use crate::decide::{self, Card, JobId, JobKey, Rules};
 use crate::words::Timestamp;
+use crate::words::suggest::nearest;
 
 /// Writes the cards of the jobs of one step.
 #[derive(Clone, Debug)]
@@ -67,11 +69,13 @@ impl Cards {
     }
 
     /// Why a job cannot be run that is in no lane.
-    pub(super) fn lacks_lane(&self) -> Failure {
-        let path = self.queuer.lane.as_ref().map(|lane| lane.path.join(".")).unwrap_or_default();
+    pub(super) fn lacks_lane(&self, job: &[u8]) -> Failure {
+        let path = self.queuer.lane.as_ref().map(|lane| &*lane.path).unwrap_or_default();
+        let near = near_field(job, path).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let path = path.join(".");
         let message = format!(
-            "the job is in no lane: it has no text or number `{path}` (`lane_missing = \"default\"` puts such \
-             jobs into one of their own)"
+            "the job is in no lane: it has no text or number `{path}`{near} (`lane_missing = \"default\"` puts \
+             such jobs into one of their own)"
         );
         Failure::new(FailureKind::Payload, message)
     }
@@ -151,6 +155,15 @@ fn identity(written: &str) -> Option<JobId> {
     }
 }
 
+/// The field of `job` that `path` was probably meant to lead to: all of it but the last name is right.
+fn near_field(job: &[u8], path: &[String]) -> Option<String> {
+    let (last, way) = path.split_last()?;
+    let job: Value = serde_json::from_slice(job).ok()?;
+    let fields = way.iter().try_fold(&job, |value, name| value.get(name))?.as_object()?;
+    let near = nearest(last, fields.keys().map(String::as_str))?;
+    Some(way.iter().map(String::as_str).chain([near]).collect::<Vec<_>>().join("."))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,6 +216,21 @@ mod tests {
         let parallel = Strategy::OneRoundParallel { delay_window: None, reads, writes };
         let parallel = queuer(parallel, LaneMissing::Default);
         assert_eq!(told(&parallel, r#"{"in": ["a", "b"], "out": ["a"]}"#), " 7 None 0 2 1");
+    }
+
+    #[test]
+    fn a_job_without_a_lane_is_told_the_nearest_field() {
+        let strict = queuer(Strategy::Fifo, LaneMissing::Error);
+        let said = |job: &str| Cards::new(&strict).lacks_lane(job.as_bytes()).message;
+        assert!(
+            said(r#"{"order": {"pol": 1, "id": 2}}"#)
+                .contains("`order.pool`; did you mean `order.pol`? (`lane")
+        );
+        for other in
+            [r#"{"pol": 1}"#, "{}", "7", r#"{"order": {"elephant": 1}}"#, r#"{"order": {"pool": null}}"#]
+        {
+            assert!(said(other).contains("no text or number `order.pool` (`lane"), "{other}");
+        }
     }
 
     #[test]

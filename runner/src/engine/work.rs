@@ -371,7 +371,7 @@ fn attempt(
     }
     if let Some(cards) = cards {
         let lane = match cards.lane(job.payload) {
-            Lane::Missing => return Err(cards.lacks_lane()),
+            Lane::Missing => return Err(cards.lacks_lane(job.payload)),
             Lane::Shared => None,
             Lane::Named(lane) => Some(lane),
         };

@@ -3,13 +3,17 @@
 use super::cli::{Check, Format};
 use super::exit::{self, Exit};
 use super::find;
+use crate::config::check_disk;
 use crate::engine::Generation;
 use crate::words::plain::on_one_line;
 
 pub(super) fn check(command: &Check) -> Exit {
     let (diagnostics, exit) = match Generation::load(&command.config, &find::options(None, &command.plugins))
     {
-        Ok(generation) => (generation.warnings, Exit::Done),
+        Ok(mut generation) => {
+            check_disk(&generation.configuration, &mut generation.warnings);
+            (generation.warnings, Exit::Done)
+        }
         Err(diagnostics) => (diagnostics, Exit::Configuration),
     };
     match command.format {

@@ -66,6 +66,7 @@ mod keys {
         a_text_is_no_list: "a.toml" = step!("types = \"order\"");
         an_entry_of_a_list_has_a_type_too: "a.toml" = step!("topics = [\"a\", 7]");
         a_text_is_no_truth: "a.toml" = source!("type = \"file\"\npath = \"in\"\nformat = \"lines\"\nfollow = \"yes\"");
+        a_list_of_sections_has_names: "a.toml" = "[[source]]\ntype = \"file\"\n";
         a_section_has_a_name: "a.toml" = "[step]\nfrom = \"events\"\n";
         a_section_is_a_table: "a.toml" = "step = \"price\"\n";
         a_name_is_made_of_letters_and_digits: "a.toml" = "[step.\"my step\"]\nfrom = \"events\"\ntimeout = \"5\"\n";
@@ -245,6 +246,11 @@ mod names {
             "[step.both]\njoin = { left = \"left\", right = \"right\", priced = \"priced\" }\nto = \"both\"\n");
         a_cycle_through_errors_is_a_cycle: "a.toml" = concat!(step!("to = \"x\""), "[step.fix]\nfrom = \"x\"\nerrors = \"x\"\n");
         a_cycle_through_two_pipelines_is_told_with_both_names: "a.toml" = "[step.x]\nfrom = \"a\"\nto = \"b/b\"\n", "b.toml" = "[step.y]\nfrom = \"b\"\nto = \"a/a\"\n";
+        a_queue_that_nothing_uses_gets_the_nearest_one: "a.toml" = concat!(step!("to = \"done\""), "[queue.dnoe]\nretain = \"7d\"\n[sink.out]\ntype = \"null\"\nfrom = \"done\"\n");
+        results_and_errors_stand_on_two_queues: "a.toml" = concat!(step!("to = \"done\"\nerrors = \"done\""), "[sink.out]\ntype = \"null\"\nfrom = \"done\"\n");
+        a_path_of_a_sink_is_no_template: "a.toml" = sink!("type = \"file\"\npath = \"out/{day}.ndjson\"");
+        a_sink_does_not_compress: "a.toml" = sink!("type = \"file\"\npath = \"out.ndjson.gz\"");
+        a_variable_in_a_path_has_braces: "a.toml" = sink!("type = \"file\"\npath = \"$DATA_DIR/out.ndjson\"");
         two_sinks_have_two_paths: "a.toml" = concat!(sink!("type = \"file\"\npath = \"out.ndjson\""), "[sink.other]\nfrom = \"events\"\ntype = \"file\"\npath = \"./x/../out.ndjson\"\n");
         a_sink_does_not_write_what_a_source_reads: "a.toml" = sink!("type = \"file\"\npath = \"in.ndjson\"");
         a_pipeline_has_something_to_do: "a.toml" = "[pipeline]\nname = \"idle\"\n";
@@ -307,6 +313,8 @@ mod files {
     mistakes! {
         a_text_stands_in_quotes: "a.toml" = step!("to = priced");
         a_quote_is_closed: "a.toml" = step!("to = \"priced");
+        a_key_is_followed_by_an_equals_sign: "a.toml" = step!("to: \"done\"");
+        a_header_has_ascii_letters: "a.toml" = "[step.wörk]\nfrom = \"events\"\n";
         a_header_is_closed: "a.toml" = "[step.price\nfrom = \"events\"\n";
         a_key_has_a_value: "a.toml" = step!("to\nrun =");
         several_mistakes_of_syntax_come_at_once: "a.toml" = step!("to = priced\ntimeout = 5s\nrun = [\"a.rhai\" \"b.rhai\"]");

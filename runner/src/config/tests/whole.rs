@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::super::{
-    Configuration, Diagnostic, Input, LoadOptions, Place, Position, Processor, Severity, Take, Target, load,
+    Configuration, Diagnostic, Input, LoadOptions, Place, Position, Processor, Severity, Take, Target,
+    check_disk, load,
 };
 use super::{Folder, options};
 
@@ -521,4 +522,29 @@ fn requests_and_commands_are_read_with_everything_that_they_say() {
     insta::assert_snapshot!(shown);
     assert!(configuration.steps.iter().all(|step| step.has_effects(&configuration)));
     assert!(configuration.steps.iter().any(|step| step.errors.is_some()));
+}
+
+#[test]
+fn a_check_looks_at_files_on_disk() {
+    let source = |name: &str, path: &str| {
+        format!("[source.{name}]\ntype = \"file\"\nformat = \"lines\"\npath = \"{path}\"\n")
+    };
+    let sink = |name: &str, path: &str| {
+        format!("[sink.{name}]\nfrom = \"near\"\ntype = \"file\"\npath = \"{path}\"\n")
+    };
+    let text = [
+        source("near", "inn.ndjson"),
+        source("far", "elephant"),
+        source("waits", "later.log").replace("path", "follow = true\npath"),
+        source("pattern", "*.csv"),
+        "[sink.all]\ntype = \"null\"\nfrom = [\"far\", \"waits\", \"pattern\"]\n".to_owned(),
+        sink("folder", "lib"),
+        sink("beneath", "in.ndjson/out"),
+        sink("fine", "new/out"),
+    ];
+    let folder = Folder::of(&[("a.toml", &text.concat()), ("in.ndjson", ""), ("lib/x", "")]);
+    let (configuration, mut warnings) = folder.load().unwrap();
+    assert!(warnings.is_empty(), "{warnings}");
+    check_disk(&configuration, &mut warnings);
+    insta::assert_snapshot!(folder.plain(&warnings.render(false)));
 }

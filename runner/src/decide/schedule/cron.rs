@@ -236,6 +236,22 @@ impl Field {
             None => None,
         };
         number.filter(|number| (self.first..=self.last).contains(number)).ok_or_else(|| {
+            if let Some(mark) = text.find(['#', '?', 'L', 'W']).filter(|_| is_quartz(text)) {
+                let mark = &text[mark..=mark];
+                return format!(
+                    "`{text}` has Quartz's mark `{mark}` in the {}, which is unknown here",
+                    self.name
+                );
+            }
+            let near =
+                text.get(..3).filter(|start| self.words.iter().any(|word| word.eq_ignore_ascii_case(start)));
+            if let Some(near) = near.filter(|_| text.bytes().all(|byte| byte.is_ascii_alphabetic())) {
+                return format!(
+                    "`{text}` is no {}; did you mean `{}`?",
+                    self.name,
+                    near.to_ascii_lowercase()
+                );
+            }
             let words = match self.words {
                 [first, .., last] => format!(", or from `{first}` to `{last}`"),
                 _ => String::new(),
@@ -243,6 +259,15 @@ impl Field {
             format!("`{text}` is no {}, which goes from {} to {}{words}", self.name, self.first, self.last)
         })
     }
+}
+
+/// Whether a value is written with a mark that Quartz has and cron lacks: `MON#2`, `6L`, `15W`, `LW`.
+fn is_quartz(text: &str) -> bool {
+    let before = |marks: &[char]| {
+        let rest = text.trim_end_matches(marks);
+        rest.len() < text.len() && (rest.is_empty() || rest.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    text.contains(['#', '?']) || before(&['L', 'W'])
 }
 
 /// Whether a field says nothing.

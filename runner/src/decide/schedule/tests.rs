@@ -130,6 +130,10 @@ fn what_is_no_expression_is_told_why() {
         "*/70 * * * *",
         "* * * * */8",
         "* * * * sat-fri",
+        "0 9 * * monday",
+        "0 9 * * MON#2",
+        "0 9 L * *",
+        "0 9 * january *",
     ];
     let reasons: Vec<_> = texts.iter().map(|text| Cron::parse(text).unwrap_err()).collect();
     insta::assert_snapshot!(reasons.join("\n"));

@@ -21,7 +21,9 @@ pub enum SourceError {
     Gzip { path: PathBuf, offset: u64, source: io::Error },
     #[error("cannot list `{path}`")]
     List { path: PathBuf, source: io::Error },
-    #[error("`{path}` is neither a regular file nor a folder")]
+    #[error(
+        "`{path}` is neither a regular file nor a folder; to pass on what a program writes, use `… | tidegate queue push PIPELINE/QUEUE`"
+    )]
     NotAFile { path: PathBuf },
     #[error("the name of `{path}` is not UTF-8; rename the file")]
     Name { path: PathBuf },

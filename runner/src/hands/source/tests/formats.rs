@@ -186,7 +186,7 @@ fn a_missing_file_is_an_error_that_names_it() {
     insta::assert_snapshot!(World::new("none/*.ndjson").error(1), @"source `quakes/events` reads `none`, which does not exist; with `follow = true` it would wait for it");
     let mut world = World::new("in");
     world.spec.path = "/dev/null".into();
-    insta::assert_snapshot!(world.error(1), @"`/dev/null` is neither a regular file nor a folder");
+    insta::assert_snapshot!(world.error(1), @"`/dev/null` is neither a regular file nor a folder; to pass on what a program writes, use `… | tidegate queue push PIPELINE/QUEUE`");
 }
 
 #[test]
