@@ -67,7 +67,8 @@ fn status_counts_the_errors_of_each_step_that_are_open() {
 fn a_list_that_is_piped_is_not_cut_and_its_times_are_as_wide() {
     let why = "because ".repeat(60) + "it was so";
     let project = Project::pipeline(
-        "[pipeline]\nerrors = \"failed\"\n[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n",
+        "[pipeline]\nerrors = \"failed\"\n[step.work]\nfrom = \"in\"\nrun = \"work.rhai\"\nto = \"out\"\n\
+         queuer = { strategy = \"fifo\" }\n",
     )
     .file(
         "work.rhai",

@@ -24,7 +24,7 @@ fn a_job_that_waits_is_shown_whole_though_its_queue_keeps_it_no_longer() {
         if job.id == 4 { reject(\"never\") }\n    job\n}";
     let project = Project::new()
         .file("tidegate.toml", SETTINGS)
-        .file("p.toml", [SOURCE, "run = \"work.rhai\"\n"].concat())
+        .file("p.toml", [SOURCE, "run = \"work.rhai\"\nqueuer = { strategy = \"fifo\" }\n"].concat())
         .file("work.rhai", script);
     let mut running = project.start(&["run", "."]);
     let place = address(&mut running);

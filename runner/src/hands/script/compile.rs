@@ -89,10 +89,16 @@ pub fn check_expression(text: &str, limits: &Limits) -> Result<(), CompileError>
     compile_expression(&mut engine(limits, &attempt), text, "job", &attempt).map(drop)
 }
 
+thread_local! {
+    /// Rhai's own functions, made once a thread: they take some 200 KiB, and thousands of steps may have a
+    /// script each.
+    static STANDARD: StandardPackage = StandardPackage::new();
+}
+
 /// An engine without access to files, network or clock.
 pub(super) fn engine(limits: &Limits, attempt: &Rc<Attempt>) -> Engine {
     let mut engine = Engine::new_raw();
-    StandardPackage::new().register_into_engine(&mut engine);
+    STANDARD.with(|standard| standard.register_into_engine(&mut engine));
     natives::register(&mut engine, attempt);
     number::register(&mut engine);
     values::register(&mut engine, attempt);
