@@ -148,7 +148,7 @@ fn while_a_disk_is_full_the_port_refuses_at_once_and_everything_can_be_looked_at
     // Nothing that could be compressed.
     let mut random = Random::new(1);
     let mut push = || {
-        let text: String = (0..4_000).map(|_| format!("{:x}", random.below(u64::MAX))).collect();
+        let text = (0..4_000).map(|_| format!("{:x}", random.below(u64::MAX))).collect::<Vec<_>>().concat();
         Client::new(&address).request("POST /sources/p/requests", &[JSON], &format!("\"{text}\""))
     };
     assert_eq!(push().status, 202);

@@ -3,6 +3,7 @@
 //! `Project` makes a folder with a configuration and runs the executable on it; a test says what it
 //! wants to see on standard output, standard error, in files, and as exit code.
 
+#![expect(clippy::print_stdout, reason = "the output of a test is for the reader of its failure")]
 #![expect(clippy::expect_used, reason = "what cannot be set up fails the test")]
 
 mod project;

@@ -89,6 +89,7 @@ pub(super) struct Crew {
 
 impl Crew {
     /// Opens what the run needs and starts its threads.
+    #[expect(clippy::too_many_lines, reason = "one list of what a run is made of")]
     pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
         let Parts {
             configuration,

@@ -86,7 +86,6 @@ fn what_once_failed_holds() {
 }
 
 /// Plays the seeds that were asked for, or so many; answers what was played, and how many.
-#[expect(clippy::print_stderr, reason = "for the person who plays the seeds")]
 fn play_all(play: fn(u64) -> Tally, seeds: u64) -> (Tally, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let (first, count) = match number("TIDEGATE_SIM_SEED") {

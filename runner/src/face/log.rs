@@ -60,9 +60,9 @@ impl Write for Line {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         if self.json {
-            console::write(&plain::json(&text))
+            console::write(&plain::json(&text));
         } else {
-            console::write(&text)
+            console::write(&text);
         }
         Ok(line.len())
     }

@@ -61,6 +61,7 @@ pub(super) struct Column {
 
 impl Column {
     /// What steers the terminal is spelled out in the cells.
+    #[expect(clippy::needless_pass_by_value, reason = "the cells are made for it")]
     pub(super) fn left(head: &'static str, cells: Vec<String>) -> Self {
         let cells = cells.iter().map(|cell| on_one_line(cell)).collect();
         Self { head, right: false, cells, drops: 0, least: None, front: false }

@@ -159,11 +159,10 @@ impl Bar {
     }
 
     /// Moves the cursor, as ECMA-48 says.
-    fn go(&self, count: usize, direction: char) -> io::Result<()> {
+    fn go(&self, count: usize, direction: char) {
         if count > 0 {
             self.draw(format_args!("\u{1b}[{count}{direction}"));
         }
-        Ok(())
     }
 }
 
@@ -177,19 +176,23 @@ impl TermLike for Bar {
     }
 
     fn move_cursor_up(&self, n: usize) -> io::Result<()> {
-        self.go(n, 'A')
+        self.go(n, 'A');
+        Ok(())
     }
 
     fn move_cursor_down(&self, n: usize) -> io::Result<()> {
-        self.go(n, 'B')
+        self.go(n, 'B');
+        Ok(())
     }
 
     fn move_cursor_right(&self, n: usize) -> io::Result<()> {
-        self.go(n, 'C')
+        self.go(n, 'C');
+        Ok(())
     }
 
     fn move_cursor_left(&self, n: usize) -> io::Result<()> {
-        self.go(n, 'D')
+        self.go(n, 'D');
+        Ok(())
     }
 
     fn write_line(&self, text: &str) -> io::Result<()> {

@@ -98,7 +98,9 @@ thread_local! {
 /// An engine without access to files, network or clock.
 pub(super) fn engine(limits: &Limits, attempt: &Rc<Attempt>) -> Engine {
     let mut engine = Engine::new_raw();
-    STANDARD.with(|standard| standard.register_into_engine(&mut engine));
+    STANDARD.with(|standard| {
+        standard.register_into_engine(&mut engine);
+    });
     natives::register(&mut engine, attempt);
     number::register(&mut engine);
     values::register(&mut engine, attempt);

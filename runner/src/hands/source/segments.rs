@@ -326,7 +326,7 @@ fn tell_copy(address: &Address, found: &Found, original: &Path, from: Option<Mar
     let (path, original) = (found.path.display(), original.display());
     match from {
         None => {
-            tracing::info!(source = %address, %path, %original, "passes over a copy of a file that was read")
+            tracing::info!(source = %address, %path, %original, "passes over a copy of a file that was read");
         }
         Some(Mark { offset: byte, line, .. }) => tracing::info!(
             source = %address, %path, %original, byte, line,

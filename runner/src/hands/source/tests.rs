@@ -205,7 +205,7 @@ impl Rung {
     }
 
     pub(super) fn wait(&self) {
-        self.rings.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        self.rings.recv_timeout(std::time::Duration::from_mins(1)).unwrap();
     }
 
     pub(super) fn is_rung(&self) -> bool {

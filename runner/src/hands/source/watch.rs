@@ -128,7 +128,10 @@ impl Default for Watch {
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Watch").field("watched", &lock(&self.interests).watched.len()).finish()
+        formatter
+            .debug_struct("Watch")
+            .field("watched", &lock(&self.interests).watched.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -144,7 +147,9 @@ impl Interests {
                 self.watched.remove(path);
             }
             wake(self.files.get(path));
-            path.ancestors().for_each(|folder| wake(self.folders.get(folder)));
+            for folder in path.ancestors() {
+                wake(self.folders.get(folder));
+            }
         }
     }
 
@@ -154,7 +159,7 @@ impl Interests {
 }
 
 fn wake(wakes: Option<&Vec<Weak<dyn Wake>>>) {
-    wakes.into_iter().flatten().filter_map(Weak::upgrade).for_each(|wake| wake.wake());
+    wakes.into_iter().flatten().filter_map(Weak::upgrade).for_each(Wake::wake);
 }
 
 impl<'a> Scope<'a> {
@@ -192,7 +197,7 @@ fn is_remote(folder: &Path) -> bool {
     const REMOTE: [u64; 8] =
         [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x6573_5546, 0x0102_1997, 0x00c3_6400, 0x5346_414f];
     // The type is a signed number on some machines; what counts are its lower 32 bits.
-    #[expect(clippy::cast_sign_loss, clippy::unnecessary_cast, reason = "compared as 32 bits")]
+    #[expect(clippy::cast_sign_loss, reason = "compared as 32 bits")]
     rustix::fs::statfs(folder).is_ok_and(|system| REMOTE.contains(&(system.f_type as u64 & 0xffff_ffff)))
 }
 

@@ -1,6 +1,5 @@
 //! The decision which file, and from where on, comes after the segments that there are.
 
-use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -115,10 +114,11 @@ impl Segments {
     ) -> Result<(), SourceError> {
         let listing = list(address, &spec.path, spec.follow)?;
         self.single = listing.single;
-        self.present = match self.single {
-            true => HashMap::new(),
-            false => listing.files.iter().map(|found| (found.id, (found.path.clone(), found.len))).collect(),
-        };
+        self.present.clear();
+        if !self.single {
+            let present = listing.files.iter().map(|found| (found.id, (found.path.clone(), found.len)));
+            self.present.extend(present);
+        }
         self.waiting = listing.files.into();
         self.doubtful.clear();
         self.passed.clear();

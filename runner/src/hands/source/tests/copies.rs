@@ -39,9 +39,9 @@ fn a_rotated_file_that_is_compressed_is_not_read_again() {
     for name in ["log*", "log"] {
         let mut world = World::new(name).follow();
         world.put("log", lines(1..=10));
-        assert_eq!(seen_numbers(&world.run(1)), Vec::from_iter(1..=10));
+        assert_eq!(seen_numbers(&world.run(1)), (1..=10).collect::<Vec<_>>());
         world.rename("log", "log.1").put("log", lines(11..=20));
-        assert_eq!(seen_numbers(&world.run(11)), Vec::from_iter(11..=20));
+        assert_eq!(seen_numbers(&world.run(11)), (11..=20).collect::<Vec<_>>());
         world.compress("log.1");
         assert_eq!(world.warned_run(21), "", "{name}");
         world
@@ -79,7 +79,8 @@ fn the_rest_of_a_file_is_read_from_its_compressed_copy() {
         world.put("log", lines(1..=10));
         assert_eq!(world.run(1).len(), 10);
         world.append("log", lines(11..=12)).rename("log", "log.1").compress("log.1").put("log", line(13));
-        let (seen, said) = warned(&world.folder.path().to_owned(), || world.run(11));
+        let folder = world.folder.path().to_owned();
+        let (seen, said) = warned(&folder, || world.run(11));
         assert_eq!(seen_numbers(&seen), [11, 12, 13], "{name}");
         assert_eq!(seen[0].place, "log.1.gz:11");
         assert_eq!(said, "");
@@ -156,7 +157,7 @@ fn rotation_does_not_depend_on_file_times() {
             set_modified(&world, second, 1_000_000_000);
             set_modified(&world, "log", 500_000_000);
             let seen = if down { world.run(6) } else { world.drain(&mut reader).unwrap() };
-            assert_eq!(seen_numbers(&seen), Vec::from_iter(6..=11), "{first} {second} {down}");
+            assert_eq!(seen_numbers(&seen), (6..=11).collect::<Vec<_>>(), "{first} {second} {down}");
             assert_eq!(world.warned_run(12), "");
         }
     }
@@ -248,6 +249,6 @@ proptest! {
         }
         seen.extend(seen_numbers(&world.drain(&mut reader).unwrap()));
         seen.sort_unstable();
-        prop_assert_eq!(seen, Vec::from_iter(1..=last));
+        prop_assert_eq!(seen, (1..=last).collect::<Vec<_>>());
     }
 }
