@@ -3,7 +3,6 @@
 //! [`Plugin::attach`] is the one function that has to trust a pointer. Everything that it gives out
 //! keeps the library loaded.
 
-use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,7 +18,18 @@ use crate::abi::{
 use crate::{Failure, FailureKind, Job, Level, Outputs, Place, borrowed};
 
 /// What keeps a library loaded.
-pub type Keep = Arc<dyn Any + Send + Sync>;
+pub type Keep = Arc<dyn KeepsLoaded>;
+
+/// Keeps a library loaded until it is dropped, and longer where threads that ran its code are left.
+pub trait KeepsLoaded: Send + Sync + 'static {
+    /// This thread runs code of the library from now on.
+    fn entered(&self);
+}
+
+/// For code that is part of the program.
+impl KeepsLoaded for () {
+    fn entered(&self) {}
+}
 
 /// A library whose description has been read and found in order.
 #[derive(Clone)]
@@ -260,6 +270,7 @@ impl Offer {
     /// # Errors
     /// What the plugin says.
     pub fn create(&self, spec: &Spec<'_>, host: Box<dyn Host>) -> Result<Instance, Failure> {
+        self.keep.entered();
         let line = Line::open(host);
         let bindings: Vec<TidegateBytes> =
             spec.bindings.iter().map(|binding| TidegateBytes::of(binding.as_bytes())).collect();

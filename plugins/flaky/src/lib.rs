@@ -25,6 +25,8 @@ pub struct Config {
     pub panic_in_drop: bool,
     /// Leaves a thread behind that holds the context for so many milliseconds.
     pub leave_thread_ms: Option<u64>,
+    /// How many milliseconds it takes to drop it.
+    pub slow_drop_ms: u64,
 }
 
 /// What `create` answers where the file is not there that it needs.
@@ -87,6 +89,8 @@ enum Act {
     /// Gives JSON over several lines.
     Pretty,
     Log,
+    /// Leaves a value in the thread whose destructor runs when the thread ends.
+    ThreadLocal,
 }
 
 /// The step.
@@ -169,6 +173,7 @@ impl PluginStep for Flaky {
             Act::Leak => self.leaked.push(black_box(vec![1_u8; mib << 20])),
             Act::Garble => return outlet.push(b"{\"half\":"),
             Act::Pretty => return outlet.push(b"{\n  \"id\": 1,\r\n  \"text\": \"a\\nb\"\n}\n"),
+            Act::ThreadLocal => drop(black_box(thread::current())),
             Act::Log => self.context.warn(format_args!("job {} asked for this", job.index)),
         }
         outlet.push(job.payload)
@@ -177,6 +182,7 @@ impl PluginStep for Flaky {
 
 impl Drop for Flaky {
     fn drop(&mut self) {
+        thread::sleep(Duration::from_millis(self.config.slow_drop_ms));
         if let Some(ms) = self.config.leave_thread_ms {
             let context = self.context.clone();
             thread::spawn(move || {

@@ -1,11 +1,14 @@
 //! Native plugins as steps.
 //!
 //! A library is found by name, read whole and looked at before the system's loader sees it, opened from
-//! a private copy, and closed after the last instance of its steps is gone.
+//! a private copy, and closed after the last instance of its steps and the last thread that had one are
+//! gone.
 //!
 //! Architecture Invariant: `unsafe` is in `library` alone; the boundary itself is in `tidegate-plugin`.
 
 mod image;
+
+mod copy;
 
 #[expect(unsafe_code, reason = "opens libraries, whose code nobody can vouch for beforehand")]
 mod library;
