@@ -34,7 +34,7 @@ fn load(path: &Path) -> Loaded {
 }
 
 fn run(loaded: &Loaded, config: &serde_json::Value, payload: &str) -> String {
-    run_step(&loaded.plugin().offers()[0], config, payload)
+    run_step(&loaded.plugin().expect("it is open").offers()[0], config, payload)
 }
 
 fn run_step(offer: &Offer, config: &serde_json::Value, payload: &str) -> String {
@@ -57,7 +57,7 @@ fn two_versions_of_one_file_are_loaded_at_once() {
     let second = load(&path);
     assert!(run(&first, &config, "{\"a\":1}").contains("\"by\":\"1.0.0\""));
     assert!(run(&second, &config, "{\"a\":1}").contains("\"by\":\"2.0.0\""));
-    assert_eq!((first.plugin().version(), second.plugin().version()), ("1.0.0", "2.0.0"));
+    assert_eq!((&*first.description().version, &*second.description().version), ("1.0.0", "2.0.0"));
     assert_ne!(first.image().sha256(), second.image().sha256());
 }
 

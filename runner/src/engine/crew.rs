@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
 use crate::hands::source::Source;
 use crate::store::{Attempts, Store, Writer};
-use crate::words::{Clock, Timestamp};
+use crate::words::{Clock, Timestamp, format_duration};
 
 /// What is being committed when the time for shutting down is over gets so much more.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
@@ -81,6 +82,8 @@ pub(super) struct Crew {
     aside: Aside,
     /// For gates and monitors, which nobody has to wait for in the end.
     askers: Aside,
+    /// Set by a stop.
+    ending: Arc<AtomicBool>,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
 }
@@ -157,6 +160,7 @@ impl Crew {
         };
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
+        let ending = Arc::default();
         let shop = Arc::new(workers::Shop {
             configuration: Arc::clone(&configuration),
             plugins,
@@ -165,6 +169,7 @@ impl Crew {
             generation,
             token_key,
             leash,
+            ending: Arc::clone(&ending),
             attempts: attempts.clone(),
             ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
         });
@@ -192,6 +197,7 @@ impl Crew {
             workers,
             aside,
             askers,
+            ending,
             deadline: None,
         };
         for (port, reader) in readers {
@@ -222,6 +228,7 @@ impl Crew {
                 Ok(message) => {
                     if matches!(message, Message::Stop) {
                         self.stop_committer = None;
+                        self.ending.store(true, Ordering::Release);
                         self.inbox.close();
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }
@@ -318,6 +325,8 @@ impl Crew {
             aside,
             askers,
             messages,
+            options,
+            deadline,
             ..
         } = self;
         floor.report_last_failures(clock.now());
@@ -341,17 +350,23 @@ impl Crew {
         };
         // A sink may write to somebody who does not read. What is not committed then runs again.
         if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
-            return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned });
+            return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned, left_behind: true });
         }
         let writer = committer.join().map_err(|_| EngineError::Died);
         // Those that a committer left behind which has failed.
         drop(inbox.take(usize::MAX));
         let end = outcome?;
         // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
+        let mut left_behind = abandoned;
         if end.is_some() {
             askers.abandon(LAST_ANSWERS);
-            for worker in workers.into_iter().chain(aside) {
-                let _ = worker.join();
+            let deadline = deadline.unwrap_or_else(|| Instant::now() + options.shutdown_timeout);
+            left_behind = !end_by(deadline, workers.into_iter().chain(aside).collect());
+            if left_behind {
+                let timeout = format_duration(options.shutdown_timeout);
+                tracing::warn!(
+                    "a step does not end, and is not waited for longer than `shutdown_timeout` of {timeout}"
+                );
             }
         }
         if writer?.is_none() {
@@ -361,7 +376,23 @@ impl Crew {
             });
             return Err(reason.unwrap_or(EngineError::Died));
         }
-        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned })
+        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned, left_behind })
+    }
+}
+
+/// Whether all these threads end before the deadline. An instance of a plugin's step may take any time to
+/// end.
+fn end_by(deadline: Instant, threads: Vec<JoinHandle<()>>) -> bool {
+    let (ends, ended) = crossbeam_channel::bounded::<()>(0);
+    let join = move || {
+        let _ends = ends;
+        for thread in threads {
+            let _ = thread.join();
+        }
+    };
+    match thread::Builder::new().name("joiner".into()).spawn(join) {
+        Ok(_) => ended.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout),
+        Err(_) => false,
     }
 }
 

@@ -1,14 +1,15 @@
 //! One link of a chain of processors: what it is made from, and how a job runs through it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_plugin::{Failure, Job, Outputs};
 
-use crate::config::{ExecCommand, HttpRequest, Limits, PluginStep, Script, Step, StepFilter};
+use crate::config::{ExecCommand, HttpRequest, Limits, PluginStep, Promise, Script, Step, StepFilter};
 use crate::hands::exec::{ExecSpec, ExecStep, Leash};
 use crate::hands::http::{HttpSpec, HttpStep};
-use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
+use crate::hands::plugin::{Custody, Isolated, PluginRunner, PluginSpec, Plugins};
 use crate::hands::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
 use crate::words::{Address, Secret, TokenKey};
 
@@ -41,8 +42,12 @@ pub(super) struct Owner<'c> {
     pub(super) token_key: &'c TokenKey,
     /// Commands are killed by it.
     pub(super) leash: &'c Arc<Leash>,
+    /// Set when the run is asked to end.
+    pub(super) ending: &'c Arc<AtomicBool>,
     /// Plugins run in a process of their own.
     pub(super) isolate: bool,
+    /// So often a job may take a process down; `None` where no job is attempted twice.
+    pub(super) crash_limit: Option<u32>,
 }
 
 /// What the processors of all steps share.
@@ -52,6 +57,8 @@ pub(super) struct Common<'c> {
     pub(super) token_key: &'c TokenKey,
     /// Commands are killed by it.
     pub(super) leash: &'c Arc<Leash>,
+    /// Set when the run is asked to end.
+    pub(super) ending: &'c Arc<AtomicBool>,
 }
 
 /// Scripts of one link, and what is particular to it.
@@ -75,7 +82,10 @@ impl<'c> Owner<'c> {
             file,
             token_key: common.token_key,
             leash: common.leash,
+            ending: common.ending,
             isolate: step.isolate,
+            // Progress of `at-most-once` moves first: nothing is attempted after a crash.
+            crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
         }
     }
 
@@ -130,8 +140,9 @@ impl<'c> Owner<'c> {
     ) -> Result<Link, String> {
         let named = plugin.named();
         let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
-        let offer = loaded
-            .offer(&plugin.plugin, plugin.step.as_deref())
+        let offered = loaded
+            .description()
+            .step(&plugin.plugin, plugin.step.as_deref())
             .map_err(|(message, _)| plugin.masked(message))?;
         let spec = PluginSpec {
             named: &named,
@@ -145,8 +156,13 @@ impl<'c> Owner<'c> {
             token_key: self.token_key,
         };
         let link = if self.isolate {
-            Link::Isolated(Box::new(Isolated::new(loaded, offer, &spec)))
+            let (crash_limit, ending) = (self.crash_limit, Arc::clone(self.ending));
+            let custody = Custody { crash_limit, ending };
+            Link::Isolated(Box::new(Isolated::new(loaded, offered, &spec, custody)))
         } else {
+            let opened = loaded.plugin().map_err(|error| plugin.masked(error.to_string()))?;
+            let missing = || plugin.masked(format!("plugin `{named}` offers its step no more"));
+            let offer = opened.offer(&offered.name).ok_or_else(missing)?;
             Link::Plugin(Box::new(PluginRunner::new(offer, &spec)))
         };
         Ok(link)

@@ -38,6 +38,8 @@ pub(super) struct Shop {
     pub(super) token_key: TokenKey,
     /// All commands that run.
     pub(super) leash: Arc<Leash>,
+    /// Set when the run is asked to end.
+    pub(super) ending: Arc<AtomicBool>,
     pub(super) attempts: Attempts,
     /// By step: what it runs was set up at least once.
     pub(super) ever_set_up: Vec<Arc<AtomicBool>>,
@@ -45,7 +47,12 @@ pub(super) struct Shop {
 
 impl Shop {
     fn common(&self) -> Common<'_> {
-        Common { plugins: &self.plugins, token_key: &self.token_key, leash: &self.leash }
+        Common {
+            plugins: &self.plugins,
+            token_key: &self.token_key,
+            leash: &self.leash,
+            ending: &self.ending,
+        }
     }
 }
 

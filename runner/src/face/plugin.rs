@@ -3,14 +3,13 @@
 use serde::Serialize;
 use serde_json::Value;
 use tidegate_plugin::abi::TIDEGATE_ABI_VERSION;
-use tidegate_plugin::host::Offer;
 
 use super::cli::{Format, PluginInspect};
 use super::exit::{self, Exit};
 use super::find::{plain, print_json, print_text};
 use super::table::table;
 use crate::engine::Chain;
-use crate::hands::plugin::{self, Image, Loaded, schema};
+use crate::hands::plugin::{self, Description, Image, Loaded, Offered, schema};
 
 /// A plugin as programs read it.
 #[derive(Serialize)]
@@ -33,10 +32,13 @@ struct StepRecord<'a> {
 }
 
 pub(super) fn inspect(command: &PluginInspect) -> Exit {
-    let loaded = match Image::read(&command.file).map_err(Into::into).and_then(Loaded::open) {
+    let loaded = match Image::read(&command.file).map_err(Into::into).and_then(Loaded::describe) {
         Ok(loaded) => loaded,
         Err(error) => return exit::fail(Chain(&error)),
     };
+    if !loaded.printed().is_empty() {
+        exit::warn(format_args!("the plugin prints while it is loaded: `{}`", loaded.printed()));
+    }
     let record = record(&loaded);
     match command.format {
         Format::Json => print_json(&record, Exit::Done),
@@ -58,23 +60,21 @@ pub(super) fn host() -> Exit {
 }
 
 fn record(loaded: &Loaded) -> Record<'_> {
-    let step = |offer| -> StepRecord<'_> {
-        let offer: &Offer = offer;
-        StepRecord {
-            name: offer.name(),
-            description: offer.description(),
-            has_effects: offer.has_effects(),
-            schema: offer.schema().and_then(|schema| serde_json::from_str(schema).ok()),
-        }
-    };
+    let Description { name, version, steps } = loaded.description();
     Record {
         file: loaded.image().path().display().to_string(),
         sha256: loaded.image().sha256(),
         interface: TIDEGATE_ABI_VERSION,
-        name: loaded.plugin().name(),
-        version: loaded.plugin().version(),
-        steps: loaded.plugin().offers().iter().map(step).collect(),
+        name,
+        version,
+        steps: steps.iter().map(step).collect(),
     }
+}
+
+fn step(offered: &Offered) -> StepRecord<'_> {
+    let Offered { name, description, has_effects, schema } = offered;
+    let schema = schema.as_ref().and_then(|schema| serde_json::from_str(schema).ok());
+    StepRecord { name, description, has_effects: *has_effects, schema }
 }
 
 fn text(record: &Record<'_>) -> String {

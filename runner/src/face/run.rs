@@ -12,10 +12,11 @@ use super::http::Server;
 use super::progress::Progress;
 use super::signals::Signals;
 use super::{control, find, log, look, summary};
-use crate::config::{Configuration, Diagnostics, LogFormat};
+use crate::config::{Configuration, Diagnostics, LogFormat, shown};
 use crate::decide::End;
 use crate::engine::{self, Chain, Generation, Options, Report, Stats};
 use crate::hands::open_files;
+use crate::hands::plugin::leave;
 use crate::store::{self, Attempts};
 use crate::words::SystemClock;
 
@@ -69,7 +70,11 @@ pub(super) fn run(command: &cli::Run) -> Exit {
             sum_up(&configuration, &stats, &report, elapsed);
             // Also where somebody stopped what was left of the run.
             let stuck = report.end == End::Halted || !report.halts.is_empty();
-            if stuck { Exit::Failed } else { Exit::Done }
+            let exit = if stuck { Exit::Failed } else { Exit::Done };
+            if report.left_behind {
+                leave(exit.code());
+            }
+            exit
         }
         Err(error) => exit::fail(Chain(&error)),
     }
@@ -149,5 +154,5 @@ fn converse(signals: &Signals, desk: control::Desk, conversations: control::Conv
 }
 
 fn say_without_socket(data: &Path, error: &io::Error) {
-    tracing::warn!(%error, folder = %data.display(), "no local socket: commands cannot look into this runner");
+    tracing::warn!(%error, folder = %shown(data), "no local socket: commands cannot look into this runner");
 }

@@ -26,8 +26,9 @@ impl Workers {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let (plugins, leash) = (Plugins::default(), Arc::default());
-            let common = Common { plugins: &plugins, token_key: &TokenKey::NONE, leash: &leash };
+            let (plugins, leash, ending) = (Plugins::default(), Arc::default(), Arc::default());
+            let token_key = &TokenKey::NONE;
+            let common = Common { plugins: &plugins, token_key, leash: &leash, ending: &ending };
             let worker =
                 Worker::new(configuration, step, generation, store, &common, &Arc::default()).unwrap();
             self.0.insert(step.address.clone(), (version, worker));

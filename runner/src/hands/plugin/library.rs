@@ -26,6 +26,7 @@ use tidegate_plugin::host::{Keep, KeepsLoaded, Plugin, Unusable};
 
 use super::copy::Copy;
 use super::image::Image;
+use crate::config::shown;
 
 const ENTRY: &str = "tidegate_plugin";
 /// What constructors of a library have in a main thread.
@@ -35,14 +36,26 @@ const RTLD_NOLOAD: i32 = 4;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    #[error("no private copy of `{path}` can be made, neither in memory nor in `{folder}`")]
+    #[error("no private copy of `{}` can be made, neither in memory nor in `{folder}`", shown(path))]
     Copy { path: PathBuf, folder: PathBuf, source: io::Error },
-    #[error("`{path}` cannot be loaded: {reason}")]
+    #[error("`{}` cannot be loaded: {reason}", shown(path))]
     Open { path: PathBuf, reason: String },
-    #[error("`{path}` is no plugin of Tidegate: it exports no function `tidegate_plugin`")]
+    #[error("`{}` is no plugin of Tidegate: it exports no function `tidegate_plugin`", shown(path))]
     NoEntry { path: PathBuf },
-    #[error("`{path}` cannot be used: {reason}")]
+    #[error("`{}` cannot be used: {reason}", shown(path))]
     Unusable { path: PathBuf, reason: Unusable },
+}
+
+impl LibraryError {
+    /// What is wrong, for a message that names the library.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Copy { source, .. } => format!("no private copy of it can be made: {source}"),
+            Self::Open { reason, .. } => format!("it cannot be loaded: {reason}"),
+            Self::NoEntry { .. } => "it exports no function `tidegate_plugin`".to_owned(),
+            Self::Unusable { reason, .. } => reason.to_string(),
+        }
+    }
 }
 
 /// Loads a library and reads what it offers. It is closed when the plugin, every instance of its steps and

@@ -66,7 +66,7 @@ struct Watch {
 }
 
 /// Where the lines go that a plugin logs.
-pub(super) trait Journal: Send + Sync {
+pub(super) trait Journal: fmt::Debug + Send + Sync {
     fn log(&self, level: Level, message: &str);
 }
 
