@@ -147,6 +147,9 @@ impl Plugin {
         if description.is_null() {
             return Err(Unusable::Null);
         }
+        if !description.is_aligned() {
+            return Err(Unusable::Wrong("it does not stand at an address that is a multiple of 8".into()));
+        }
         // SAFETY: of every version, these two come first. They are read alone, as nothing else is known
         // to be there yet.
         let (version, size) = unsafe {
@@ -166,8 +169,16 @@ impl Plugin {
         if about.step_count == 0 || about.steps.is_null() {
             return Err(Unusable::Missing("steps".into()));
         }
+        if about.step_count > STEPS_MAX {
+            let count = about.step_count;
+            return Err(Unusable::Wrong(format!("it has {count} steps, and {STEPS_MAX} are the most")));
+        }
+        if !about.steps.is_aligned() {
+            let wrong = "its steps do not stand at an address that is a multiple of 8";
+            return Err(Unusable::Wrong(wrong.into()));
+        }
         // SAFETY: texts of a description live as long as the library.
-        let (name, version) = unsafe { (borrowed::text(about.name), borrowed::text(about.version)) };
+        let (name, version) = unsafe { (line(about.name, "name")?, line(about.version, "version")?) };
         if name.is_empty() {
             return Err(Unusable::Wrong("its name is empty".into()));
         }
@@ -216,12 +227,39 @@ impl Plugin {
     }
 }
 
+/// More steps than that are a mistake.
+const STEPS_MAX: usize = 4096;
+/// A longer name, version or description is a mistake, in bytes.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// A text of a description, which messages show: one line.
+///
+/// # Safety
+/// As [`borrowed::slice`].
+unsafe fn line(bytes: TidegateBytes, what: &str) -> Result<String, Unusable> {
+    if bytes.len > LINE_BYTES_MAX {
+        let len = bytes.len;
+        return Err(Unusable::Wrong(format!(
+            "the {what} has {len} bytes, and {LINE_BYTES_MAX} are the most"
+        )));
+    }
+    // SAFETY: the caller vouches for it.
+    let text = unsafe { borrowed::text(bytes) };
+    if text.contains(char::is_control) {
+        return Err(Unusable::Wrong(format!(
+            "the {what} holds a control character, perhaps the end of a line"
+        )));
+    }
+    Ok(text)
+}
+
 impl Offer {
     /// # Safety
     /// As [`Plugin::attach`].
     unsafe fn of(step: &TidegateStep, keep: &Keep) -> Result<Self, Unusable> {
         // SAFETY: texts of a description live as long as the library.
-        let (name, description) = unsafe { (borrowed::text(step.name), borrowed::text(step.description)) };
+        let (name, description) =
+            unsafe { (line(step.name, "name of a step")?, line(step.description, "description of a step")?) };
         if name.is_empty() || name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_') {
             return Err(Unusable::Wrong(format!("`{name}` is no name for a step")));
         }
@@ -238,6 +276,12 @@ impl Offer {
             let asked = target.call(|answer| unsafe { ask(answer) });
             asked.map_err(|failure| Unusable::Wrong(format!("the schema of `{name}`: {failure}")))?;
             schema = Some(target.said).filter(|said| !said.is_empty());
+        }
+        let unknown = step.flags & !abi::TIDEGATE_HAS_EFFECTS;
+        if unknown != 0 {
+            let wrong =
+                format!("its step `{name}` has flags that this Tidegate does not know ({unknown:#x})");
+            return Err(Unusable::Wrong(wrong));
         }
         let has_effects = step.flags & abi::TIDEGATE_HAS_EFFECTS != 0;
         Ok(Self { name, description, has_effects, schema, functions, keep: Arc::clone(keep) })
@@ -482,6 +526,10 @@ impl<'a> Target<'a> {
 unsafe extern "C" fn push(target: *mut c_void, binding: u32, payload: TidegateBytes) -> i32 {
     // SAFETY: it is the target of the call that runs, on its thread, and nobody else touches it meanwhile.
     let target = unsafe { &mut *target.cast::<Target<'_>>() };
+    if payload.len > borrowed::BYTES_MAX {
+        target.astray = Some(binding);
+        return TIDEGATE_FAILED;
+    }
     // SAFETY: the payload lives for this call.
     let payload = unsafe { borrowed::slice(payload) };
     let place = target.outputs.as_deref_mut().and_then(|outputs| outputs.get_mut(binding as usize));
