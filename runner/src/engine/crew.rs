@@ -13,6 +13,7 @@ use super::committer::Committer;
 use super::delivery::Order;
 use super::error::EngineError;
 use super::floor::{Action, Floor, Plan};
+use super::last_run;
 use super::ledger::Ledger;
 use super::message::Message;
 use super::push::Inbox;
@@ -29,7 +30,7 @@ use crate::decide::{End, Port};
 use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
 use crate::hands::source::Source;
-use crate::store::{Attempts, Store, Writer};
+use crate::store::{Attempts, Setup, Setups, Store, Writer};
 use crate::words::{Clock, Timestamp, format_duration};
 
 /// What is being committed when the time for shutting down is over gets so much more.
@@ -48,6 +49,7 @@ pub(super) struct Parts {
     pub(super) store: Store,
     pub(super) writer: Writer,
     pub(super) attempts: Attempts,
+    pub(super) setups: Setups,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) options: Options,
     pub(super) stats: Arc<Stats>,
@@ -61,6 +63,9 @@ pub(super) struct Crew {
     configuration: Arc<Configuration>,
     store: Store,
     attempts: Attempts,
+    setups: Setups,
+    /// Plugins are in this process.
+    _plugged: Option<Setup>,
     inbox: Arc<Inbox>,
     options: Options,
     clock: Watched,
@@ -97,6 +102,7 @@ impl Crew {
             store,
             writer,
             attempts,
+            setups,
             clock,
             options,
             stats,
@@ -104,6 +110,7 @@ impl Crew {
             inbox,
             leash,
         } = parts;
+        let plugged = last_run::tell(&configuration, &attempts, &setups);
         let started = start::start(&configuration, &store, clock.now())?;
         let Started {
             progress,
@@ -172,6 +179,7 @@ impl Crew {
             ending: Arc::clone(&ending),
             attempts: attempts.clone(),
             ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
+            setups: setups.clone(),
         });
         let [aside, askers] = [(); 2].map(|()| Aside::new(Arc::clone(&shop), messages.0.clone()));
         let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
@@ -182,6 +190,8 @@ impl Crew {
             configuration,
             store,
             attempts,
+            setups,
+            _plugged: plugged,
             inbox,
             options,
             floor,
@@ -311,6 +321,7 @@ impl Crew {
     pub(super) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
         let Self {
             attempts,
+            setups,
             inbox,
             mut floor,
             clock,
@@ -333,6 +344,7 @@ impl Crew {
         if !matches!(outcome, Ok(Some(_))) {
             // What still runs ends with the process, through no fault of its own.
             attempts.close();
+            setups.close();
         }
         inbox.close();
         drop((tasks, stop_committer, orders));
@@ -363,10 +375,10 @@ impl Crew {
             let deadline = deadline.unwrap_or_else(|| Instant::now() + options.shutdown_timeout);
             left_behind = !end_by(deadline, workers.into_iter().chain(aside).collect());
             if left_behind {
-                let timeout = format_duration(options.shutdown_timeout);
-                tracing::warn!(
-                    "a step does not end, and is not waited for longer than `shutdown_timeout` of {timeout}"
-                );
+                let (timeout, at) =
+                    (format_duration(options.shutdown_timeout), setups.under_way().join(", "));
+                tracing::warn!("a step is not waited for longer than `shutdown_timeout` of {timeout}: {at}");
+                setups.close();
             }
         }
         if writer?.is_none() {

@@ -16,8 +16,8 @@ use crate::config::{Configuration, Diagnostics, LogFormat, shown};
 use crate::decide::End;
 use crate::engine::{self, Chain, Generation, Options, Report, Stats};
 use crate::hands::open_files;
-use crate::hands::plugin::leave;
-use crate::store::{self, Attempts};
+use crate::hands::plugin::{ExitGuard, leave};
+use crate::store::{self, Attempts, Setups};
 use crate::words::SystemClock;
 
 pub(super) fn run(command: &cli::Run) -> Exit {
@@ -44,7 +44,9 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
         .with_plugins(generation.plugins)
         .with_files(generation.files)
-        .with_attempts(Attempts::open(&configuration.data));
+        .with_attempts(Attempts::open(&configuration.data))
+        .with_setups(Setups::open(&configuration.data));
+    let guard = ExitGuard::new();
     let conversations = control::Conversations::default();
     let stats = run.stats();
     let desk = control::Desk { store, configuration: Arc::clone(&configuration), handle: run.handle() };
@@ -58,6 +60,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let started = Instant::now();
     let outcome = run.run();
     let elapsed = started.elapsed();
+    drop(guard);
     drop(progress);
     if let Some(server) = server {
         server.finish();
@@ -72,7 +75,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
             let stuck = report.end == End::Halted || !report.halts.is_empty();
             let exit = if stuck { Exit::Failed } else { Exit::Done };
             if report.left_behind {
-                leave(exit.code());
+                leave(exit.code().into());
             }
             exit
         }

@@ -19,6 +19,8 @@ pub mod schema;
 
 mod clock;
 
+mod inside;
+
 mod step;
 
 mod seal;
@@ -53,7 +55,7 @@ pub use image::{Image, ImageError};
 pub use isolated::{Custody, Isolated};
 pub use library::{LibraryError, open};
 pub use loaded::{LoadError, Loaded, Pins, Plugins};
-pub use process::leave;
+pub use process::{ExitGuard, leave};
 pub use serve::serve;
 pub use server::COMMAND;
 pub use step::{PluginRunner, PluginSpec};

@@ -88,7 +88,11 @@ fn ask(image: &Image, prints: UnixStream) -> Result<Description, String> {
         let seen = server.look();
         let took = server.take(&mut answers);
         match (answers.pop_front(), seen) {
-            (Some(Answer::Described(description)), _) => return Ok(description),
+            (Some(Answer::Described(description)), _) => {
+                // It ends by itself, and prints then what it has kept back.
+                let _ = server.dismiss(); // what it says at its end is no part of what it offers
+                return Ok(description);
+            }
             (Some(Answer::Failed(failure)), _) => return Err(failure.message),
             (_, Seen::Gone) => {
                 return Err(format!("{} instead of saying what it offers", server.post_mortem()));

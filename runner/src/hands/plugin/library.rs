@@ -26,6 +26,7 @@ use tidegate_plugin::host::{Keep, KeepsLoaded, Plugin, Unusable};
 
 use super::copy::Copy;
 use super::image::Image;
+use super::inside::{Act, Label, enter};
 use crate::config::shown;
 
 const ENTRY: &str = "tidegate_plugin";
@@ -73,6 +74,8 @@ pub fn open(image: &Image) -> Result<Plugin, LibraryError> {
 
 fn load(image: &Image) -> Result<Plugin, LibraryError> {
     let path = || image.path().to_owned();
+    let label = Label::of(&format!("library `{}`", shown(image.path())), None);
+    let _stay = enter(label, Act::Load);
     let copy = Copy::of(image).map_err(|source| LibraryError::Copy {
         path: path(),
         folder: std::env::temp_dir(),

@@ -2,12 +2,15 @@
 //! descriptors are, that it does not outlive the runner, and how it ends.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::inside;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
@@ -19,14 +22,62 @@ use rustix::process::{
 /// numbers up to them is what they cost.
 const OURS: u64 = 64;
 const OURS_FROM_MAX: u64 = 960;
+/// The exit code of a process that a plugin has ended.
+const EXITED: i32 = 1;
 /// How often the runner is looked for where the system does not tell of its end.
 const LOOKS: Duration = Duration::from_millis(200);
 
-/// Ends this process at once, without what libraries do at the end: threads may still be in their code.
-pub fn leave(code: u8) -> ! {
-    let _ = io::stdout().flush(); // nobody is left to tell
+/// Ends this process at once, without what libraries do at the end: threads may still be in their code, or
+/// hold standard output.
+pub fn leave(code: i32) -> ! {
     // SAFETY: it may be called at any time, and does not return.
-    unsafe { libc::_exit(code.into()) }
+    unsafe { libc::_exit(code) }
+}
+
+/// Watches, until it is dropped, that no code of a plugin ends this process as if it had done its work: the
+/// process then says whose code it was, and has failed.
+#[derive(Debug)]
+pub struct ExitGuard(());
+
+/// Guards that are there.
+static GUARDS: AtomicUsize = AtomicUsize::new(0);
+
+impl ExitGuard {
+    #[must_use]
+    pub fn new() -> Self {
+        static ONCE: Once = Once::new();
+        // SAFETY: the function may be called at any time from then on, and does not unwind. Where there is
+        // no room for it, nothing is watched.
+        ONCE.call_once(|| _ = unsafe { libc::atexit(at_exit) });
+        GUARDS.fetch_add(1, Ordering::AcqRel);
+        Self(())
+    }
+}
+
+impl Default for ExitGuard {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for ExitGuard {
+    fn drop(&mut self) {
+        GUARDS.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Runs on the thread that ends the process.
+extern "C" fn at_exit() {
+    if GUARDS.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let whose = match inside::now() {
+        Some(inside) => format!("while {inside}"),
+        None => "on a thread that no step runs on".to_owned(),
+    };
+    let told = format!("error: code of a plugin ended the process with `exit`, {whose}\n");
+    let _ = rustix::io::write(rustix::stdio::stderr(), told.as_bytes()); // it may go nowhere
+    leave(EXITED)
 }
 
 /// Has this process, and all threads that it starts, not hear the signals that terminals and supervisors

@@ -22,6 +22,7 @@ use super::library;
 use super::seal::Seals;
 use super::step::{Journal, PluginRunner, PluginSpec};
 use super::{passing, process};
+use crate::store::Setups;
 
 /// Serves until the runner is through with it.
 ///
@@ -117,7 +118,7 @@ fn create(setup: &Setup, image: Vec<u8>, relay: Relay) -> Result<PluginRunner, F
         memory: setup.memory,
         token_key: &setup.token_key,
     };
-    let mut runner = PluginRunner::with_journal(offer, &spec, Box::new(relay));
+    let mut runner = PluginRunner::with_journal(offer, &spec, Box::new(relay), &Setups::none());
     runner.set_up()?;
     Ok(runner)
 }

@@ -102,7 +102,7 @@ impl Mismatch {
                     .to_owned()
             }
             Self::Longer { expected, .. } => {
-                format!("cut it back with `truncate --size={expected} {}`", path.display())
+                format!("cut it back with `truncate --size={expected} {}`", shown(path))
             }
             Self::Shorter { .. } | Self::Changed | Self::Replaced => "restore it as it was".to_owned(),
         }
