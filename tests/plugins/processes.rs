@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{compile, errors, root};
 use crate::project::{Outcome, Project, ids, jobs};
@@ -167,8 +169,10 @@ fn no_process_outlives_a_runner_that_is_killed() {
         assert_eq!(left.len(), 1);
         left.extend(project.path().join("started").exists().then(|| started(&project)));
         assert!(running.kill());
+        let deadline = Instant::now() + Duration::from_mins(1);
         while !left.iter().all(|process| is_gone(*process)) {
-            std::thread::yield_now();
+            assert!(Instant::now() < deadline, "{act}: still there: {left:?}");
+            thread::yield_now();
         }
     }
 }
@@ -214,7 +218,9 @@ fn a_step_that_does_not_end_in_the_process_holds_the_run_no_longer_than_its_shut
     let project = super::project("run = \"plugin:flaky\"\nconfig = { slow_drop_ms = 600000 }")
         .file("in.ndjson", jobs(1..=2));
     project.write("tidegate.toml", project.read("tidegate.toml") + "shutdown_timeout = \"100ms\"\n");
-    project.run().done().says("is not waited for longer than `shutdown_timeout` of 100ms");
+    project.run().done().says(
+        "plugin `flaky` was being ended for step `p/work`, and is not waited for longer than `shutdown_timeout` of 100ms",
+    );
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);
 }
 
@@ -328,4 +334,93 @@ fn a_plugin_that_changes_the_working_folder_moves_nothing() {
     assert_eq!(left.len(), 1);
     assert!(!project.path().join(".tidegate/control.sock").exists());
     project.assert_sound();
+}
+
+/// A step whose plugin in C runs this when it is made, and this for each job, in the process of the runner,
+/// unless there is a file `calm`.
+fn rash(made: &str, job: &str) -> Project {
+    let project = Project::pipeline(
+        "[pipeline]\nerrors = \"failed\"\n[step.work]\nfrom = \"in\"\nrun = \"plugin:rash\"\nto = \"out\"\n",
+    )
+    .file("tidegate.toml", "[runner]\nplugins = \".\"\nworkers = 1\n")
+    .file("in.ndjson", jobs(1..=3));
+    let unless_calm = |code: &str| format!("if (access(\"calm\", F_OK) != 0) {{ {code} }}\n");
+    let source = unruly(
+        "#include <pthread.h>\nstatic void *end(void *how) { if (how) abort(); exit(0); }\n\
+         static pthread_t thread;",
+    );
+    // What is used before the steps stands before everything that uses it.
+    let (begin, rest) = source.split_once("struct counter {").expect("the plugin is there");
+    let (before, after) = rest.split_once("#include <signal.h>").expect("it was put there");
+    let (code, steps) = after.split_once("static const TidegateStep").expect("it is there");
+    let source =
+        format!("{begin}#include <signal.h>{code}struct counter {{{before}static const TidegateStep{steps}");
+    let source = source
+        .replace(
+            "counter->host = setup->host;",
+            &format!("(void)thread; (void)end; {}counter->host = setup->host;", unless_calm(made)),
+        )
+        .replace("counter->seen++;", &format!("{}counter->seen++;", unless_calm(job)));
+    compile(&source, &project.path().join("rash.so"), &["-pthread"]);
+    project
+}
+
+#[test]
+fn a_plugin_that_ends_the_process_is_named_and_the_run_has_failed() {
+    for (made, job, whose) in [
+        ("exit(0);", "", "while plugin `rash` was being created for step `p/work`"),
+        ("", "exit(0);", "while plugin `rash` ran job 1 for step `p/work`"),
+        (
+            "",
+            "pthread_create(&thread, NULL, end, NULL); for (;;) pause();",
+            "on a thread that no step runs on",
+        ),
+    ] {
+        let project = rash(made, job);
+        let told = format!("error: code of a plugin ended the process with `exit`, {whose}");
+        project.run().failed(1).says(&told);
+        project.write("calm", "");
+        project.run().done();
+        assert_eq!(ids_seen(&project), 3, "{whose}");
+    }
+}
+
+#[test]
+fn the_next_run_says_which_plugin_took_the_last_one_down() {
+    for (made, job, at) in [
+        ("abort();", "", "while plugin `rash` was being created for step `p/work`"),
+        ("", "abort();", "while plugin `rash` ran jobs 1 to 3 of `p/in`"),
+        (
+            "",
+            "pthread_create(&thread, NULL, end, &thread); for (;;) pause();",
+            "while plugin `rash` ran jobs 1 to 3 of `p/in`",
+        ),
+    ] {
+        let project = rash(made, job);
+        assert_eq!(project.run().code, None);
+        project.write("calm", "");
+        project.run().done().says(&format!("the last run was killed or crashed {at}"));
+        let again = project.run().done();
+        assert!(!again.stderr.contains("the last run"), "{}", again.stderr);
+        assert_eq!(ids_seen(&project), 3);
+    }
+}
+
+#[test]
+fn a_plugin_that_cannot_be_made_without_a_death_stops_its_step_alone() {
+    let project = rash("abort();", "");
+    for _ in 0..3 {
+        assert_eq!(project.run().code, None);
+    }
+    let why = "the process died 3 times in a row while plugin `rash` was being created for step `p/work`; the next \
+               run tries it again";
+    project.run().failed(1).says(why).says("(3 runs in a row)");
+    assert_eq!(project.run().code, None);
+    project.write("calm", "");
+    project.run().done();
+    assert_eq!(ids_seen(&project), 3);
+}
+
+fn ids_seen(project: &Project) -> usize {
+    project.read("out.ndjson").lines().count()
 }

@@ -65,7 +65,7 @@ pub(super) struct Crew {
     attempts: Attempts,
     setups: Setups,
     /// Plugins are in this process.
-    _plugged: Option<Setup>,
+    plugged: Option<Setup>,
     inbox: Arc<Inbox>,
     options: Options,
     clock: Watched,
@@ -95,6 +95,7 @@ pub(super) struct Crew {
 
 impl Crew {
     /// Opens what the run needs and starts its threads.
+    #[expect(clippy::too_many_lines, reason = "one thing after the other, each short")]
     pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
         let Parts {
             configuration,
@@ -191,7 +192,7 @@ impl Crew {
             store,
             attempts,
             setups,
-            _plugged: plugged,
+            plugged,
             inbox,
             options,
             floor,
@@ -322,6 +323,7 @@ impl Crew {
         let Self {
             attempts,
             setups,
+            plugged,
             inbox,
             mut floor,
             clock,
@@ -375,9 +377,11 @@ impl Crew {
             let deadline = deadline.unwrap_or_else(|| Instant::now() + options.shutdown_timeout);
             left_behind = !end_by(deadline, workers.into_iter().chain(aside).collect());
             if left_behind {
-                let (timeout, at) =
-                    (format_duration(options.shutdown_timeout), setups.under_way().join(", "));
-                tracing::warn!("a step is not waited for longer than `shutdown_timeout` of {timeout}: {at}");
+                drop(plugged);
+                let timeout = format_duration(options.shutdown_timeout);
+                for at in setups.under_way() {
+                    tracing::warn!("{at}, and is not waited for longer than `shutdown_timeout` of {timeout}");
+                }
                 setups.close();
             }
         }

@@ -1,6 +1,6 @@
-//! What the last run died of, where it may have been code of a plugin: that is told, and nobody else can.
+//! What the last run died of, where it may have been code of a plugin: the next run says it at its start.
 
-use crate::config::{Configuration, Processor, Step, Take};
+use crate::config::{Configuration, PluginStep, Processor, Step, Take};
 use crate::store::{Attempts, Setup, Setups};
 use crate::words::suggest::listed;
 
@@ -9,9 +9,9 @@ use crate::words::suggest::listed;
 pub(super) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &Setups) -> Option<Setup> {
     let mut told = false;
     for step in configuration.steps.iter().filter(|step| !step.isolate) {
-        let plugins = plugins(step);
+        let plugins: Vec<String> = plugins_of(step).collect();
         if !plugins.is_empty() {
-            told |= tell_of_jobs(step, &plugins, attempts);
+            told |= tell_of_jobs(step, &called(&plugins), attempts);
         }
     }
     let (loaded, at): (Vec<_>, Vec<_>) =
@@ -27,14 +27,13 @@ pub(super) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &
         configuration.steps.iter().filter(|step| !step.isolate).flat_map(plugins_of).collect();
     names.sort();
     names.dedup();
-    (!names.is_empty())
-        .then(|| setups.begin(format!("{LOADED} {}", listed(names.iter().map(String::as_str), "and"))))
+    (!names.is_empty()).then(|| setups.begin(format!("{LOADED} {}", called(&names))))
 }
 
 /// How it begins what is written down while plugins are in the process.
 const LOADED: &str = "its process could run code of";
 
-fn tell_of_jobs(step: &Step, plugins: &[String], attempts: &Attempts) -> bool {
+fn tell_of_jobs(step: &Step, plugins: &str, attempts: &Attempts) -> bool {
     // Jobs of a join are known by the whole row.
     let inputs = step.inputs.iter().filter(|_| step.take != Take::Join);
     let mut told = false;
@@ -42,7 +41,6 @@ fn tell_of_jobs(step: &Step, plugins: &[String], attempts: &Attempts) -> bool {
         let name = if step.take == Take::Alts { input.binding.clone() } else { input.address.to_string() };
         for (first, last) in attempts.suspects(&step.address, &name) {
             let jobs = if first == last { format!("job {first}") } else { format!("jobs {first} to {last}") };
-            let plugins = listed(plugins.iter().map(String::as_str), "and");
             tracing::warn!(step = %step.address, "the last run was killed or crashed while {plugins} ran {jobs} of `{}`", input.address);
             told = true;
         }
@@ -51,10 +49,11 @@ fn tell_of_jobs(step: &Step, plugins: &[String], attempts: &Attempts) -> bool {
 }
 
 /// The plugins that run in the step, as messages name them.
-fn plugins(step: &Step) -> Vec<String> {
-    plugins_of(step).collect()
+fn plugins_of(step: &Step) -> impl Iterator<Item = String> + '_ {
+    step.processors.iter().filter_map(Processor::plugin).map(PluginStep::named)
 }
 
-fn plugins_of(step: &Step) -> impl Iterator<Item = String> + '_ {
-    step.processors.iter().filter_map(Processor::plugin).map(|plugin| format!("plugin `{}`", plugin.named()))
+fn called(plugins: &[String]) -> String {
+    let noun = if plugins.len() == 1 { "plugin" } else { "plugins" };
+    format!("{noun} {}", listed(plugins.iter().map(String::as_str), "and"))
 }

@@ -16,7 +16,7 @@ use twox_hash::XxHash3_64;
 
 use super::private;
 
-pub(super) const FILE: &str = "setups";
+const FILE: &str = "setups";
 
 /// ```text
 /// slot  checksum u64 | deaths u32 | length u16 | text | zeros
@@ -54,7 +54,7 @@ struct Inner {
 pub struct Died {
     /// A sentence fragment: ``plugin `geo` was being loaded``.
     pub at: String,
-    /// So many processes in a row.
+    /// How many processes in a row.
     pub times: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Asks a library what it offers, in a process of its own: whatever its code does when it is loaded, whoever
-//! asks goes on, and can say which library it was.
+//! Asks a library what it offers, in a process of its own: whatever its code does when it is loaded, the runner
+//! goes on, and can say which library it was.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _};

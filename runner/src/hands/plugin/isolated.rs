@@ -47,8 +47,8 @@ pub struct Isolated {
     stops_at_failure: bool,
     /// A failure has ended the batch.
     stopped: bool,
-    /// The last job of the batch that took a process down, by position, and how many.
-    deaths: Option<(usize, u32)>,
+    /// The job that took processes down last, by its hash, and how many in a row.
+    deaths: Option<(u128, u32)>,
     /// The end of what was sent last of the batch.
     until: usize,
 }
@@ -56,7 +56,7 @@ pub struct Isolated {
 /// What becomes of a job whose process dies.
 #[derive(Clone, Debug)]
 pub struct Custody {
-    /// So many processes a job may take down in a row; `None` where no job is attempted twice.
+    /// How many processes a job may take down in a row; `None` where no job is attempted twice.
     pub crash_limit: Option<u32>,
     /// Set when the runner ends.
     pub ending: Arc<AtomicBool>,
@@ -122,7 +122,6 @@ impl Isolated {
         self.jobs.clear();
         self.answers.clear();
         (self.answered, self.stopped, self.stops_at_failure) = (0, false, stops_at_failure);
-        self.deaths = None;
     }
 
     /// Adds to the batch a job, or a piece of one, whose attempt has used `spent` of its time before.
@@ -146,12 +145,17 @@ impl Isolated {
         };
         self.answered += 1;
         let (made, took) = match answer {
-            Answer::Made(made, took) => (made, took),
+            Answer::Made(made, took) => {
+                self.forgive(self.answered - 1);
+                (made, took)
+            }
             Answer::Failed(failure) => {
                 self.stopped = self.stops_at_failure;
                 if failure.of_setup {
                     // What is left of the process is of no use.
                     self.server = None;
+                } else {
+                    self.forgive(self.answered - 1);
                 }
                 return Err(failure);
             }
@@ -210,6 +214,14 @@ impl Isolated {
         self.answers.push_back(Answer::Failed(failure));
     }
 
+    /// The job at this position came to its end without taking a process down.
+    fn forgive(&mut self, position: usize) {
+        let Some((job, _)) = self.deaths else { return };
+        if self.jobs.get(position).is_some_and(|other| other.hash == job) {
+            self.deaths = None;
+        }
+    }
+
     /// What becomes of the job at this position, over which a process has died; `None`: it is run again.
     fn died_over(&mut self, running: usize, why: &str) -> Option<Failure> {
         let Some(limit) = self.custody.crash_limit else {
@@ -219,10 +231,12 @@ impl Isolated {
             let why = format!("{why} while the runner was ending; the job is run again by the next run");
             return Some(self.failure(FailureKind::GateClosed, &why));
         }
-        let before = self.deaths.filter(|(position, _)| *position == running).map_or(0, |(_, deaths)| deaths);
+        let hash = self.jobs.get(running).map_or(0, |job| job.hash);
+        let before = self.deaths.filter(|(job, _)| *job == hash).map_or(0, |(_, deaths)| deaths);
         let deaths = before.saturating_add(1);
-        self.deaths = Some((running, deaths));
+        self.deaths = Some((hash, deaths));
         if deaths >= limit {
+            self.deaths = None;
             let often = if deaths == 1 { String::new() } else { format!(", {deaths} times in a row") };
             return Some(self.failure(FailureKind::Crashed, &format!("{why}{often}")));
         }
@@ -237,7 +251,8 @@ impl Isolated {
     /// down is alone with the next one.
     fn work(&mut self) -> Result<(), Ended> {
         self.weigh_between_batches();
-        let alone = self.deaths.is_some_and(|(position, _)| position == self.answered);
+        let next = self.jobs.get(self.answered).map(|job| job.hash);
+        let alone = self.deaths.is_some_and(|(job, _)| next == Some(job));
         self.until = if alone { self.answered + 1 } else { self.jobs.len() };
         if !self.send() {
             // It died between two batches, which is no job's fault.

@@ -100,7 +100,7 @@ fn load(image: &Image) -> Result<Plugin, LibraryError> {
     plugin.map_err(|reason| LibraryError::Unusable { path: path(), reason })
 }
 
-/// A library that somebody holds; `None` once it is dropped.
+/// A library that a plugin or an instance holds; `None` once it is dropped.
 struct Library(Option<Open>);
 
 /// A library that is open.

@@ -57,7 +57,10 @@ impl Plugins {
             let threads: Vec<_> = names
                 .iter()
                 .map(|&name| {
-                    (name, thread::Builder::new().spawn_scoped(scope, || Loaded::find(name, search, pins)))
+                    (
+                        name,
+                        thread::Builder::new().spawn_scoped(scope, move || Loaded::find(name, search, pins)),
+                    )
                 })
                 .collect();
             let loaded = threads.into_iter().map(|(name, thread)| {

@@ -155,7 +155,8 @@ mod tests {
                 let (opened, length) = seals.open(rest).unwrap().unwrap();
                 prop_assert_eq!(opened, &content[..]);
                 rest = &rest[length..];
-                prop_assert_eq!(stream.receive(&mut from).unwrap().as_ref(), Some(content));
+                let received = stream.receive(&mut from).unwrap();
+                prop_assert_eq!(received.as_ref(), Some(content));
             }
             prop_assert_eq!(stream.receive(&mut from).unwrap(), None);
             let first = &bytes[..contents[0].len() + HEADER + CHECKSUM];

@@ -50,7 +50,7 @@ const STACK: usize = 128 << 10;
 pub(super) struct Server {
     child: Child,
     pid: Pid,
-    /// Can be read when the process has ended, whoever holds its descriptors.
+    /// Can be read when the process has ended, also where another process holds its descriptors.
     end: OwnedFd,
     socket: UnixStream,
     /// What has come of the next word on the socket.
@@ -349,7 +349,7 @@ impl Log {
 /// Kills a process with its group. It is not taken off the system's list before, so that the number of
 /// the group can only be its own.
 fn end_group(pid: Pid, child: &mut Child) -> io::Result<ExitStatus> {
-    let _ = kill_process_group(pid, Signal::KILL); // it may have left its group, and nobody else be in it
+    let _ = kill_process_group(pid, Signal::KILL); // there may be nothing left of it
     let _ = child.kill();
     child.wait()
 }
