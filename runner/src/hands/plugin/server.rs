@@ -189,10 +189,7 @@ impl Server {
 
     /// Whether there is something to read on the socket, and whether the process has ended.
     fn wait(&self, patience: Duration) -> (bool, bool) {
-        let patience = Timespec {
-            tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: patience.subsec_nanos().into(),
-        };
+        let patience = timespec(patience);
         let mut polled = [
             PollFd::new(&self.socket, PollFlags::IN),
             PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN),
@@ -293,7 +290,7 @@ impl Server {
         let until = Instant::now() + patience;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let patience = Timespec { tv_sec: 0, tv_nsec: left.as_nanos().try_into().unwrap_or(999_999_999) };
+            let patience = timespec(left);
             let mut polled = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
             let polled = poll(&mut polled, Some(&patience));
             if polled.is_ok_and(|ready| ready > 0) || left.is_zero() {
@@ -352,6 +349,11 @@ fn end_group(pid: Pid, child: &mut Child) -> io::Result<ExitStatus> {
     let _ = kill_process_group(pid, Signal::KILL); // there may be nothing left of it
     let _ = child.kill();
     child.wait()
+}
+
+fn timespec(time: Duration) -> Timespec {
+    let tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() }
 }
 
 fn ending(status: ExitStatus) -> String {
