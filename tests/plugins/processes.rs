@@ -392,7 +392,7 @@ fn the_next_run_says_which_plugin_took_the_last_one_down() {
         ("", "abort();", "while plugin `rash` ran jobs 1 to 3 of `p/in`"),
         (
             "",
-            "pthread_create(&thread, NULL, end, &thread); for (;;) pause();",
+            "pthread_create(&thread, NULL, end, (void *)1); for (;;) pause();",
             "while plugin `rash` ran jobs 1 to 3 of `p/in`",
         ),
     ] {
