@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::absolute::absolute;
 use super::assemble::assemble;
 use super::catalog::{Catalog, without_namesakes};
 use super::diagnostic::{Diagnostic, Diagnostics};
@@ -87,12 +88,12 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
         return Draft { configuration: None, diagnostics: loading.into_diagnostics(&path) };
     };
     let mut settings = found.settings.map(|file| loading.settings(&file)).unwrap_or_default();
-    settings.settings.plugins.extend(options.plugins.iter().cloned());
+    settings.settings.plugins.extend(options.plugins.iter().map(|folder| absolute(folder)));
     for file in &found.pipelines {
         loading.pipeline(file);
     }
     let data = options.data.clone().or_else(|| settings.data.clone());
-    let data = data.unwrap_or_else(|| found.root.join(DATA));
+    let data = absolute(&data.unwrap_or_else(|| found.root.join(DATA)));
     let configuration = Some(loading.check(found.root, data, settings));
     Draft { configuration, diagnostics: loading.into_diagnostics(&path) }
 }
