@@ -107,6 +107,7 @@ pub use absolute::{absolute, shown};
 pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
 pub use exec::ExecCommand;
 pub use files::{Files, Position};
+pub(crate) use files::{ReadError, read_text};
 pub use http::{Body, HttpRequest, Method, Response, Shape};
 pub use interpolate::Lookup;
 pub use load::{Draft, LoadOptions, load};

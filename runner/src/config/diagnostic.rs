@@ -3,6 +3,7 @@
 //! Every floor that reads what a person wrote reports through [`Diagnostics`]. They are kept in
 //! order of file and place, each once. How they look to a person is next door, in `render`.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -143,6 +144,18 @@ impl Diagnostic {
         let place = self.span.as_ref().map(|span| (span.start, span.end));
         (&self.file, place, self.severity, &self.message, &self.label, &self.notes, &self.help)
     }
+
+    /// Two that are equal in this order are the same.
+    fn order(&self, other: &Self) -> Ordering {
+        let by_related = || self.explained().cmp(other.explained());
+        self.sort_key().cmp(&other.sort_key()).then_with(by_related)
+    }
+
+    fn explained(&self) -> impl Iterator<Item = (&Path, usize, usize, &str)> {
+        self.related
+            .iter()
+            .map(|(place, label)| (&*place.file, place.span.start, place.span.end, label.as_str()))
+    }
 }
 
 impl Diagnostics {
@@ -165,8 +178,7 @@ impl Diagnostics {
 
     /// Adds one at its place in the order, unless it is there already.
     pub fn push(&mut self, diagnostic: Diagnostic) {
-        if !self.list.contains(&diagnostic) {
-            let at = self.list.partition_point(|other| other.sort_key() <= diagnostic.sort_key());
+        if let Err(at) = self.list.binary_search_by(|other| other.order(&diagnostic)) {
             self.list.insert(at, diagnostic);
         }
     }
@@ -229,7 +241,9 @@ impl Diagnostics {
 
 impl Extend<Diagnostic> for Diagnostics {
     fn extend<I: IntoIterator<Item = Diagnostic>>(&mut self, diagnostics: I) {
-        diagnostics.into_iter().for_each(|diagnostic| self.push(diagnostic));
+        self.list.extend(diagnostics);
+        self.list.sort_by(Diagnostic::order);
+        self.list.dedup();
     }
 }
 

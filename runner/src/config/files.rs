@@ -4,8 +4,9 @@
 //! only configurations and scripts do.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,13 @@ const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// The texts of a configuration by path. Cheap to clone: the texts are shared.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    texts: BTreeMap<PathBuf, Arc<str>>,
+    texts: BTreeMap<PathBuf, (Arc<str>, Arc<Lines>)>,
+}
+
+/// Where the lines of one text begin, so that a place in it is found without reading all before it.
+#[derive(Debug)]
+pub(super) struct Lines {
+    starts: Vec<usize>,
 }
 
 /// A place as people count: both from 1, the column in characters.
@@ -29,13 +36,15 @@ pub struct Position {
 
 /// Why a text could not be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     #[error("cannot be read: {0}")]
     Io(io::Error),
     #[error("does not exist")]
     Missing,
     #[error("is a folder")]
     Folder,
+    #[error("is no regular file")]
+    NotAFile,
     #[error("is larger than {} MiB", TEXT_BYTES_MAX >> 20)]
     TooLong,
     #[error("is not UTF-8 text: byte {byte}, on line {line}, is part of no character")]
@@ -46,19 +55,20 @@ impl Files {
     /// Remembers `text` under `path`, in place of one that stood there.
     pub fn add(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) -> Arc<str> {
         let text = text.into();
-        self.texts.insert(path.into(), Arc::clone(&text));
+        let lines = Arc::new(Lines::of(&text));
+        self.texts.insert(path.into(), (Arc::clone(&text), lines));
         text
     }
 
     #[must_use]
     pub fn get(&self, path: &Path) -> Option<&str> {
-        self.texts.get(path).map(|text| &**text)
+        self.texts.get(path).map(|(text, _)| &**text)
     }
 
     /// Line and column of a byte of the file at `path`; `None` where the file is not known.
     #[must_use]
     pub fn position(&self, path: &Path, offset: usize) -> Option<Position> {
-        self.get(path).map(|text| position_in(text, offset))
+        self.texts.get(path).map(|(text, lines)| lines.position(text, offset))
     }
 
     /// The bytes of the character at `position`; where there is none, the end of that line or file.
@@ -80,13 +90,22 @@ impl Files {
     }
 }
 
-/// Line and column of the byte at `offset`, or of the end where the text is shorter.
-pub(super) fn position_in(text: &str, offset: usize) -> Position {
-    let before = &text[..floor_char(text, offset)];
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    Position {
-        line: before.bytes().filter(|&byte| byte == b'\n').count() + 1,
-        column: before[line_start..].chars().count() + 1,
+impl Lines {
+    pub(super) fn of(text: &str) -> Self {
+        let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self { starts: iter::once(0).chain(breaks).collect() }
+    }
+
+    /// The line of the byte at `offset`, from 1.
+    pub(super) fn line(&self, offset: usize) -> usize {
+        self.starts.partition_point(|&start| start <= offset)
+    }
+
+    /// Line and column of the byte at `offset` of `text`, or of the end where the text is shorter.
+    fn position(&self, text: &str, offset: usize) -> Position {
+        let offset = floor_char(text, offset);
+        let line = self.line(offset);
+        Position { line, column: text[self.starts[line - 1]..offset].chars().count() + 1 }
     }
 }
 
@@ -101,16 +120,19 @@ pub(super) fn clamp(text: &str, span: &Range<usize>) -> Range<usize> {
 }
 
 /// Reads a text of bounded length.
-pub(super) fn read_text(path: &Path) -> Result<String, ReadError> {
-    let file = File::open(path).map_err(|error| match error.kind() {
+pub(crate) fn read_text(path: &Path) -> Result<String, ReadError> {
+    let missing = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => ReadError::Missing,
         _ => ReadError::Io(error),
-    })?;
+    };
+    // A named pipe would wait for its writer, and a device may never end.
+    let about = fs::metadata(path).map_err(missing)?;
+    if !about.is_file() {
+        return Err(if about.is_dir() { ReadError::Folder } else { ReadError::NotAFile });
+    }
+    let file = File::open(path).map_err(missing)?;
     let mut bytes = Vec::new();
-    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| match error.kind() {
-        io::ErrorKind::IsADirectory => ReadError::Folder,
-        _ => ReadError::Io(error),
-    })?;
+    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
     if bytes.len() as u64 > TEXT_BYTES_MAX {
         return Err(ReadError::TooLong);
     }
@@ -136,9 +158,10 @@ mod tests {
     #[test]
     fn columns_count_characters_and_lines_from_one() {
         let text = "ä = 1\r\nöß = 2";
-        assert_eq!(position_in(text, 0), Position { line: 1, column: 1 });
-        assert_eq!(position_in(text, text.find('ß').unwrap()), Position { line: 2, column: 2 });
-        assert_eq!(position_in(text, 999), Position { line: 2, column: 7 });
+        let lines = Lines::of(text);
+        assert_eq!(lines.position(text, 0), Position { line: 1, column: 1 });
+        assert_eq!(lines.position(text, text.find('ß').unwrap()), Position { line: 2, column: 2 });
+        assert_eq!(lines.position(text, 999), Position { line: 2, column: 7 });
     }
 
     #[test]

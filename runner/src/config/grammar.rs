@@ -4,6 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     PipelineFile,
+    /// The file of a pipeline that is named alone: it may hold settings of the runner too.
+    SingleFile,
     SettingsFile,
     Runner,
     Log,
@@ -27,7 +29,8 @@ pub(super) enum Kind {
     NullSink,
 }
 
-/// Every kind, in the order in which they are named to the user.
+/// Every kind, in the order in which they are named to the user. A single file knows nothing that the others
+/// do not know.
 const KINDS: [Kind; 22] = [
     Kind::PipelineFile,
     Kind::SettingsFile,
@@ -58,6 +61,9 @@ impl Kind {
     pub(super) fn keys(self) -> &'static [&'static str] {
         match self {
             Self::PipelineFile => &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink"],
+            Self::SingleFile => {
+                &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink", "runner", "log"]
+            }
             Self::SettingsFile => &["runner", "log", "plugin", "retry", "queuer", "gate"],
             Self::Runner => &["data", "listen", "hosts", "workers", "shutdown_timeout", "plugins"],
             Self::Log => &["level", "format"],
@@ -141,7 +147,7 @@ impl Kind {
     /// How a message names such a table in general.
     fn shown(self) -> &'static str {
         match self {
-            Self::PipelineFile => "a pipeline's file",
+            Self::PipelineFile | Self::SingleFile => "a pipeline's file",
             Self::SettingsFile => "tidegate.toml",
             Self::Runner => "`[runner]` in tidegate.toml",
             Self::Log => "`[log]` in tidegate.toml",

@@ -6,8 +6,12 @@
 use super::diagnostic::{Diagnostic, Place};
 use super::grammar::Kind;
 
-const KEYS: &[(Kind, &[&str])] =
-    &[(Kind::PipelineFile, &["test"]), (Kind::SettingsFile, &["reload"]), (Kind::Step, &["was"])];
+const KEYS: &[(Kind, &[&str])] = &[
+    (Kind::PipelineFile, &["test"]),
+    (Kind::SingleFile, &["test"]),
+    (Kind::SettingsFile, &["reload"]),
+    (Kind::Step, &["was"]),
+];
 
 const VALUES: &[(Kind, &str, &[&str])] = &[(Kind::FileSource, "type", &["exec"])];
 

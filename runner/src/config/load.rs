@@ -2,6 +2,7 @@
 //!
 //! Touches nothing: no state, no folder is made, no port is opened.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use super::absolute::absolute;
 use super::assemble::assemble;
 use super::catalog::{Catalog, without_namesakes};
 use super::diagnostic::{Diagnostic, Diagnostics};
-use super::files::{Files, position_in, read_text};
+use super::files::{Files, Lines, read_text};
 use super::graph::{Graph, loose_ends, never_begin};
 use super::interpolate::Lookup;
 use super::model::{Configuration, Gate, LogFormat, Settings, Step};
@@ -21,6 +22,7 @@ use super::reading::Reading;
 use super::resolve::Wiring;
 use super::settings::{self, SettingsFile};
 use super::shared;
+use super::shelves::Shelves;
 use super::syntax;
 use crate::words::suggest::nearest;
 
@@ -87,14 +89,19 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
     let Some(found) = find(&path, &mut loading.diagnostics) else {
         return Draft { configuration: None, diagnostics: loading.into_diagnostics(&path) };
     };
-    let mut settings = found.settings.map(|file| loading.settings(&file)).unwrap_or_default();
-    settings.settings.plugins.extend(options.plugins.iter().map(|folder| absolute(folder)));
+    let beside = found.settings.as_deref();
+    let mut settings = beside.map(|file| loading.settings(file)).unwrap_or_default();
     for file in &found.pipelines {
-        loading.pipeline(file);
+        if found.single {
+            settings = loading.single(file, settings, beside);
+        } else {
+            loading.pipeline(file);
+        }
     }
+    settings.settings.plugins.extend(options.plugins.iter().map(|folder| absolute(folder)));
     let data = options.data.clone().or_else(|| settings.data.clone());
     let data = absolute(&data.unwrap_or_else(|| found.root.join(DATA)));
-    let configuration = Some(loading.check(found.root, data, settings));
+    let configuration = Some(loading.check(found.root, data, settings, found.single));
     Draft { configuration, diagnostics: loading.into_diagnostics(&path) }
 }
 
@@ -132,6 +139,18 @@ impl<'a> Loading<'a> {
         self.pipelines.extend(read.flatten());
     }
 
+    /// The only pipeline, which may bring settings where no `tidegate.toml` stands `beside` it.
+    fn single(&mut self, file: &Path, settings: SettingsFile, beside: Option<&Path>) -> SettingsFile {
+        let Some((own, pipeline)) = self.read(file, pipeline::read_single) else { return settings };
+        self.pipelines.extend(pipeline);
+        if let Some(beside) = beside {
+            self.diagnostics.extend(settings::refuse_both(&own, &settings, beside));
+            return settings;
+        }
+        self.log = own.log.format;
+        own
+    }
+
     /// Reads and parses one file, and has `interpret` make something of it.
     fn read<T>(
         &mut self,
@@ -153,14 +172,14 @@ impl<'a> Loading<'a> {
         self.names_missing |= reading.names_missing || !syntax.is_empty();
         if !parsed.garbled {
             let told = reading.diagnostics.into_iter().chain(reading.doubts).collect();
-            self.diagnostics.extend(beyond(told, &syntax, &text));
+            self.diagnostics.extend(beyond(told, &syntax, &reading.lines));
         }
         self.diagnostics.extend(syntax);
         Some(interpreted)
     }
 
     /// Checks the whole, and assembles it; after a mistake it lacks what was wrong.
-    fn check(&mut self, root: PathBuf, data: PathBuf, settings: SettingsFile) -> Configuration {
+    fn check(&mut self, root: PathBuf, data: PathBuf, settings: SettingsFile, single: bool) -> Configuration {
         let count = self.pipelines.len();
         let pipelines = without_namesakes(std::mem::take(&mut self.pipelines), &mut self.diagnostics);
         self.names_missing |= pipelines.len() < count;
@@ -176,7 +195,10 @@ impl<'a> Loading<'a> {
         self.diagnostics.extend(pushed::check(&pipelines, &settings));
         self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
         if !self.names_missing {
-            self.diagnostics.extend(shared::unused(&pipelines, &settings.shelves));
+            // The pipelines beside a single file are not read, and may use what is shared.
+            let none = Shelves::default();
+            let shelves = if single { &none } else { &settings.shelves };
+            self.diagnostics.extend(shared::unused(&pipelines, shelves));
             self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
             self.diagnostics.extend(loose_ends(&catalog, &wiring));
             // What a forbidden cycle keeps from beginning needs no words of its own.
@@ -192,11 +214,10 @@ impl<'a> Loading<'a> {
 fn beyond(
     diagnostics: Vec<Diagnostic>,
     syntax: &[Diagnostic],
-    text: &str,
+    lines: &Lines,
 ) -> impl Iterator<Item = Diagnostic> {
-    let line =
-        |diagnostic: &Diagnostic| diagnostic.span.as_ref().map(|span| position_in(text, span.start).line);
-    let wrong: Vec<_> = syntax.iter().filter_map(line).collect();
+    let line = |diagnostic: &Diagnostic| diagnostic.span.as_ref().map(|span| lines.line(span.start));
+    let wrong: BTreeSet<_> = syntax.iter().filter_map(line).collect();
     let keep: Vec<_> = diagnostics
         .iter()
         .map(|diagnostic| line(diagnostic).is_none_or(|line| !wrong.contains(&line)))
@@ -217,6 +238,8 @@ struct Found {
     settings: Option<PathBuf>,
     /// In order of name.
     pipelines: Vec<PathBuf>,
+    /// The file of a pipeline was named, and not the folder.
+    single: bool,
 }
 
 fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
@@ -234,14 +257,19 @@ fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
         Ok(about) if about.is_file() && is_toml => {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let root = parent.unwrap_or(Path::new(".")).to_path_buf();
-            return Some(Found { root, settings: None, pipelines: vec![path.to_path_buf()] });
+            // A folder of this name holds no settings, as in `toml_files`.
+            let settings = Some(root.join(SETTINGS)).filter(|file| file.exists() && !file.is_dir());
+            return Some(Found { root, settings, pipelines: vec![path.to_path_buf()], single: true });
         }
         Ok(_) => {
             let help = "name a folder of `.toml` files, or one `.toml` file";
             return refuse("this is no configuration".into(), Some(help.into()));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return refuse("there is no such file or folder".into(), near_path(path));
+            let value = path.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+            let help =
+                value.map(|value| format!("write the value of an option with `=`, as in `--lanes={value}`"));
+            return refuse("there is no such file or folder".into(), help.or_else(|| near_path(path)));
         }
         Err(error) => return refuse(format!("cannot be looked at: {error}"), None),
     }
@@ -255,7 +283,7 @@ fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
         let help = "each `.toml` file in it, but `tidegate.toml`, is a pipeline";
         return refuse("the folder has no pipeline".into(), Some(help.into()));
     }
-    Some(Found { root: path.to_path_buf(), settings, pipelines: files })
+    Some(Found { root: path.to_path_buf(), settings, pipelines: files, single: false })
 }
 
 /// The `.toml` files of a folder in order of name. Hidden ones, such as editors leave, are none.

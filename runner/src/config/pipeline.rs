@@ -14,6 +14,7 @@ use super::queue::{self, QueueDeclaration};
 use super::reading::{Placed, Reading, Text};
 use super::reference::{Reference, name, reference};
 use super::section::Section;
+use super::settings::{self, SettingsFile};
 use super::shelves::Shelves;
 use super::sink::{self, SinkDeclaration};
 use super::source::{self, SourceDeclaration};
@@ -51,7 +52,21 @@ pub(super) fn read(
     tree: &Spanned<DeTable<'_>>,
 ) -> Option<PipelineDeclaration> {
     let root = Section::root(reading, Kind::PipelineFile, tree);
-    let (named, errors, delivery) = header(reading, &root);
+    declared(reading, files, &root)
+}
+
+/// As [`read`], of a file that is named alone and may hold settings too.
+pub(super) fn read_single(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    tree: &Spanned<DeTable<'_>>,
+) -> (SettingsFile, Option<PipelineDeclaration>) {
+    let root = Section::root(reading, Kind::SingleFile, tree);
+    (settings::in_place(reading, &root), declared(reading, files, &root))
+}
+
+fn declared(reading: &mut Reading<'_>, files: &mut Files, root: &Section<'_>) -> Option<PipelineDeclaration> {
+    let (named, errors, delivery) = header(reading, root);
     let name = match &named {
         Named::Good(named, _) => Some(named.value.clone()),
         Named::Bad => None,
@@ -73,7 +88,7 @@ pub(super) fn read(
     for (key, value) in root.named(reading, "sink") {
         sinks.extend(sink::read(reading, &key, value));
     }
-    let shelves = Shelves::read(reading, files, &root);
+    let shelves = Shelves::read(reading, files, root);
     reading.names_missing |= name.is_none();
     let named = if let Named::Good(_, text) = named { Some(text) } else { None };
     let file = Arc::clone(&reading.file);

@@ -10,7 +10,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::diagnostic::{Diagnostic, Place};
-use super::files::position_in;
+use super::files::Lines;
 use super::interpolate::{Lookup, Outside};
 use crate::words::Secret;
 
@@ -20,6 +20,7 @@ pub(super) type Value<'t> = Spanned<DeValue<'t>>;
 pub(super) struct Reading<'a> {
     pub(super) file: Arc<Path>,
     text: &'a str,
+    pub(super) lines: Lines,
     env: &'a Lookup,
     pub(super) diagnostics: Vec<Diagnostic>,
     /// What is no mistake, but may be one.
@@ -53,6 +54,7 @@ impl<'a> Reading<'a> {
         Self {
             file,
             text,
+            lines: Lines::of(text),
             env,
             diagnostics: Vec::new(),
             doubts: Vec::new(),
@@ -81,7 +83,7 @@ impl<'a> Reading<'a> {
 
     /// From 1.
     pub(super) fn line(&self, place: &Place) -> u64 {
-        position_in(self.text, place.span.start).line as u64
+        self.lines.line(place.span.start) as u64
     }
 
     /// Where the text itself stands, without its quotes; all of the value where it is written with

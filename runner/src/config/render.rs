@@ -1,6 +1,7 @@
 //! How diagnostics look to a person: file, line and column, the line with the place marked, what is
 //! wrong, and what to do about it; at the end, how many there are.
 
+use std::ops::Range;
 use std::path::Path;
 
 use annotate_snippets::{
@@ -78,19 +79,40 @@ fn group<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Group<'a> {
 
 /// The marked place with its line, or the name of the file where there is no place.
 fn source<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Element<'a> {
-    let path = printable(&diagnostic.file);
     let (Some(span), Some(text)) = (&diagnostic.span, files.get(&diagnostic.file)) else {
-        return Origin::path(path).into();
+        return Origin::path(printable(&diagnostic.file)).into();
     };
-    let marked =
-        AnnotationKind::Primary.span(clamp(text, &one_line(text, span))).label(diagnostic.label.as_deref());
     let here = diagnostic.related.iter().filter(|(place, _)| *place.file == *diagnostic.file);
-    let explained: Vec<Annotation<'a>> = here
-        .map(|(place, label)| {
-            AnnotationKind::Context.span(clamp(text, &one_line(text, &place.span))).label(label.as_str())
-        })
-        .collect();
-    Snippet::source(text).path(path).annotation(marked).annotations(explained).into()
+    let mut marks = vec![(AnnotationKind::Primary, one_line(text, span), diagnostic.label.as_deref())];
+    marks.extend(
+        here.map(|(place, label)| {
+            (AnnotationKind::Context, one_line(text, &place.span), Some(label.as_str()))
+        }),
+    );
+    snippet(&diagnostic.file, text, files, marks).into()
+}
+
+type Mark<'a> = (AnnotationKind, Range<usize>, Option<&'a str>);
+
+/// The lines from the first mark to the last, and one around them: the renderer reads all that it gets, and
+/// for each mistake anew.
+fn snippet<'a>(
+    path: &Path,
+    text: &'a str,
+    files: &Files,
+    marks: Vec<Mark<'a>>,
+) -> Snippet<'a, Annotation<'a>> {
+    let first = marks.iter().map(|(_, span, _)| span.start).min().unwrap_or(0);
+    let last = marks.iter().map(|(_, span, _)| span.end).max().unwrap_or(first);
+    let start_of_line = |end: usize| text[..end].rfind('\n').map_or(0, |at| at + 1);
+    let end_of_line = |start: usize| text[start..].find('\n').map_or(text.len(), |at| start + at + 1);
+    let start = start_of_line(start_of_line(first).saturating_sub(1));
+    let end = end_of_line(end_of_line(last));
+    let line = files.position(path, start).map_or(1, |position| position.line);
+    let marks = marks
+        .into_iter()
+        .map(|(kind, span, label)| kind.span(span.start - start..span.end - start).label(label));
+    Snippet::source(&text[start..end]).path(printable(path)).line_start(line).annotations(marks)
 }
 
 /// The places of other files that explain this one.
@@ -99,15 +121,14 @@ fn elsewhere<'a>(diagnostic: &'a Diagnostic, files: &'a Files) -> Vec<Element<'a
     others
         .filter_map(|(place, label)| {
             let text = files.get(&place.file)?;
-            let mark =
-                AnnotationKind::Context.span(clamp(text, &one_line(text, &place.span))).label(label.as_str());
-            Some(Snippet::source(text).path(printable(&place.file)).annotation(mark).into())
+            let mark = (AnnotationKind::Context, one_line(text, &place.span), Some(label.as_str()));
+            Some(snippet(&place.file, text, files, vec![mark]).into())
         })
         .collect()
 }
 
 /// The part of `span` on its first line: a mark over several lines draws boxes that hide the place.
-fn one_line(text: &str, span: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+fn one_line(text: &str, span: &Range<usize>) -> Range<usize> {
     let span = clamp(text, span);
     let length = text[span.clone()].find(['\n', '\r']).unwrap_or(span.len());
     span.start..span.start + length

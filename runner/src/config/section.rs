@@ -61,6 +61,7 @@ impl<'t> Section<'t> {
             reading.names_missing |= matches!(
                 self.kind,
                 Kind::PipelineFile
+                    | Kind::SingleFile
                     | Kind::Step
                     | Kind::FileSink
                     | Kind::StdoutSink
@@ -77,7 +78,7 @@ impl<'t> Section<'t> {
             let help = "pair jobs whose branches come from one queue, so that the n-th of one belongs to the n-th of the other";
             return Diagnostic::error_at(place, message).help(help);
         }
-        let is_file = matches!(self.kind, Kind::PipelineFile | Kind::SettingsFile);
+        let is_file = matches!(self.kind, Kind::PipelineFile | Kind::SingleFile | Kind::SettingsFile);
         let what = if is_file && value.get_ref().is_table() { "table" } else { "key" };
         let keys = self.kind.keys().iter().copied();
         let home = homes(key).map(|homes| format!("`{key}` belongs in {homes}"));
@@ -92,6 +93,12 @@ impl<'t> Section<'t> {
     pub(super) fn field(&self, key: &'static str) -> Option<Field<'t>> {
         let value = self.table.get(key)?;
         Some(Field::of(key, value))
+    }
+
+    /// Where the key itself stands.
+    pub(super) fn key_place(&self, reading: &Reading<'_>, key: &str) -> Option<Place> {
+        let (key, _) = self.table.get_key_value(key)?;
+        Some(reading.place(key.span()))
     }
 
     /// As [`Self::field`], and says so where there is none.

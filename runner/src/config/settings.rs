@@ -1,13 +1,15 @@
-//! `tidegate.toml`: the runner's own settings.
+//! `tidegate.toml`: the runner's own settings. A pipeline whose file is named alone may hold `[runner]` and
+//! `[log]` itself.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::diagnostic::Diagnostic;
+use super::diagnostic::{Diagnostic, Place};
 use super::field::Field;
 use super::files::Files;
 use super::grammar::Kind;
@@ -34,6 +36,8 @@ pub(super) struct SettingsFile {
     pub(super) log: LogSettings,
     /// It says where to listen, be it wrong.
     pub(super) has_listen: bool,
+    /// Where `[runner]` and `[log]` stand.
+    headers: Vec<(&'static str, Place)>,
     /// For all pipelines.
     pub(super) shelves: Shelves,
 }
@@ -50,7 +54,18 @@ pub(super) fn read(
     tree: &Spanned<DeTable<'_>>,
 ) -> SettingsFile {
     let root = Section::root(reading, Kind::SettingsFile, tree);
+    let mut file = in_place(reading, &root);
+    file.shelves = Shelves::read(reading, files, &root);
+    file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
+    file
+}
+
+/// The `[runner]` and `[log]` of a file that may hold other tables too.
+pub(super) fn in_place(reading: &mut Reading<'_>, root: &Section<'_>) -> SettingsFile {
     let mut file = SettingsFile::default();
+    for key in ["runner", "log"] {
+        file.headers.extend(root.key_place(reading, key).map(|place| (key, place)));
+    }
     if let Some(field) = root.field("runner")
         && let Some(runner) = Section::open(reading, Kind::Runner, "[runner]", field.value())
     {
@@ -70,8 +85,6 @@ pub(super) fn read(
             ..Settings::default()
         };
     }
-    file.shelves = Shelves::read(reading, files, &root);
-    file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
     if let Some(field) = root.field("log")
         && let Some(log) = Section::open(reading, Kind::Log, "[log]", field.value())
     {
@@ -82,6 +95,20 @@ pub(super) fn read(
         file.log.format = format.unwrap_or(file.log.format);
     }
     file
+}
+
+/// A mistake for every table of settings in `own`, the file of a single pipeline, though the tidegate.toml at
+/// `path` stands beside it.
+pub(super) fn refuse_both(own: &SettingsFile, beside: &SettingsFile, path: &Path) -> Vec<Diagnostic> {
+    let refuse = |(key, place): &(&'static str, Place)| {
+        let there = beside.headers.iter().find(|(other, _)| other == key).map(|(_, place)| place.clone());
+        let there = there.unwrap_or_else(|| Place { file: Arc::from(path), span: 0..0 });
+        let message = format!("`[{key}]` stands in this file, and a tidegate.toml stands beside it");
+        Diagnostic::error_at(place, message)
+            .related(there, "the settings beside it")
+            .help(format!("move `[{key}]` to tidegate.toml, or the file to a folder of its own"))
+    };
+    own.headers.iter().map(refuse).collect()
 }
 
 fn workers(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {

@@ -2,10 +2,9 @@
 //! Contents are compared, and not times.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::config::{Configuration, Files, GateRef, Processor, Script, Step};
+use crate::config::{Configuration, Files, GateRef, Processor, Script, Step, read_text};
 use crate::words::Address;
 
 /// The settings that all pipelines share.
@@ -47,7 +46,7 @@ impl AsRead {
     pub fn changed(&self, steps: &[Address]) -> Vec<PathBuf> {
         let paths: BTreeSet<&PathBuf> =
             steps.iter().filter_map(|step| self.steps.get(step)).flatten().collect();
-        let is_same = |path: &PathBuf| fs::read_to_string(path).ok().as_ref() == self.texts.get(path);
+        let is_same = |path: &PathBuf| read_text(path).ok().as_ref() == self.texts.get(path);
         paths.into_iter().filter(|path| !is_same(path)).cloned().collect()
     }
 
@@ -57,7 +56,7 @@ impl AsRead {
             let mut file = script.with_file_name(name).into_os_string();
             file.push(".rhai");
             let path = PathBuf::from(file);
-            let Some(text) = fs::read_to_string(&path).ok().filter(|_| paths.insert(path.clone())) else {
+            let Some(text) = read_text(&path).ok().filter(|_| paths.insert(path.clone())) else {
                 continue;
             };
             self.add_imports(&path, &text, paths);

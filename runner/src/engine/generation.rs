@@ -8,7 +8,7 @@ use super::as_read::AsRead;
 use super::plugins;
 use crate::config::{
     self, Configuration, Diagnostic, Diagnostics, Draft, Inquiry, Invocation, Limits, LoadOptions, Place,
-    Position, Processor, Script, Step,
+    Position, Processor, Script, Step, read_text,
 };
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{self, CompileError, Entry};
@@ -138,7 +138,7 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
     let file = error.file.as_ref().map_or_else(|| script.path.clone(), Into::into);
     if file == script.path {
         diagnostics.add_file(&file, script.text.as_str());
-    } else if let Ok(text) = std::fs::read_to_string(&file) {
+    } else if let Ok(text) = read_text(&file) {
         diagnostics.add_file(&file, text);
     }
     let position = error.line.map(|line| Position { line, column: error.column.unwrap_or(1) });

@@ -1,6 +1,7 @@
 //! Whatever stands in a file: no panic, and every place lies in its text.
 
 use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::super::{Diagnostics, Severity};
 use super::Folder;
@@ -78,4 +79,29 @@ proptest! {
         folder.write(EVERY_KEY[1].0, text.as_bytes());
         examine(&folder);
     }
+}
+
+/// What is no file holds no text, and would be waited for or never end.
+#[test]
+fn a_named_pipe_is_refused_and_not_waited_for() {
+    let folder = Folder::of(&[(
+        "a.toml",
+        "[step.a]\nfrom = \"x\"\nrun = \"pipe.rhai\"\nto = \"${file:pipe.rhai}\"\n",
+    )]);
+    for name in ["pipe.rhai", "b.toml"] {
+        let path = folder.configs().join(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    }
+    insta::assert_snapshot!(folder.shown());
+}
+
+/// Looked up and put in order once, so that twice as many take twice as long: this many took half a minute.
+#[test]
+fn twenty_thousand_mistakes_are_told_each_with_its_line() {
+    let text: String = (0..20_000).map(|number| format!("[stpe{number}]\n")).collect();
+    let folder = Folder::of(&[("a.toml", &text)]);
+    let Err(diagnostics) = folder.load() else { panic!("nothing of it is known") };
+    let lines: Vec<_> = diagnostics.records().iter().filter_map(|record| record.line).collect();
+    assert_eq!(lines, (1..=20_000).collect::<Vec<_>>());
+    assert_eq!(diagnostics.render(false).matches("unknown table").count(), 20_000);
 }

@@ -385,17 +385,43 @@ to = "mended2"
 }
 
 #[test]
-fn a_single_file_stands_alone() {
+fn a_single_file_takes_the_settings_beside_it_and_no_other_pipeline() {
     let text = "[source.in]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n[step.a]\nfrom = \"in\"\n";
     let folder = Folder::of(&[
-        ("tidegate.toml", "[runner]\ndata = \"x\"\nworkers = 7"),
-        ("one.toml", text),
+        (
+            "tidegate.toml",
+            "[runner]\ndata = \"x\"\nworkers = 7\n[log]\nlevel = \"debug\"\n[retry.patient]\nmax = \"1m\"\n\
+             [retry.idle]\nmax = \"2m\"\n",
+        ),
+        ("one.toml", &format!("{text}retry = \"patient\"\n")),
         ("two.toml", "?"),
     ]);
-    let configuration = folder.load_at("configs/one.toml").unwrap().0;
-    assert_eq!(folder.relative(&configuration.data), "configs/.tidegate");
-    assert_eq!((configuration.settings.workers, configuration.pipelines.len()), (0, 1));
+    let (configuration, warnings) = folder.load_at("configs/one.toml").unwrap();
+    assert_eq!(folder.relative(&configuration.data), "configs/x");
+    assert_eq!((configuration.settings.workers, configuration.pipelines.len()), (7, 1));
+    assert_eq!(configuration.log.level, "debug");
+    assert_eq!(configuration.steps[0].retry_policy().map(|retry| retry.max.as_secs()), Some(60));
+    assert!(warnings.is_empty(), "{warnings}");
     assert!(!configuration.data.exists());
+}
+
+#[test]
+fn a_single_file_may_hold_its_settings() {
+    let text = "[runner]\ndata = \"x\"\nlisten = \"127.0.0.1:8484\"\n[log]\nlevel = \"warn\"\n\
+                [source.in]\ntype = \"http\"\n[step.a]\nfrom = \"in\"\n";
+    let folder = Folder::of(&[("one.toml", text)]);
+    let configuration = folder.load_at("configs/one.toml").unwrap().0;
+    assert_eq!(folder.relative(&configuration.data), "configs/x");
+    assert_eq!(configuration.settings.listen, Some("127.0.0.1:8484".parse().unwrap()));
+    assert_eq!(configuration.log.level, "warn");
+}
+
+#[test]
+fn settings_stand_in_one_place() {
+    let text = "[runner]\nworkers = 2\n[log]\nlevel = \"warn\"\n[source.in]\ntype = \"file\"\npath = \"in\"\n\
+                format = \"lines\"\n[step.a]\nfrom = \"in\"\n";
+    let folder = Folder::of(&[("one.toml", text), ("tidegate.toml", "# Ours.\n[runner]\nworkers = 7\n")]);
+    insta::assert_snapshot!(folder.shown_at("configs/one.toml"));
 }
 
 #[test]

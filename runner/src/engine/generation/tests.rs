@@ -7,7 +7,11 @@ use crate::config::LoadOptions;
 
 /// What `check` says about a configuration of these files, in a folder called `configs`.
 fn shown(files: &[(&str, &str)]) -> String {
-    let folder = TempDir::new().unwrap();
+    shown_in(&TempDir::new().unwrap(), files)
+}
+
+/// As [`shown`], where something else may be in the folder already.
+fn shown_in(folder: &TempDir, files: &[(&str, &str)]) -> String {
     for (name, text) in files {
         let path = folder.path().join("configs").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -207,4 +211,23 @@ fn a_policy_that_holds_later_jobs_back_for_long_is_worth_a_word() {
     ] {
         assert!(!with(fine).contains("holds all later ones back"), "{}", with(fine));
     }
+}
+
+#[test]
+fn an_import_is_a_file_of_bounded_length() {
+    let folder = TempDir::new().unwrap();
+    std::fs::create_dir(folder.path().join("configs")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", folder.path().join("configs/zero.rhai")).unwrap();
+    let long = format!("//{}\n", " ".repeat(16 << 20));
+    let toml = "[source.events]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n\
+                [step.a]\nfrom = \"events\"\nrun = [\"a.rhai\", \"b.rhai\"]\n";
+    insta::assert_snapshot!(shown_in(
+        &folder,
+        &[
+            ("shop.toml", toml),
+            ("a.rhai", "import \"zero\" as z;\nfn process(job) { job }\n"),
+            ("b.rhai", "import \"long\" as l;\nfn process(job) { job }\n"),
+            ("long.rhai", &long),
+        ]
+    ));
 }

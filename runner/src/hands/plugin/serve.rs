@@ -63,7 +63,7 @@ pub fn serve() -> io::Result<()> {
 }
 
 fn open(path: &Path, image: Vec<u8>) -> Result<Plugin, Failure> {
-    let image = Image::of(path, image).map_err(|error| Failure::failed(error))?;
+    let image = Image::of(path, image).map_err(Failure::failed)?;
     library::open(&image).map_err(|error| Failure::failed(error.reason()))
 }
 

@@ -14,6 +14,7 @@ use rhai::{AST, Engine, EvalAltResult, Module, ModuleResolver, Position};
 use super::attempt::Attempt;
 use super::captured::captures;
 use super::top;
+use crate::config::{ReadError, read_text};
 use crate::memory;
 
 /// How long the top of an imported script may take.
@@ -51,9 +52,9 @@ impl Beside {
 
     fn compile(&self, engine: &Engine, name: &str, at: Position) -> Result<AST, Box<EvalAltResult>> {
         let path = self.path(name);
-        let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => EvalAltResult::ErrorModuleNotFound(name.to_owned(), at),
-            _ => EvalAltResult::ErrorRuntime(format!("`{name}.rhai` cannot be read: {error}").into(), at),
+        let text = read_text(&path).map_err(|error| match error {
+            ReadError::Missing => EvalAltResult::ErrorModuleNotFound(name.to_owned(), at),
+            error => EvalAltResult::ErrorRuntime(format!("`{name}.rhai` {error}").into(), at),
         })?;
         let source = path.display().to_string();
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
