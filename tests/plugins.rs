@@ -3,6 +3,7 @@
 mod commands;
 mod isolated;
 mod libraries;
+mod processes;
 mod setup;
 mod steps;
 mod tokens;
@@ -47,9 +48,9 @@ fn compile(source: &str, library: &Path, options: &[&str]) {
     let status = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(root().join("plugin-api/include"))
-        .args(options)
         .arg("-o")
         .args([library, &text])
+        .args(options)
         .status()
         .expect("there is a C compiler");
     assert!(status.success(), "{} does not compile", text.display());

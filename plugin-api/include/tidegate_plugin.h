@@ -243,7 +243,7 @@ typedef struct TidegateStep {
    */
   struct TidegateBytes description;
   /*
-   `TIDEGATE_HAS_EFFECTS`, or 0. Other bits are 0.
+   `TIDEGATE_HAS_EFFECTS`, or 0. A runner refuses bits that it does not know.
    */
   uint64_t flags;
   /*

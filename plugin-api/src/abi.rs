@@ -101,7 +101,7 @@ pub struct TidegateStep {
     pub name: TidegateBytes,
     /// A line for people; may be empty.
     pub description: TidegateBytes,
-    /// `TIDEGATE_HAS_EFFECTS`, or 0. Other bits are 0.
+    /// `TIDEGATE_HAS_EFFECTS`, or 0. A runner refuses bits that it does not know.
     pub flags: u64,
     /// May be null: then any `config` will do. Says (`say`) the JSON Schema of the step's `config`. It
     /// must answer without having been set up, as a check does not run anything.

@@ -5,11 +5,16 @@ use std::ptr;
 
 use crate::abi::{self, TidegateBytes};
 
+/// Nothing in memory is longer.
+pub(crate) const BYTES_MAX: usize = isize::MAX as usize;
+
+/// What cannot be that long is nothing.
+///
 /// # Safety
 /// As the ABI says of [`TidegateBytes`]: `bytes` points to `len` bytes that stay as they are for `'a`,
 /// or `len` is 0.
 pub(crate) unsafe fn slice<'a>(bytes: TidegateBytes) -> &'a [u8] {
-    if bytes.len == 0 || bytes.bytes.is_null() {
+    if bytes.len == 0 || bytes.len > BYTES_MAX || bytes.bytes.is_null() {
         return &[];
     }
     // SAFETY: not null, and the caller vouches for the rest.

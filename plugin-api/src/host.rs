@@ -3,7 +3,6 @@
 //! [`Plugin::attach`] is the one function that has to trust a pointer. Everything that it gives out
 //! keeps the library loaded.
 
-use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,7 +24,18 @@ mod output;
 pub use output::fault_of_handle;
 
 /// What keeps a library loaded.
-pub type Keep = Arc<dyn Any + Send + Sync>;
+pub type Keep = Arc<dyn KeepsLoaded>;
+
+/// Keeps a library loaded until it is dropped, and longer where threads that ran its code are left.
+pub trait KeepsLoaded: Send + Sync + 'static {
+    /// This thread runs code of the library from now on.
+    fn entered(&self);
+}
+
+/// For code that is part of the program.
+impl KeepsLoaded for () {
+    fn entered(&self) {}
+}
 
 /// A library whose description has been read and found in order.
 #[derive(Clone)]
@@ -152,6 +162,9 @@ impl Plugin {
         if description.is_null() {
             return Err(Unusable::Null);
         }
+        if !description.is_aligned() {
+            return Err(Unusable::Wrong("it does not stand at an address that is a multiple of 8".into()));
+        }
         // SAFETY: of every version, these two come first. They are read alone, as nothing else is known
         // to be there yet.
         let (version, size) = unsafe {
@@ -171,8 +184,16 @@ impl Plugin {
         if about.step_count == 0 || about.steps.is_null() {
             return Err(Unusable::Missing("steps".into()));
         }
+        if about.step_count > STEPS_MAX {
+            let count = about.step_count;
+            return Err(Unusable::Wrong(format!("it has {count} steps, and {STEPS_MAX} are the most")));
+        }
+        if !about.steps.is_aligned() {
+            let wrong = "its steps do not stand at an address that is a multiple of 8";
+            return Err(Unusable::Wrong(wrong.into()));
+        }
         // SAFETY: texts of a description live as long as the library.
-        let (name, version) = unsafe { (borrowed::text(about.name), borrowed::text(about.version)) };
+        let (name, version) = unsafe { (line(about.name, "name")?, line(about.version, "version")?) };
         if name.is_empty() {
             return Err(Unusable::Wrong("its name is empty".into()));
         }
@@ -221,12 +242,39 @@ impl Plugin {
     }
 }
 
+/// More steps than that are a mistake.
+const STEPS_MAX: usize = 4096;
+/// A longer name, version or description is a mistake, in bytes.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// A text of a description, which messages show: one line.
+///
+/// # Safety
+/// As [`borrowed::slice`].
+unsafe fn line(bytes: TidegateBytes, what: &str) -> Result<String, Unusable> {
+    if bytes.len > LINE_BYTES_MAX {
+        let len = bytes.len;
+        return Err(Unusable::Wrong(format!(
+            "the {what} has {len} bytes, and {LINE_BYTES_MAX} are the most"
+        )));
+    }
+    // SAFETY: the caller vouches for it.
+    let text = unsafe { borrowed::text(bytes) };
+    if text.contains(char::is_control) {
+        return Err(Unusable::Wrong(format!(
+            "the {what} holds a control character, perhaps the end of a line"
+        )));
+    }
+    Ok(text)
+}
+
 impl Offer {
     /// # Safety
     /// As [`Plugin::attach`].
     unsafe fn of(step: &TidegateStep, keep: &Keep) -> Result<Self, Unusable> {
         // SAFETY: texts of a description live as long as the library.
-        let (name, description) = unsafe { (borrowed::text(step.name), borrowed::text(step.description)) };
+        let (name, description) =
+            unsafe { (line(step.name, "name of a step")?, line(step.description, "description of a step")?) };
         if name.is_empty() || name.contains(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_') {
             return Err(Unusable::Wrong(format!("`{name}` is no name for a step")));
         }
@@ -243,6 +291,12 @@ impl Offer {
             let asked = target.call(|answer| unsafe { ask(answer) });
             asked.map_err(|failure| Unusable::Wrong(format!("the schema of `{name}`: {failure}")))?;
             schema = Some(target.said).filter(|said| !said.is_empty());
+        }
+        let unknown = step.flags & !abi::TIDEGATE_HAS_EFFECTS;
+        if unknown != 0 {
+            let wrong =
+                format!("its step `{name}` has flags that this Tidegate does not know ({unknown:#x})");
+            return Err(Unusable::Wrong(wrong));
         }
         let has_effects = step.flags & abi::TIDEGATE_HAS_EFFECTS != 0;
         Ok(Self { name, description, has_effects, schema, functions, keep: Arc::clone(keep) })
@@ -275,6 +329,7 @@ impl Offer {
     /// # Errors
     /// What the plugin says.
     pub fn create(&self, spec: &Spec<'_>, host: Box<dyn Host>) -> Result<Instance, Failure> {
+        self.keep.entered();
         let line = Line::open(host);
         let bindings: Vec<TidegateBytes> =
             spec.bindings.iter().map(|binding| TidegateBytes::of(binding.as_bytes())).collect();
@@ -562,6 +617,7 @@ pub fn ended_late(processed: Result<(), Failure>, timeout: Option<Duration>) -> 
 unsafe extern "C" fn push(target: *mut c_void, binding: u32, payload: TidegateBytes) -> i32 {
     // SAFETY: it is the target of the call that runs, on its thread, and nobody else touches it meanwhile.
     let target = unsafe { &mut *target.cast::<Target<'_>>() };
+    let len = payload.len;
     // SAFETY: the payload lives for this call.
     let payload = unsafe { borrowed::slice(payload) };
     let Some(outputs) = target.outputs.as_deref_mut() else {
@@ -576,7 +632,7 @@ unsafe extern "C" fn push(target: *mut c_void, binding: u32, payload: TidegateBy
         target.astray = Some(binding);
         return TIDEGATE_FAILED;
     };
-    let Some(room) = target.room.checked_sub(payload.len() as u64) else {
+    let Some(room) = target.room.checked_sub(len as u64).filter(|_| len <= borrowed::BYTES_MAX) else {
         target.full = true;
         return TIDEGATE_FAILED;
     };

@@ -8,6 +8,8 @@
 //! read tables and values, and `grammar` to know the keys; `catalog`, `resolve`, `graph` and `paths` check the whole; `assemble`
 //! makes the [`Configuration`]. None of them stops at a mistake.
 
+mod absolute;
+
 mod push;
 
 mod model;
@@ -103,6 +105,7 @@ mod order;
 #[cfg(test)]
 mod tests;
 
+pub use absolute::{absolute, shown};
 pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
 pub use exec::ExecCommand;
 pub use files::{Files, Position};

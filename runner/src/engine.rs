@@ -113,6 +113,8 @@ mod start;
 
 mod floor;
 
+mod last_run;
+
 mod crew;
 
 mod run;

@@ -28,6 +28,7 @@
 //! | `compact` | gives unused room back |
 //! | `lines`, `export`, `fill`, `import` | everything as lines of text, and back |
 //! | `attempts` | the file beside it that says what was attempted when the process died |
+//! | `setups` | the file beside it that says what was being set up when the process died |
 //! | `faulty` | a disk that fails on demand, for tests |
 //!
 //! Architecture Invariant: only this floor knows redb, and none of redb's types is in its API.
@@ -100,6 +101,8 @@ mod import;
 
 mod attempts;
 
+mod setups;
+
 mod faulty;
 
 pub use attempts::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
@@ -122,6 +125,7 @@ pub use open::{open, open_disk, open_existing};
 pub use pause::Pause;
 pub use private::create_private;
 pub use read::{DetailedBatch, QueueState, Store};
+pub use setups::{Died, Setup, Setups};
 pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
 pub use stop::Stop;
 pub use trim::{Trim, TrimWhen, Trimmed};

@@ -3,11 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tidegate::hands::plugin::{Image, Loaded, PluginRunner, PluginSpec, open};
 use tidegate::words::TokenKey;
+use tidegate_plugin::host::Offer;
 use tidegate_plugin::{Job, Outputs, Step as _};
 
 use super::{c_count, compile, folder, project};
@@ -33,7 +35,11 @@ fn load(path: &Path) -> Loaded {
 }
 
 fn run(loaded: &Loaded, config: &serde_json::Value, payload: &str) -> String {
-    let mut runner = PluginRunner::new(&loaded.plugin().offers()[0], &spec(config));
+    run_step(&loaded.plugin().expect("it is open").offers()[0], config, payload)
+}
+
+fn run_step(offer: &Offer, config: &serde_json::Value, payload: &str) -> String {
+    let mut runner = PluginRunner::new(offer, &spec(config));
     let mut outputs = Outputs::new([""]);
     let job = Job::new(1, payload.as_bytes());
     runner.process(&job, &mut outputs).expect("the job is in order");
@@ -52,7 +58,7 @@ fn two_versions_of_one_file_are_loaded_at_once() {
     let second = load(&path);
     assert!(run(&first, &config, "{\"a\":1}").contains("\"by\":\"1.0.0\""));
     assert!(run(&second, &config, "{\"a\":1}").contains("\"by\":\"2.0.0\""));
-    assert_eq!((first.plugin().version(), second.plugin().version()), ("1.0.0", "2.0.0"));
+    assert_eq!((&*first.description().version, &*second.description().version), ("1.0.0", "2.0.0"));
     assert_ne!(first.image().sha256(), second.image().sha256());
 }
 
@@ -66,10 +72,12 @@ fn cycles() {
         statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("it is a number") * 4096
     };
     let mapped =
-        || fs::read_to_string("/proc/self/maps").expect("there is /proc").matches("/tidegate-").count();
+        || fs::read_to_string("/proc/self/maps").expect("there is /proc").matches("memfd:lib").count();
     let cycle = || {
         let loaded = load(&folder().join("libuppercase.so"));
-        assert_eq!(run(&loaded, &serde_json::json!({}), "{\"text\":\"a\"}"), "{\"text\":\"A\"}");
+        in_a_thread(|| {
+            assert_eq!(run(&loaded, &serde_json::json!({}), "{\"text\":\"a\"}"), "{\"text\":\"A\"}");
+        });
     };
     (0..5).for_each(|_| cycle());
     let before = (files(), resident(), mapped());
@@ -83,11 +91,75 @@ fn cycles() {
 #[test]
 fn a_hundred_times_loading_and_unloading_leaves_nothing_behind() {
     folder();
-    let status = Command::new(std::env::current_exe().expect("this program has a file"))
-        .args(["--exact", "plugins::libraries::cycles", "--ignored", "--test-threads", "1"])
+    in_a_process("plugins::libraries::cycles");
+}
+
+/// A plugin in C of which each thread that ran it keeps a value, with a destructor in the library.
+fn keyed() -> String {
+    c_count()
+        .replace(
+            "static const TidegateStep steps[]",
+            "#include <pthread.h>\nstatic pthread_key_t key;\n\
+             static void forget(void *value) { *(volatile char *)value = 1; free(value); }\n\
+             __attribute__((constructor)) static void prepare(void) { pthread_key_create(&key, forget); }\n\
+             static const TidegateStep steps[]",
+        )
+        .replace("static int32_t process(", "static void keep(void);\nstatic int32_t process(")
+        .replace("counter->seen++;", "counter->seen++; keep();")
+        + "static void keep(void) { pthread_setspecific(key, malloc(1)); }\n"
+}
+
+/// In a process of its own, which a destructor in a library that is closed would end.
+#[test]
+#[ignore = "is run by another test"]
+fn threads_that_end() {
+    let temp = TempDir::new().expect("a temporary folder can be made");
+    let path = temp.path().join("libkeyed.so");
+    compile(&keyed(), &path, &["-pthread"]);
+    let slow = serde_json::json!({ "slow_drop_ms": 1 });
+    for (path, config, job) in [
+        (path, serde_json::json!({}), "{\"id\":1}"),
+        (folder().join("libflaky.so"), slow, "{\"do\":\"thread_local\"}"),
+    ] {
+        let image = Image::read(&path).expect("it was built");
+        for _ in 0..200 {
+            let plugin = open(&image).expect("the library can be loaded");
+            // The thread is the last that holds it, and ends after that.
+            let config = &config;
+            in_a_thread(move || assert!(!run_step(&plugin.offers()[0], config, job).is_empty()));
+        }
+    }
+}
+
+#[test]
+fn a_library_is_closed_only_when_every_thread_that_ran_its_code_has_ended() {
+    folder();
+    in_a_process("plugins::libraries::threads_that_end");
+}
+
+#[test]
+fn a_run_ends_well_whatever_its_threads_keep_of_a_library() {
+    let project = project("run = \"plugin:flaky\"\nconfig = { slow_drop_ms = 5 }");
+    for number in 1..=10 {
+        project.append("in.ndjson", "{\"do\":\"thread_local\"}\n");
+        project.run().done();
+        assert_eq!(project.read("out.ndjson").lines().count(), number);
+    }
+}
+
+/// Runs a test of this program that is ignored otherwise.
+fn in_a_process(test: &str) {
+    let outcome = Command::new(std::env::current_exe().expect("this program has a file"))
+        .args(["--exact", test, "--ignored", "--test-threads", "1"])
         .output()
         .expect("it can be started");
-    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
+    let said = String::from_utf8_lossy(&outcome.stdout);
+    assert!(outcome.status.success() && said.contains("1 passed"), "{}\n{said}", outcome.status);
+}
+
+/// Runs something on a thread that has ended when this returns.
+fn in_a_thread(run: impl FnOnce() + Send) {
+    thread::scope(|scope| scope.spawn(run).join().expect("it does not panic"));
 }
 
 #[test]

@@ -448,6 +448,24 @@ fn descriptions_that_are_wrong_are_refused() {
             plugin.steps = Vec::leak([steps(), steps()].concat()).as_ptr();
             plugin.step_count = 2;
         }),
+        refused(&|plugin| plugin.step_count = usize::MAX),
+        refused(&|plugin| plugin.name.len = usize::MAX),
+        refused(&|plugin| plugin.version = TidegateBytes::of(b"1\n2")),
+        refused(&|plugin| plugin.steps = plugin.steps.wrapping_byte_add(4)),
+        refused(&|plugin| {
+            let mut steps = steps().to_vec();
+            steps[0].flags |= 6;
+            plugin.steps = Vec::leak(steps).as_ptr();
+        }),
+        refused(&|plugin| {
+            let mut steps = steps().to_vec();
+            steps[0].description = TidegateBytes::of(b"\x1b[31mred");
+            plugin.steps = Vec::leak(steps).as_ptr();
+        }),
+        // SAFETY: it is refused before anything is read.
+        unsafe { Plugin::attach((&raw const right).wrapping_byte_add(4), &(Arc::new(()) as Keep)) }
+            .unwrap_err()
+            .to_string(),
         // SAFETY: null is what is asked about.
         unsafe { Plugin::attach(std::ptr::null(), &(Arc::new(()) as Keep)) }.unwrap_err().to_string(),
     ];
@@ -462,9 +480,41 @@ fn descriptions_that_are_wrong_are_refused() {
             "it cannot be initialized: not today",
             "its description lacks function `process` of its step `puppet`",
             "its description is wrong: it offers `puppet` twice",
+            "its description is wrong: it has 18446744073709551615 steps, and 4096 are the most",
+            "its description is wrong: the name has 18446744073709551615 bytes, and 65536 are the most",
+            "its description is wrong: the version holds a control character, perhaps the end of a line",
+            "its description is wrong: its steps do not stand at an address that is a multiple of 8",
+            "its description is wrong: its step `puppet` has flags that this Tidegate does not know (0x6)",
+            "its description is wrong: the description of a step holds a control character, perhaps the end of a line",
+            "its description is wrong: it does not stand at an address that is a multiple of 8",
             "it describes nothing",
         ]
     );
+}
+
+#[test]
+fn texts_that_cannot_be_that_long_are_refused_and_read_nowhere() {
+    let bytes = TidegateBytes { bytes: b"1".as_ptr(), len: usize::MAX };
+    let said = call(None, |answer| {
+        // SAFETY: the answer is that of this call.
+        let answer = unsafe { *answer };
+        let Some(say) = answer.say else { return TIDEGATE_OK };
+        // SAFETY: what has such a length is not read.
+        unsafe { say(answer.target, bytes) };
+        TIDEGATE_FAILED
+    });
+    assert_eq!(said.unwrap_err().message, "it failed without a reason");
+    let mut outputs = Outputs::new([""]);
+    let mut target = Target { memory: u64::MAX, room: u64::MAX, ..Target::new(Some(&mut outputs)) };
+    let pushed = target.call(|answer| {
+        // SAFETY: as above.
+        let answer = unsafe { *answer };
+        let Some(push) = answer.push else { return TIDEGATE_OK };
+        // SAFETY: as above.
+        unsafe { push(answer.target, 0, bytes) }
+    });
+    assert_eq!(pushed.unwrap_err().kind, FailureKind::Limit);
+    assert_eq!(outputs.total(), 0);
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct Config {
     pub panic_in_drop: bool,
     /// Leaves a thread behind that holds the context for so many milliseconds.
     pub leave_thread_ms: Option<u64>,
+    /// How many milliseconds it takes to drop it.
+    pub slow_drop_ms: u64,
 }
 
 /// What `create` answers where the file is not there that it needs.
@@ -96,6 +98,8 @@ enum Act {
     Because,
     /// Gives `mib` MiB in as many outputs as it takes, and looks at no answer.
     Flood,
+    /// Leaves a value in the thread whose destructor runs when the thread ends.
+    ThreadLocal,
 }
 
 /// What a job is known by.
@@ -207,6 +211,7 @@ impl PluginStep for Flaky {
                 }
                 return Ok(());
             }
+            Act::ThreadLocal => drop(black_box(thread::current())),
             Act::Log => self.context.warn(format_args!("job {} asked for this", job.index)),
         }
         outlet.push(job.payload)
@@ -215,6 +220,7 @@ impl PluginStep for Flaky {
 
 impl Drop for Flaky {
     fn drop(&mut self) {
+        thread::sleep(Duration::from_millis(self.config.slow_drop_ms));
         if let Some(ms) = self.config.leave_thread_ms {
             let context = self.context.clone();
             thread::spawn(move || {

@@ -60,7 +60,8 @@ pub(crate) fn calls() -> Result<Calls, Box<dyn Error>> {
         earlier: 0,
     };
     let runner = |step| {
-        let offer = loaded.plugin().offer(step).ok_or("the plugin lacks a step")?;
+        let plugin = loaded.plugin()?;
+        let offer = plugin.offer(step).ok_or("the plugin lacks a step")?;
         Ok::<_, Box<dyn Error>>(PluginRunner::new(offer, &spec))
     };
     let (mut pass, mut field, mut script) = (runner("pass")?, runner("field")?, script()?);

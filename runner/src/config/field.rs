@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
+use super::absolute::absolute;
 use super::diagnostic::{Diagnostic, Place};
 use super::grammar::Kind;
 use super::later;
@@ -49,10 +50,10 @@ impl<'t> Field<'t> {
         Some(text)
     }
 
-    /// A path, relative to the file that names it.
+    /// A path, written relative to the file that names it; absolute from here on.
     pub(super) fn path(self, reading: &mut Reading<'_>) -> Option<Placed<PathBuf>> {
         let text = self.filled_text(reading)?;
-        Some(Placed { value: reading.folder().join(text.value), place: text.place })
+        Some(Placed { value: absolute(&reading.folder().join(text.value)), place: text.place })
     }
 
     /// A list of texts with something in it.

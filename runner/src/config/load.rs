@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::absolute::absolute;
 use super::assemble::assemble;
 use super::catalog::{Catalog, without_namesakes};
 use super::diagnostic::{Diagnostic, Diagnostics};
@@ -97,9 +98,9 @@ pub fn load(path: &Path, options: &LoadOptions) -> Draft {
             loading.pipeline(file);
         }
     }
-    settings.settings.plugins.extend(options.plugins.iter().cloned());
+    settings.settings.plugins.extend(options.plugins.iter().map(|folder| absolute(folder)));
     let data = options.data.clone().or_else(|| settings.data.clone());
-    let data = data.unwrap_or_else(|| found.root.join(DATA));
+    let data = absolute(&data.unwrap_or_else(|| found.root.join(DATA)));
     let configuration = Some(loading.check(found.root, data, settings, found.single));
     Draft { configuration, diagnostics: loading.into_diagnostics(&path) }
 }

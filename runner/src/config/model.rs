@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use twox_hash::XxHash3_64;
 
+use super::absolute::absolute;
 use super::http::HttpRequest;
 use super::push::PushSource;
 use crate::words::{Address, Name};
@@ -108,8 +109,7 @@ pub enum SourceKind {
 
 #[derive(Clone, Debug)]
 pub struct FileSource {
-    /// Absolute (or relative to the working folder as the configuration was): a file, a folder
-    /// (every file in it), or a glob.
+    /// Absolute: a file, a folder (every file in it), or a glob.
     pub path: PathBuf,
     pub format: DataFormat,
     /// Wait for more, across truncation and rotation.
@@ -227,8 +227,9 @@ impl Configuration {
     pub fn fingerprint(&self) -> u64 {
         // Written out in words, everything stands in it; the folders where it lies do not matter.
         let said = format!("{:?}", (&self.sources, &self.queues, &self.sinks, &self.gates, &self.steps));
-        let root = self.root.display().to_string();
-        XxHash3_64::oneshot(said.replace(&root, "").as_bytes())
+        let root = absolute(&self.root).display().to_string();
+        let said = said.replace(&root, "").replace(&self.root.display().to_string(), "");
+        XxHash3_64::oneshot(said.as_bytes())
     }
 
     /// A command of Tidegate about this configuration, as the operator would type it here.

@@ -40,6 +40,8 @@ impl Asker {
             timeout: Some(inquiry.timeout),
             config: &inquiry.config,
             secrets: &inquiry.secrets,
+            // Nothing is lost where it is asked again later.
+            crash_limit: None,
             ..Owner::of(step, &file, common)
         };
         let last = inquiry.run.len().saturating_sub(1);

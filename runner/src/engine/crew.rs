@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use super::committer::Committer;
 use super::delivery::Order;
 use super::error::EngineError;
 use super::floor::{Action, Floor, Plan};
+use super::last_run;
 use super::ledger::Ledger;
 use super::message::Message;
 use super::push::Inbox;
@@ -29,8 +31,8 @@ use crate::decide::{End, Port};
 use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
 use crate::hands::source::Source;
-use crate::store::{Attempts, Store, Writer};
-use crate::words::{Clock, Timestamp};
+use crate::store::{Attempts, Setup, Setups, Store, Writer};
+use crate::words::{Clock, Timestamp, format_duration};
 
 /// What is being committed when the time for shutting down is over gets so much more.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
@@ -48,6 +50,7 @@ pub(super) struct Parts {
     pub(super) store: Store,
     pub(super) writer: Writer,
     pub(super) attempts: Attempts,
+    pub(super) setups: Setups,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) options: Options,
     pub(super) stats: Arc<Stats>,
@@ -61,6 +64,9 @@ pub(super) struct Crew {
     configuration: Arc<Configuration>,
     store: Store,
     attempts: Attempts,
+    setups: Setups,
+    /// Plugins are in this process.
+    plugged: Option<Setup>,
     inbox: Arc<Inbox>,
     options: Options,
     clock: Watched,
@@ -83,6 +89,8 @@ pub(super) struct Crew {
     aside: Aside,
     /// For gates and monitors, which nobody has to wait for in the end.
     askers: Aside,
+    /// Set by a stop.
+    ending: Arc<AtomicBool>,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
 }
@@ -97,6 +105,7 @@ impl Crew {
             store,
             writer,
             attempts,
+            setups,
             clock,
             options,
             stats,
@@ -104,6 +113,7 @@ impl Crew {
             inbox,
             leash,
         } = parts;
+        let plugged = last_run::tell(&configuration, &attempts, &setups);
         let started = start::start(&configuration, &store, clock.now())?;
         let Started {
             progress,
@@ -160,6 +170,7 @@ impl Crew {
         };
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
+        let ending = Arc::default();
         let shop = Arc::new(workers::Shop {
             configuration: Arc::clone(&configuration),
             plugins,
@@ -168,8 +179,10 @@ impl Crew {
             generation,
             token_key,
             leash,
+            ending: Arc::clone(&ending),
             attempts: attempts.clone(),
             ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
+            setups: setups.clone(),
         });
         let [aside, askers] = [(); 2].map(|()| Aside::new(Arc::clone(&shop), messages.0.clone()));
         let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
@@ -181,6 +194,8 @@ impl Crew {
             configuration,
             store,
             attempts,
+            setups,
+            plugged,
             inbox,
             options,
             floor,
@@ -197,6 +212,7 @@ impl Crew {
             workers,
             aside,
             askers,
+            ending,
             deadline: None,
         };
         for (port, reader) in readers {
@@ -227,6 +243,7 @@ impl Crew {
                 Ok(message) => {
                     if matches!(message, Message::Stop) {
                         self.stop_committer = None;
+                        self.ending.store(true, Ordering::Release);
                         self.inbox.close();
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }
@@ -307,6 +324,8 @@ impl Crew {
     pub(super) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
         let Self {
             attempts,
+            setups,
+            plugged,
             inbox,
             mut floor,
             clock,
@@ -322,12 +341,15 @@ impl Crew {
             aside,
             askers,
             messages,
+            options,
+            deadline,
             ..
         } = self;
         floor.report_last_failures(clock.now());
         if !matches!(outcome, Ok(Some(_))) {
             // What still runs ends with the process, through no fault of its own.
             attempts.close();
+            setups.close();
         }
         inbox.close();
         drop((tasks, stop_committer, orders));
@@ -344,17 +366,25 @@ impl Crew {
         };
         // A sink may write to somebody who does not read. What is not committed then runs again.
         if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
-            return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned });
+            return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned, left_behind: true });
         }
         let writer = committer.join().map_err(|_| EngineError::Died);
         // Those that a committer left behind which has failed.
         drop(inbox.take(usize::MAX));
         let end = outcome?;
         // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
+        let mut left_behind = abandoned;
         if end.is_some() {
             askers.abandon(LAST_ANSWERS);
-            for worker in workers.into_iter().chain(aside) {
-                let _ = worker.join();
+            let deadline = deadline.unwrap_or_else(|| Instant::now() + options.shutdown_timeout);
+            left_behind = !end_by(deadline, workers.into_iter().chain(aside).collect());
+            if left_behind {
+                drop(plugged);
+                let timeout = format_duration(options.shutdown_timeout);
+                for at in setups.under_way() {
+                    tracing::warn!("{at}, and is not waited for longer than `shutdown_timeout` of {timeout}");
+                }
+                setups.close();
             }
         }
         if writer?.is_none() {
@@ -364,7 +394,23 @@ impl Crew {
             });
             return Err(reason.unwrap_or(EngineError::Died));
         }
-        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned })
+        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned, left_behind })
+    }
+}
+
+/// Whether all these threads end before the deadline. An instance of a plugin's step may take any time to
+/// end.
+fn end_by(deadline: Instant, threads: Vec<JoinHandle<()>>) -> bool {
+    let (ends, ended) = crossbeam_channel::bounded::<()>(0);
+    let join = move || {
+        let _ends = ends;
+        for thread in threads {
+            let _ = thread.join();
+        }
+    };
+    match thread::Builder::new().name("joiner".into()).spawn(join) {
+        Ok(_) => ended.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout),
+        Err(_) => false,
     }
 }
 

@@ -1,15 +1,17 @@
 //! One link of a chain of processors: what it is made from, and how a job runs through it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tidegate_plugin::{Failure, Job, Outputs};
 
-use crate::config::{ExecCommand, HttpRequest, Limits, PluginStep, Script, Step, StepFilter};
+use crate::config::{ExecCommand, HttpRequest, Limits, PluginStep, Promise, Script, Step, StepFilter};
 use crate::hands::exec::{ExecSpec, ExecStep, Leash};
 use crate::hands::http::{HttpSpec, HttpStep};
-use crate::hands::plugin::{Isolated, PluginRunner, PluginSpec, Plugins};
+use crate::hands::plugin::{Custody, Isolated, PluginRunner, PluginSpec, Plugins};
 use crate::hands::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
+use crate::store::Setups;
 use crate::words::{Address, Secret, TokenKey};
 
 /// Scripts that follow each other, or one other processor.
@@ -41,9 +43,17 @@ pub(super) struct Owner<'c> {
     pub(super) token_key: &'c TokenKey,
     /// Commands are killed by it.
     pub(super) leash: &'c Arc<Leash>,
+    /// Set when the run is asked to end.
+    pub(super) ending: &'c Arc<AtomicBool>,
+    pub(super) setups: &'c Setups,
     /// Plugins run in a process of their own.
     pub(super) isolate: bool,
+    /// So often a job may take a process down; `None` where no job is attempted twice.
+    pub(super) crash_limit: Option<u32>,
 }
+
+/// So many processes in a row may die while a plugin is created for a step that attempts no job twice.
+const CREATION_LIMIT: u32 = 3;
 
 /// What the processors of all steps share.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +62,10 @@ pub(super) struct Common<'c> {
     pub(super) token_key: &'c TokenKey,
     /// Commands are killed by it.
     pub(super) leash: &'c Arc<Leash>,
+    /// Set when the run is asked to end.
+    pub(super) ending: &'c Arc<AtomicBool>,
+    /// Where is written down what is set up.
+    pub(super) setups: &'c Setups,
 }
 
 /// Scripts of one link, and what is particular to it.
@@ -75,7 +89,11 @@ impl<'c> Owner<'c> {
             file,
             token_key: common.token_key,
             leash: common.leash,
+            ending: common.ending,
+            setups: common.setups,
             isolate: step.isolate,
+            // Progress of `at-most-once` moves first: nothing is attempted after a crash.
+            crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
         }
     }
 
@@ -131,8 +149,9 @@ impl<'c> Owner<'c> {
     ) -> Result<Link, String> {
         let named = plugin.named();
         let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
-        let offer = loaded
-            .offer(&plugin.plugin, plugin.step.as_deref())
+        let offered = loaded
+            .description()
+            .step(&plugin.plugin, plugin.step.as_deref())
             .map_err(|(message, _)| plugin.masked(message))?;
         let spec = PluginSpec {
             named: &named,
@@ -147,11 +166,31 @@ impl<'c> Owner<'c> {
             earlier,
         };
         let link = if self.isolate {
-            Link::Isolated(Box::new(Isolated::new(loaded, offer, &spec)))
+            let (crash_limit, ending) = (self.crash_limit, Arc::clone(self.ending));
+            let custody = Custody { crash_limit, ending };
+            Link::Isolated(Box::new(Isolated::new(loaded, offered, &spec, custody)))
         } else {
-            Link::Plugin(Box::new(PluginRunner::new(offer, &spec)))
+            self.refuse_after_deaths(&PluginRunner::creation(&spec))?;
+            let loading = self.setups.begin(format!("plugin `{named}` was being loaded"));
+            let opened = loaded.plugin().map_err(|error| plugin.masked(error.to_string()))?;
+            let missing = || plugin.masked(format!("plugin `{named}` offers its step no more"));
+            let offer = opened.offer(&offered.name).ok_or_else(missing)?;
+            drop(loading);
+            Link::Plugin(Box::new(PluginRunner::recorded(offer, &spec, self.setups)))
         };
         Ok(link)
+    }
+}
+
+impl Owner<'_> {
+    /// What took the process down again and again is left alone for this run.
+    fn refuse_after_deaths(&self, at: &str) -> Result<(), String> {
+        let (deaths, limit) = (self.setups.deaths(at), self.crash_limit.unwrap_or(CREATION_LIMIT));
+        if deaths < limit {
+            return Ok(());
+        }
+        let often = if deaths == 1 { String::new() } else { format!(" {deaths} times in a row") };
+        Err(format!("the process died{often} while {at}; the next run tries it again"))
     }
 }
 

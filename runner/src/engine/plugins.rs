@@ -1,6 +1,6 @@
 //! Loads the plugins of a configuration, and holds what it says of them against what they offer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
@@ -22,14 +22,17 @@ pub(super) fn load(
 ) -> Plugins {
     let search = Search { folders: settings.plugins.clone() };
     let pins: Pins = settings.pins.iter().map(|(name, pin)| (name.clone(), pin.sha256.clone())).collect();
-    let mut plugins = Plugins::default();
+    let plugins = Plugins::load(&named(steps, gates), &search, &pins);
+    let mut printing = BTreeSet::new();
     let mut check_all = |run: &[Processor], config: (&Value, &[&str]), diagnostics: &mut Diagnostics| {
         let mut any = false;
         for plugin in run.iter().filter_map(Processor::plugin) {
             any = true;
-            let how = (&search, &pins, &settings.pins);
-            if let Err(diagnostic) = check(config, plugin, &mut plugins, how, diagnostics) {
+            if let Err(diagnostic) = check(config, plugin, (&plugins, &settings.pins), diagnostics) {
                 diagnostics.push(*diagnostic);
+            }
+            if printing.insert(plugin.plugin.clone()) {
+                diagnostics.extend(prints(plugin, &plugins));
             }
         }
         any
@@ -54,6 +57,26 @@ pub(super) fn load(
     plugins
 }
 
+/// The plugins that steps and gates name, each once.
+fn named<'c>(steps: &'c [Step], gates: &'c [Gate]) -> Vec<&'c str> {
+    let of_steps = steps.iter().flat_map(|step| {
+        let asked = step.monitor.iter().flat_map(|monitor| &monitor.inquiry.run);
+        step.processors.iter().chain(asked)
+    });
+    let of_gates = gates.iter().flat_map(|gate| &gate.inquiry.run);
+    let named = of_steps.chain(of_gates).filter_map(Processor::plugin).map(|plugin| plugin.plugin.as_str());
+    named.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// A library prints on standard output, where programs may read what Tidegate says.
+fn prints(plugin: &PluginStep, plugins: &Plugins) -> Option<Diagnostic> {
+    let printed = plugins.get(&plugin.plugin)?.printed();
+    let message =
+        || plugin.masked(format!("plugin `{}` prints while it is loaded: `{printed}`", plugin.plugin));
+    let warning = || Diagnostic::warning(&plugin.named_in, Some(plugin.named_at.clone()), message());
+    (!printed.is_empty()).then(|| warning().help("let it log, with the functions of the host"))
+}
+
 /// Notes in `configuration` what is known since its plugins are loaded.
 pub(super) fn note(configuration: &mut Configuration, plugins: &Plugins) {
     let of_steps = configuration.steps.iter_mut().flat_map(|step| {
@@ -64,8 +87,8 @@ pub(super) fn note(configuration: &mut Configuration, plugins: &Plugins) {
     for plugin in of_steps.chain(of_gates).filter_map(Processor::plugin_mut) {
         let Some(loaded) = plugins.get(&plugin.plugin) else { continue };
         loaded.image().sha256().clone_into(&mut plugin.sha256);
-        if let Ok(offer) = loaded.offer(&plugin.plugin, plugin.step.as_deref()) {
-            plugin.has_effects = offer.has_effects();
+        if let Ok(offered) = loaded.description().step(&plugin.plugin, plugin.step.as_deref()) {
+            plugin.has_effects = offered.has_effects;
         }
     }
 }
@@ -74,8 +97,7 @@ pub(super) fn note(configuration: &mut Configuration, plugins: &Plugins) {
 fn check(
     (config, way): (&Value, &[&str]),
     plugin: &PluginStep,
-    plugins: &mut Plugins,
-    (search, pins, pinned): (&Search, &Pins, &BTreeMap<String, Pin>),
+    (plugins, pinned): (&Plugins, &BTreeMap<String, Pin>),
     diagnostics: &mut Diagnostics,
 ) -> Result<(), Box<Diagnostic>> {
     let wrong = |message: String| {
@@ -83,17 +105,19 @@ fn check(
     };
     // Which name is near to a secret one says much about it.
     let help = |help: Option<String>| help.filter(|_| !plugin.secret);
-    let loaded = plugins.load(&plugin.plugin, search, pins).map_err(|error| {
-        let diagnostic = wrong(Chain(&error).to_string()).help_if(help(error.help()));
-        Box::new(match (&error, pinned.get(&plugin.plugin)) {
+    let Some(found) = plugins.find(&plugin.plugin) else { return Ok(()) };
+    let loaded = found.map_err(|error| {
+        let diagnostic = wrong(Chain(error).to_string()).help_if(help(error.help()));
+        Box::new(match (error, pinned.get(&plugin.plugin)) {
             (LoadError::Pinned { .. }, Some(pin)) => diagnostic.related(pin.place.clone(), "pinned here"),
             _ => diagnostic,
         })
     })?;
-    let offer = loaded
-        .offer(&plugin.plugin, plugin.step.as_deref())
+    let offered = loaded
+        .description()
+        .step(&plugin.plugin, plugin.step.as_deref())
         .map_err(|(message, hint)| Box::new(wrong(message).help_if(help(Some(hint)))))?;
-    let Some(text) = offer.schema() else { return Ok(()) };
+    let Some(text) = &offered.schema else { return Ok(()) };
     let schema = schema::read(text).map_err(|fault| {
         let named = plugin.named();
         Box::new(wrong(format!("the schema that plugin `{named}` says for its config {fault}")))

@@ -41,6 +41,8 @@ pub struct Report {
     pub halts: Vec<Halt>,
     /// Attempts still ran when the time for shutting down was over; they will be run again.
     pub abandoned: bool,
+    /// Threads of the run are left, in code that may never end.
+    pub left_behind: bool,
 }
 
 /// A step that had to stop.

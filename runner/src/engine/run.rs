@@ -18,7 +18,7 @@ use super::stats::Stats;
 use crate::config::{Configuration, QueueRef};
 use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
-use crate::store::{Attempts, Store, Writer};
+use crate::store::{Attempts, Setups, Store, Writer};
 use crate::words::{Address, Clock};
 
 /// A run that is ready to start.
@@ -31,6 +31,7 @@ pub struct Handle {
     messages: Sender<Message>,
     inbox: Arc<Inbox>,
     attempts: Attempts,
+    setups: Setups,
     stats: Arc<Stats>,
     leash: Arc<Leash>,
     files: Arc<AsRead>,
@@ -64,6 +65,7 @@ impl Handle {
     pub fn abandon(&self) {
         self.attempts.close();
         self.leash.kill();
+        self.setups.close();
     }
 
     /// What can be seen of the waiting jobs of the step at this position; `None` where it takes them as
@@ -146,6 +148,7 @@ impl Run {
             store,
             writer,
             attempts,
+            setups: Setups::none(),
             clock,
             options,
             stats,
@@ -177,13 +180,21 @@ impl Run {
         self
     }
 
+    /// Writes down what is set up, for the same.
+    #[must_use]
+    pub fn with_setups(mut self, setups: Setups) -> Self {
+        self.0.setups = setups;
+        self
+    }
+
     #[must_use]
     pub fn handle(&self) -> Handle {
-        let Parts { messages, inbox, attempts, stats, leash, .. } = &self.0;
+        let Parts { messages, inbox, attempts, setups, stats, leash, .. } = &self.0;
         Handle {
             messages: messages.0.clone(),
             inbox: Arc::clone(inbox),
             attempts: attempts.clone(),
+            setups: setups.clone(),
             stats: Arc::clone(stats),
             leash: Arc::clone(leash),
             files: Arc::clone(&self.1),

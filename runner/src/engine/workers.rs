@@ -22,7 +22,7 @@ use crate::decide::{JobKey, Status};
 use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
 use crate::hands::script::{Entry, STACK};
-use crate::store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
+use crate::store::{Attempts, DelayedJob, DelayedKey, Setups, Slot, Store};
 use crate::words::{Clock, Timestamp, TokenKey};
 
 /// No more workers than that wait for the outside at once.
@@ -38,14 +38,23 @@ pub(super) struct Shop {
     pub(super) token_key: TokenKey,
     /// All commands that run.
     pub(super) leash: Arc<Leash>,
+    /// Set when the run is asked to end.
+    pub(super) ending: Arc<AtomicBool>,
     pub(super) attempts: Attempts,
     /// By step: what it runs was set up at least once.
     pub(super) ever_set_up: Vec<Arc<AtomicBool>>,
+    pub(super) setups: Setups,
 }
 
 impl Shop {
     fn common(&self) -> Common<'_> {
-        Common { plugins: &self.plugins, token_key: &self.token_key, leash: &self.leash }
+        Common {
+            plugins: &self.plugins,
+            token_key: &self.token_key,
+            leash: &self.leash,
+            ending: &self.ending,
+            setups: &self.setups,
+        }
     }
 }
 

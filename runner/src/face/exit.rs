@@ -17,14 +17,20 @@ pub(super) enum Exit {
     Configuration,
 }
 
+impl Exit {
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 64,
+            Self::Configuration => 78,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::Failed => 1,
-            Exit::Usage => 64,
-            Exit::Configuration => 78,
-        })
+        Self::from(exit.code())
     }
 }
 

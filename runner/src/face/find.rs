@@ -13,7 +13,7 @@ pub(super) use super::console::print;
 use super::control::{self, Question, Refusal, Told};
 use super::exit::{self, Exit};
 use super::look::{Answer, Query, answer};
-use crate::config::{Configuration, LoadOptions};
+use crate::config::{Configuration, LoadOptions, shown};
 use crate::engine::{Chain, Generation, Granted, Request, amend};
 use crate::store::{self, OpenError, Store, Writer};
 pub(super) use crate::words::plain::lines as plain;
@@ -176,7 +176,7 @@ pub(super) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Resu
 }
 
 pub(super) fn no_state(configuration: &Configuration) -> String {
-    let (data, run) = (configuration.data.display(), configuration.command("run"));
+    let (data, run) = (shown(&configuration.data), configuration.command("run"));
     format!("there is no state in `{data}` yet; `{run}` makes it")
 }
 

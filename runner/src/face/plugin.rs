@@ -3,7 +3,6 @@
 use serde::Serialize;
 use serde_json::Value;
 use tidegate_plugin::abi::TIDEGATE_ABI_VERSION;
-use tidegate_plugin::host::Offer;
 use tidegate_plugin::schema;
 
 use super::cli::{Format, PluginInspect};
@@ -11,7 +10,7 @@ use super::exit::{self, Exit};
 use super::find::{plain, print_json, print_text};
 use super::table::table;
 use crate::engine::Chain;
-use crate::hands::plugin::{self, Image, Loaded};
+use crate::hands::plugin::{self, Description, Image, Loaded, Offered};
 
 /// A plugin as programs read it.
 #[derive(Serialize)]
@@ -37,10 +36,13 @@ struct StepRecord<'a> {
 }
 
 pub(super) fn inspect(command: &PluginInspect) -> Exit {
-    let loaded = match Image::read(&command.file).map_err(Into::into).and_then(Loaded::open) {
+    let loaded = match Image::read(&command.file).map_err(Into::into).and_then(Loaded::describe) {
         Ok(loaded) => loaded,
         Err(error) => return exit::fail(Chain(&error)),
     };
+    if !loaded.printed().is_empty() {
+        exit::warn(format_args!("the plugin prints while it is loaded: `{}`", loaded.printed()));
+    }
     let record = record(&loaded);
     match command.format {
         Format::Json => print_json(&record, Exit::Done),
@@ -62,25 +64,25 @@ pub(super) fn host() -> Exit {
 }
 
 fn record(loaded: &Loaded) -> Record<'_> {
-    let step = |offer| -> StepRecord<'_> {
-        let offer: &Offer = offer;
-        let read = offer.schema().map(schema::read);
-        StepRecord {
-            name: offer.name(),
-            description: offer.description(),
-            has_effects: offer.has_effects(),
-            schema: read.as_ref().and_then(|read| read.as_ref().ok()).cloned(),
-            schema_fault: read.and_then(Result::err),
-        }
-    };
+    let Description { name, version, steps } = loaded.description();
     Record {
         file: loaded.image().path().display().to_string(),
         sha256: loaded.image().sha256(),
         interface: TIDEGATE_ABI_VERSION,
-        name: loaded.plugin().name(),
-        version: loaded.plugin().version(),
-        steps: loaded.plugin().offers().iter().map(step).collect(),
+        name,
+        version,
+        steps: steps.iter().map(step).collect(),
     }
+}
+
+fn step(offered: &Offered) -> StepRecord<'_> {
+    let Offered { name, description, has_effects, schema } = offered;
+    let (schema, schema_fault) = match schema.as_deref().map(schema::read) {
+        Some(Ok(schema)) => (Some(schema), None),
+        Some(Err(fault)) => (None, Some(fault)),
+        None => (None, None),
+    };
+    StepRecord { name, description, has_effects: *has_effects, schema, schema_fault }
 }
 
 fn text(record: &Record<'_>) -> String {

@@ -12,11 +12,12 @@ use super::http::Server;
 use super::progress::Progress;
 use super::signals::Signals;
 use super::{control, find, log, look, summary};
-use crate::config::{Configuration, Diagnostics, LogFormat};
+use crate::config::{Configuration, Diagnostics, LogFormat, shown};
 use crate::decide::End;
 use crate::engine::{self, Chain, Generation, Options, Report, Stats};
 use crate::hands::open_files;
-use crate::store::{self, Attempts};
+use crate::hands::plugin::{ExitGuard, leave};
+use crate::store::{self, Attempts, Setups};
 use crate::words::SystemClock;
 
 pub(super) fn run(command: &cli::Run) -> Exit {
@@ -43,7 +44,9 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
         .with_plugins(generation.plugins)
         .with_files(generation.files)
-        .with_attempts(Attempts::open(&configuration.data));
+        .with_attempts(Attempts::open(&configuration.data))
+        .with_setups(Setups::open(&configuration.data));
+    let guard = ExitGuard::new();
     let conversations = control::Conversations::default();
     let stats = run.stats();
     let desk = control::Desk { store, configuration: Arc::clone(&configuration), handle: run.handle() };
@@ -57,6 +60,7 @@ pub(super) fn run(command: &cli::Run) -> Exit {
     let started = Instant::now();
     let outcome = run.run();
     let elapsed = started.elapsed();
+    drop(guard);
     drop(progress);
     if let Some(server) = server {
         server.finish();
@@ -69,7 +73,11 @@ pub(super) fn run(command: &cli::Run) -> Exit {
             sum_up(&configuration, &stats, &report, elapsed);
             // Also where somebody stopped what was left of the run.
             let stuck = report.end == End::Halted || !report.halts.is_empty();
-            if stuck { Exit::Failed } else { Exit::Done }
+            let exit = if stuck { Exit::Failed } else { Exit::Done };
+            if report.left_behind {
+                leave(exit.code().into());
+            }
+            exit
         }
         Err(error) => exit::fail(Chain(&error)),
     }
@@ -149,5 +157,5 @@ fn converse(signals: &Signals, desk: control::Desk, conversations: control::Conv
 }
 
 fn say_without_socket(data: &Path, error: &io::Error) {
-    tracing::warn!(%error, folder = %data.display(), "no local socket: commands cannot look into this runner");
+    tracing::warn!(%error, folder = %shown(data), "no local socket: commands cannot look into this runner");
 }

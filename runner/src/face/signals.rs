@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{console, log};
 use crate::engine::Handle;
+use crate::hands::plugin::leave;
 
 /// So often the log tells what it has left out.
 const TELLS: Duration = Duration::from_secs(1);
@@ -120,11 +121,11 @@ async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
                 *asked = true;
                 stop(run);
             }
-            Phase::Starting { .. } => std::process::exit(128 + number),
+            Phase::Starting { .. } => leave(128 + number),
             // Nothing is lost: what is not committed runs again.
             Phase::Running { run, .. } => {
                 run.abandon();
-                std::process::exit(128 + number);
+                leave(128 + number);
             }
         }
     }

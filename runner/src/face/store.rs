@@ -12,6 +12,7 @@ use super::exit::{self, Exit};
 use super::find::{Place, ask, no_state, open_patiently, other_question, print_json, print_text};
 use super::look::{Answer, Query};
 use super::table::{grouped, jobs};
+use crate::config::shown;
 use crate::engine::Chain;
 use crate::store::{self, Inventory, OpenError};
 use crate::words::format_size;
@@ -150,7 +151,7 @@ pub(super) fn import(command: &StoreFile) -> Exit {
     match imported {
         Ok(inventory) if command.look.format == Format::Json => print_json(&inventory, Exit::Done),
         Ok(inventory) => {
-            print_text(&format!("{} → {}", words(&inventory), data.display()));
+            print_text(&format!("{} → {}", words(&inventory), shown(data)));
             Exit::Done
         }
         Err(error) => exit::fail(Chain(&error)),

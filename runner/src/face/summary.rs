@@ -9,7 +9,7 @@ use super::left;
 use super::look::StepStatus;
 use super::table::{grouped, jobs, on_one_line, rate, table};
 use super::terminal::{cut, error_width};
-use crate::config::{Configuration, SinkKind, Step, Target};
+use crate::config::{Configuration, SinkKind, Step, Target, shown};
 use crate::decide::{Counters, End};
 use crate::engine::{Halt, Report, Stats, StepStats};
 
@@ -147,9 +147,8 @@ fn outputs(configuration: &Configuration, stats: &Stats) -> String {
                     .any(|output| matches!(output.target, Target::Sink(to) if to.0 == position))
         });
         if feeds {
-            // `./out` says no more than `out`.
-            let path = file.path.strip_prefix(".").unwrap_or(&file.path);
-            let _ = writeln!(text, "{} → {}", sink.address.name, on_one_line(&path.display().to_string()));
+            let path = on_one_line(&shown(&file.path).to_string());
+            let _ = writeln!(text, "{} → {path}", sink.address.name);
         }
     }
     for (position, queue) in configuration.queues.iter().enumerate() {

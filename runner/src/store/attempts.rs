@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use super::disk::{Disk, FileDisk};
 use super::private;
+use crate::words::Address;
 use cell::{CELL_BYTES, Suspect};
 use suspects::{SUSPECTS_MAX, Suspects};
 
@@ -166,6 +167,16 @@ impl Attempts {
             suspects: Mutex::new(suspects),
             alone: RwLock::default(),
         }))
+    }
+
+    /// The jobs that a step took from this input alone, and was attempting when the last process died: the
+    /// first and the last index.
+    #[must_use]
+    pub fn suspects(&self, step: &Address, input: &str) -> Vec<(u64, u64)> {
+        let origin = Span::new(step, &[(input, 1)], 1).origin;
+        let of_input =
+            |span: &Span| (span.origin == origin).then(|| (span.first, span.end().saturating_sub(1)));
+        self.0.suspects().cells().iter().flatten().filter_map(|suspect| of_input(&suspect.span)).collect()
     }
 
     /// A place for one more worker.

@@ -94,8 +94,16 @@ pub(super) fn tighten(folder: &Path) -> io::Result<()> {
 }
 
 /// What stands in a data folder.
-const OURS: [&str; 7] =
-    ["store.redb", "store.redb.new", "lock", "attempts", "attempts.new", "control.sock", "control.sock.new"];
+const OURS: [&str; 8] = [
+    "store.redb",
+    "store.redb.new",
+    "lock",
+    "attempts",
+    "attempts.new",
+    "setups",
+    "control.sock",
+    "control.sock.new",
+];
 
 fn options() -> OpenOptions {
     let mut options = File::options();

@@ -7,7 +7,7 @@ use crate::config::Configuration;
 use crate::engine::link::Common;
 use crate::engine::work::Worker;
 use crate::hands::plugin::Plugins;
-use crate::store::Store;
+use crate::store::{Setups, Store};
 use crate::words::{Address, TokenKey};
 
 /// Compiling scripts takes longer than all the rest, so what they are compiled to is kept as long as
@@ -26,8 +26,15 @@ impl Workers {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let (plugins, leash) = (Plugins::default(), Arc::default());
-            let common = Common { plugins: &plugins, token_key: &TokenKey::NONE, leash: &leash };
+            let (plugins, leash, ending) = (Plugins::default(), Arc::default(), Arc::default());
+            let token_key = &TokenKey::NONE;
+            let common = Common {
+                plugins: &plugins,
+                token_key,
+                leash: &leash,
+                ending: &ending,
+                setups: &Setups::none(),
+            };
             let worker =
                 Worker::new(configuration, step, generation, store, &common, &Arc::default()).unwrap();
             self.0.insert(step.address.clone(), (version, worker));

@@ -1,21 +1,49 @@
 //! What passes between the runner and a process that runs a plugin for it.
 //!
-//! Two ways connect them. Over a socket the runner sends batches of jobs, and the process answers with
-//! one byte when a batch is done. Into a shared file in memory the process writes what comes of each job
+//! Three ways connect them. Over a socket the runner sends batches of jobs, and the process answers with
+//! one word when a batch is done. Into a shared file in memory the process writes what comes of each job
 //! as soon as it is known, so that nothing of it is lost when the process dies, and nobody is woken for
-//! it. Both ends are the same executable, so the form needs no version.
+//! it. Over a second socket it sends the lines of its log, at any time. All that it says is sealed (see
+//! `seal`). Both ends are the same executable, so the form needs no version.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Payloads, Place};
 
+use super::description::Description;
+use super::seal::Seals;
 use crate::words::TokenKey;
 
-/// What a process is told first.
+/// The rows of frames: words on the socket, lines of the log, and then one row a batch.
+pub(super) const WORDS: u64 = 0;
+pub(super) const LINES: u64 = 1;
+pub(super) const BATCHES: u64 = 2;
+
+/// What a process is for.
 #[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// To say what the library at this path offers.
+    Describe { path: PathBuf, seal: u64 },
+    /// To run a step of it.
+    Run(Box<Setup>),
+}
+
+impl Order {
+    /// What the frames of the process are sealed with.
+    pub(super) fn seal(&self) -> u64 {
+        match self {
+            Self::Describe { seal, .. } => *seal,
+            Self::Run(setup) => setup.seal,
+        }
+    }
+}
+
+/// What a process that runs a step is told first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     pub(super) path: PathBuf,
     pub(super) offer: String,
@@ -27,6 +55,8 @@ pub(super) struct Setup {
     pub(super) timeout: Option<Duration>,
     pub(super) memory: u64,
     pub(super) earlier: u32,
+    /// What the frames of the process are sealed with.
+    pub(super) seal: u64,
     /// Tokens are made over there, of jobs that ask for one.
     #[serde(skip, default = "no_key")]
     pub(super) token_key: TokenKey,
@@ -36,25 +66,34 @@ fn no_key() -> TokenKey {
     TokenKey::NONE
 }
 
-/// A batch is done, or the step is set up.
+/// A batch is done, the step is set up, or the library is described.
 pub(super) const DONE: u8 = 1;
-/// The step cannot be set up; a failure stands in the shared file.
+/// A batch is ended early, after at least one job.
+pub(super) const CUT: u8 = 3;
+/// That cannot be; a failure stands in the shared file.
 pub(super) const REFUSED: u8 = 2;
 
-pub(super) fn send_setup(to: &mut impl Write, setup: &Setup, image: &[u8]) -> io::Result<()> {
-    let text = serde_json::to_vec(setup).map_err(io::Error::other)?;
-    for part in [&text, setup.token_key.reveal(), image] {
+pub(super) fn send_order(to: &mut impl Write, order: &Order, image: &[u8]) -> io::Result<()> {
+    let text = serde_json::to_vec(order).map_err(io::Error::other)?;
+    let token_key = match order {
+        Order::Describe { .. } => &[][..],
+        Order::Run(setup) => setup.token_key.reveal(),
+    };
+    for part in [&text, token_key, image] {
         to.write_all(&(part.len() as u64).to_le_bytes())?;
         to.write_all(part)?;
     }
     to.flush()
 }
 
-pub(super) fn receive_setup(from: &mut impl Read) -> io::Result<(Setup, Vec<u8>)> {
+pub(super) fn receive_order(from: &mut impl Read) -> io::Result<(Order, Vec<u8>)> {
     let text = receive_part(from)?;
-    let mut setup: Setup = serde_json::from_slice(&text).map_err(io::Error::other)?;
-    setup.token_key = TokenKey::new(&receive_part(from)?).unwrap_or(TokenKey::NONE);
-    Ok((setup, receive_part(from)?))
+    let mut order = serde_json::from_slice(&text).map_err(io::Error::other)?;
+    let token_key = receive_part(from)?;
+    if let Order::Run(setup) = &mut order {
+        setup.token_key = TokenKey::new(&token_key).unwrap_or(TokenKey::NONE);
+    }
+    Ok((order, receive_part(from)?))
 }
 
 fn receive_part(from: &mut impl Read) -> io::Result<Vec<u8>> {
@@ -121,12 +160,12 @@ impl Jobs {
         self.payloads.clear();
     }
 
-    /// Sends those from `from` on.
-    pub(super) fn send(&self, from: usize, stops: bool, to: &mut impl Write) -> io::Result<()> {
+    /// Sends those in `range`.
+    pub(super) fn send(&self, range: Range<usize>, stops: bool, to: &mut impl Write) -> io::Result<()> {
         let mut message = Vec::with_capacity(self.payloads.byte_len() + self.len() * HEAD + 13);
         message.extend_from_slice(&[0; 8]);
         message.push(u8::from(stops));
-        for position in from..self.len() {
+        for position in range {
             let Some(job) = self.get(position) else { continue };
             message.extend_from_slice(&job.index.to_le_bytes());
             message.extend_from_slice(&job.attempt.to_le_bytes());
@@ -173,11 +212,11 @@ impl Jobs {
 
 /// What a process writes into the shared file.
 #[derive(Debug)]
-pub(super) enum Frame {
+pub(super) enum Answer {
     /// What the next job came to: its outputs by binding, and how long it took.
     Made(Vec<Payloads>, Duration),
     Failed(Failure),
-    Log(Level, String),
+    Described(Description),
 }
 
 /// A failure on its way.
@@ -209,11 +248,12 @@ enum Kind {
 
 const MADE: u8 = 1;
 const FAILED: u8 = 2;
-const LOG: u8 = 3;
+const DESCRIBED: u8 = 3;
 
 /// Writes a frame that says what `outputs` holds.
-pub(super) fn write_made(outputs: &Outputs, took: Duration, to: &mut Vec<u8>) {
-    framed(MADE, to, |to| {
+pub(super) fn write_made(outputs: &Outputs, took: Duration, seals: &mut Seals, to: &mut Vec<u8>) {
+    seals.frame(to, |to| {
+        to.push(MADE);
         to.extend_from_slice(&nanos(took).to_le_bytes());
         for position in 0..outputs.bindings() {
             let Some(payloads) = outputs.get(position) else { continue };
@@ -226,18 +266,31 @@ pub(super) fn write_made(outputs: &Outputs, took: Duration, to: &mut Vec<u8>) {
     });
 }
 
-pub(super) fn write_failed(failure: &Failure, to: &mut Vec<u8>) {
+pub(super) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8>) {
     let Failure { kind, message, context, place, cause, of_setup, .. } = failure.clone();
     let place = place.map(|Place { file, line, column }| (file, line, column));
     let cause = cause.map(|_| failure.word().into_owned());
     let told = Told { kind: Kind::of(kind), message, context, place, cause, of_setup };
     // Texts and numbers can always be written.
     let text = serde_json::to_vec(&told).unwrap_or_default();
-    framed(FAILED, to, |to| to.extend_from_slice(&text));
+    seals.frame(to, |to| {
+        to.push(FAILED);
+        to.extend_from_slice(&text);
+    });
 }
 
-pub(super) fn write_log(level: Level, message: &str, to: &mut Vec<u8>) {
-    framed(LOG, to, |to| {
+pub(super) fn write_described(description: &Description, seals: &mut Seals, to: &mut Vec<u8>) {
+    // Texts can always be written.
+    let text = serde_json::to_vec(description).unwrap_or_default();
+    seals.frame(to, |to| {
+        to.push(DESCRIBED);
+        to.extend_from_slice(&text);
+    });
+}
+
+/// Writes a line of the log.
+pub(super) fn write_line(level: Level, message: &str, seals: &mut Seals, to: &mut Vec<u8>) {
+    seals.frame(to, |to| {
         to.push(LEVELS.iter().position(|other| *other == level).unwrap_or(0).try_into().unwrap_or(0));
         to.extend_from_slice(message.as_bytes());
     });
@@ -245,23 +298,20 @@ pub(super) fn write_log(level: Level, message: &str, to: &mut Vec<u8>) {
 
 const LEVELS: [Level; 5] = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
 
-fn framed(tag: u8, to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    let start = to.len();
-    to.extend_from_slice(&[0; 8]);
-    to.push(tag);
-    write(to);
-    let length = (to.len() - start - 8) as u64;
-    to[start..start + 8].copy_from_slice(&length.to_le_bytes());
+/// Waits for the next line of the log; `None` where there is none to come.
+pub(super) fn receive_line(from: &mut impl Read, seals: &mut Seals) -> io::Result<Option<(Level, String)>> {
+    let Some(line) = seals.receive(from)? else { return Ok(None) };
+    let mut line = Bytes(&line);
+    let [level] = line.array()?;
+    let level = LEVELS.get(usize::from(level)).copied().unwrap_or(Level::Error);
+    Ok(Some((level, String::from_utf8_lossy(line.0).into_owned())))
 }
 
 /// Reads the frame at the start of `bytes`, and says how long it is; `None` where it is not all there.
-pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
-    let mut rest = Bytes(bytes);
-    let Ok(length) = rest.array().map(u64::from_le_bytes) else { return Ok(None) };
-    let Ok(body) = rest.take(length) else { return Ok(None) };
-    let whole = bytes.len() - rest.0.len();
+pub(super) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(Answer, usize)>> {
+    let Some((body, whole)) = seals.open(bytes)? else { return Ok(None) };
     let mut body = Bytes(body);
-    let frame = match body.array::<1>()? {
+    let answer = match body.array::<1>()? {
         [MADE] => {
             let took = Duration::from_nanos(u64::from_le_bytes(body.array()?));
             let mut outputs = Vec::new();
@@ -273,7 +323,7 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
                 }
                 outputs.push(payloads);
             }
-            Frame::Made(outputs, took)
+            Answer::Made(outputs, took)
         }
         [FAILED] => {
             let Told { kind, message, context, place, cause, of_setup } =
@@ -282,16 +332,12 @@ pub(super) fn read(bytes: &[u8]) -> io::Result<Option<(Frame, usize)>> {
             failure.place = place.map(|(file, line, column)| Place { file, line, column });
             failure.cause = cause.and_then(|word| Cause::of_word(&word));
             (failure.context, failure.of_setup) = (context, of_setup);
-            Frame::Failed(failure)
+            Answer::Failed(failure)
         }
-        [LOG] => {
-            let [level] = body.array()?;
-            let level = LEVELS.get(usize::from(level)).copied().unwrap_or(Level::Error);
-            Frame::Log(level, String::from_utf8_lossy(body.0).into_owned())
-        }
+        [DESCRIBED] => Answer::Described(serde_json::from_slice(body.0).map_err(io::Error::other)?),
         [other] => return Err(io::Error::other(format!("a frame of kind {other}"))),
     };
-    Ok(Some((frame, whole)))
+    Ok(Some((answer, whole)))
 }
 
 impl Kind {

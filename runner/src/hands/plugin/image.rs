@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::config::shown;
+
 /// Larger files are no plugins.
 const LENGTH_MAX: u64 = 1 << 30;
 
@@ -23,13 +25,13 @@ pub struct Image {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    #[error("`{path}` cannot be read")]
+    #[error("`{}` cannot be read", shown(path))]
     Read { path: PathBuf, source: io::Error },
-    #[error("`{path}` is no shared library: {reason}")]
+    #[error("`{}` is no shared library: {reason}", shown(path))]
     Foreign { path: PathBuf, reason: &'static str },
-    #[error("`{path}` is for another machine ({found}); this one needs {needed}")]
+    #[error("`{}` is for another machine ({found}); this one needs {needed}", shown(path))]
     Machine { path: PathBuf, found: String, needed: &'static str },
-    #[error("`{path}` is cut short: it has {length} bytes of at least {needed}")]
+    #[error("`{}` is cut short: it has {length} bytes of at least {needed}", shown(path))]
     Short { path: PathBuf, length: u64, needed: u64 },
 }
 

@@ -1,23 +1,29 @@
 //! A plugin's step in a process of its own (`isolate = "process"`), seen from the runner.
 //!
-//! Whatever the plugin does to its process, the runner goes on: only the job that was running then
-//! fails, the answers to those before it are there already, and those after it go to a new process. A
-//! process that hangs is killed when a job has run for longer than `timeout`; one that holds more
+//! Whatever the plugin does to its process, the runner goes on: the answers to the jobs before the one that
+//! was running then are there already, and those after it go to a new process. The job itself is run again,
+//! alone, until it has taken down `crash_limit` processes in a row. A process that dies while the runner
+//! ends charges no job: the job stays where it is, for the next run.
+//!
+//! A process that hangs is killed when a job has run for longer than `timeout`; one that holds more
 //! memory than `limits.memory` is killed when that is noticed, within some milliseconds. What counts is
 //! its resident anonymous memory beyond what it had when the step was set up: address space that is only
-//! reserved does no harm.
+//! reserved does no harm. With a process all processes of its group are killed.
 
 use std::collections::VecDeque;
+use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tidegate_plugin::host::Offer;
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Step};
 
-use super::frames::{Jobs, Setup};
+use super::description::Offered;
+use super::frames::{Answer, Jobs, Order, Setup};
 use super::image::Image;
 use super::loaded::Loaded;
-use super::server::{Answer, Seen, Server};
+use super::seal::random_key;
+use super::server::{Seen, Server};
 use super::step::{Journal, PluginSpec, Tracing};
 use crate::words::{format_duration, format_size};
 
@@ -31,7 +37,8 @@ const SETUP: Duration = Duration::from_secs(30);
 pub struct Isolated {
     setup: Setup,
     image: Arc<Image>,
-    journal: Tracing,
+    journal: Arc<dyn Journal>,
+    custody: Custody,
     server: Option<Server>,
     /// Those of the batch, and how many of them have been answered to the caller.
     jobs: Jobs,
@@ -40,18 +47,39 @@ pub struct Isolated {
     stops_at_failure: bool,
     /// A failure has ended the batch.
     stopped: bool,
+    /// The job that took processes down last, by its hash, and how many in a row.
+    deaths: Option<(u128, u32)>,
+    /// The end of what was sent last of the batch.
+    until: usize,
+}
+
+/// What becomes of a job whose process dies.
+#[derive(Clone, Debug)]
+pub struct Custody {
+    /// How many processes a job may take down in a row; `None` where no job is attempted twice.
+    pub crash_limit: Option<u32>,
+    /// Set when the runner ends.
+    pub ending: Arc<AtomicBool>,
 }
 
 /// Why a process had to be ended, or has ended.
-type Ended = (FailureKind, Option<Cause>, String);
+#[derive(Debug)]
+enum Ended {
+    /// It died, which may be the doing of the job that ran.
+    Died(String),
+    /// It was killed, since the job that ran took too much of something.
+    Killed(Option<Cause>, String),
+    /// There is no new one.
+    Missing(Failure),
+}
 
 impl Isolated {
     /// Starts no process yet.
     #[must_use]
-    pub fn new(loaded: &Loaded, offer: &Offer, spec: &PluginSpec<'_>) -> Self {
+    pub fn new(loaded: &Loaded, offered: &Offered, spec: &PluginSpec<'_>, custody: Custody) -> Self {
         let setup = Setup {
             path: loaded.image().path().to_owned(),
-            offer: offer.name().to_owned(),
+            offer: offered.name.clone(),
             named: spec.named.to_owned(),
             pipeline: spec.pipeline.to_owned(),
             step: spec.step.to_owned(),
@@ -60,18 +88,22 @@ impl Isolated {
             timeout: spec.timeout,
             memory: spec.memory,
             earlier: spec.earlier,
+            seal: 0,
             token_key: spec.token_key.clone(),
         };
         Self {
             setup,
             image: Arc::clone(loaded.image()),
-            journal: Tracing::new(spec),
+            journal: Arc::new(Tracing::new(spec)),
+            custody,
             server: None,
             jobs: Jobs::default(),
             answered: 0,
             answers: VecDeque::new(),
             stops_at_failure: false,
             stopped: false,
+            deaths: None,
+            until: 0,
         }
     }
 
@@ -112,24 +144,32 @@ impl Isolated {
         if self.stopped || self.answered == self.jobs.len() {
             return Err(self.failure(FailureKind::Failed, "a job before this one ended the batch"));
         }
-        if self.answers.is_empty()
-            && let Err(failure) = self.work()
-            && self.answered + self.answers.len() < self.jobs.len()
-        {
-            // Those before it have their answers, so it is this one.
-            self.answers.push_back(Err(failure));
-        }
+        let answer = loop {
+            match self.answers.pop_front() {
+                Some(answer) => break answer,
+                None => self.work_on(),
+            }
+        };
         self.answered += 1;
-        let answer = self
-            .answers
-            .pop_front()
-            .unwrap_or_else(|| Err(self.failure(FailureKind::Failed, "its process left the job out")));
-        if answer.as_ref().is_err_and(|failure| failure.of_setup) {
-            // What is left of the process is of no use.
-            self.server = None;
-        }
-        self.stopped = answer.is_err() && self.stops_at_failure;
-        let (made, took) = answer?;
+        let (made, took) = match answer {
+            Answer::Made(made, took) => {
+                self.forgive(self.answered - 1);
+                (made, took)
+            }
+            Answer::Failed(failure) => {
+                self.stopped = self.stops_at_failure;
+                if failure.of_setup {
+                    // What is left of the process is of no use.
+                    self.server = None;
+                } else {
+                    self.forgive(self.answered - 1);
+                }
+                return Err(failure);
+            }
+            Answer::Described(_) => {
+                return Err(self.failure(FailureKind::Failed, "its process described itself"));
+            }
+        };
         for (position, payloads) in made.iter().enumerate() {
             if let Some(place) = outputs.get_mut(position) {
                 place.append(payloads);
@@ -154,34 +194,101 @@ impl Isolated {
         self.next(outputs).map(drop)
     }
 
-    /// Has the process work off what is left of the batch, as far as it comes.
-    fn work(&mut self) -> Result<(), Failure> {
+    /// Comes to the answer for the next job, or to the death of a process over a job.
+    fn work_on(&mut self) {
+        let Err(ended) = self.work() else { return };
+        self.server = None;
+        // Those before it have their answers, so it is this one.
+        let running = self.answered + self.answers.len();
+        let failure = match ended {
+            Ended::Died(why) if running == self.until => {
+                self.journal
+                    .log(Level::Warn, &format!("{why} after the last job of a batch; no job failed of it"));
+                return;
+            }
+            Ended::Killed(..) if running == self.until => return,
+            Ended::Died(why) => match self.died_over(running, &why) {
+                Some(failure) => failure,
+                None => return,
+            },
+            Ended::Killed(cause, why) => {
+                let mut failure = self.failure(FailureKind::Limit, &why);
+                failure.cause = cause;
+                failure
+            }
+            Ended::Missing(failure) => failure,
+        };
+        self.answers.push_back(Answer::Failed(failure));
+    }
+
+    /// The job at this position came to its end without taking a process down.
+    fn forgive(&mut self, position: usize) {
+        let Some((job, _)) = self.deaths else { return };
+        if self.jobs.get(position).is_some_and(|other| other.hash == job) {
+            self.deaths = None;
+        }
+    }
+
+    /// What becomes of the job at this position, over which a process has died; `None`: it is run again.
+    fn died_over(&mut self, running: usize, why: &str) -> Option<Failure> {
+        let Some(limit) = self.custody.crash_limit else {
+            return Some(self.failure(FailureKind::Crashed, why));
+        };
+        if self.custody.ending.load(Ordering::Acquire) {
+            let why = format!("{why} while the runner was ending; the job is run again by the next run");
+            return Some(self.failure(FailureKind::GateClosed, &why));
+        }
+        let hash = self.jobs.get(running).map_or(0, |job| job.hash);
+        let before = self.deaths.filter(|(job, _)| *job == hash).map_or(0, |(_, deaths)| deaths);
+        let deaths = before.saturating_add(1);
+        self.deaths = Some((hash, deaths));
+        if deaths >= limit {
+            self.deaths = None;
+            let often = if deaths == 1 { String::new() } else { format!(", {deaths} times in a row") };
+            return Some(self.failure(FailureKind::Crashed, &format!("{why}{often}")));
+        }
+        let index = self.jobs.get(running).map_or(0, |job| job.index);
+        let told =
+            format!("{why} at job {index}, which is run again alone (death {deaths} of at most {limit})");
+        self.journal.log(Level::Warn, &told);
+        None
+    }
+
+    /// Has the process work off what is left of the batch, as far as it comes; a job that took a process
+    /// down is alone with the next one.
+    fn work(&mut self) -> Result<(), Ended> {
         self.weigh_between_batches();
+        let next = self.jobs.get(self.answered).map(|job| job.hash);
+        let alone = self.deaths.is_some_and(|(job, _)| next == Some(job));
+        self.until = if alone { self.answered + 1 } else { self.jobs.len() };
         if !self.send() {
             // It died between two batches, which is no job's fault.
             self.server = None;
-            self.start()?;
+            self.start().map_err(Ended::Missing)?;
             self.send();
         }
-        let (kind, cause, why) = match self.wait(Self::time_left) {
-            Ok(Seen::Gone) => (FailureKind::Crashed, None, self.post_mortem()),
-            Ok(_) => return Ok(()),
-            Err(ended) => {
-                self.server = None;
-                ended
-            }
+        match self.wait(Self::time_left)? {
+            Seen::Gone => Err(Ended::Died(self.post_mortem())),
+            // The rest is sent when it is asked for.
+            Seen::Cut if !self.answers.is_empty() => Ok(()),
+            _ if self.is_answered() => Ok(()),
+            _ => Err(Ended::Died("its process left the job out, and was ended".to_owned())),
+        }
+    }
+
+    /// Whether all that were sent and had to be run have their answers.
+    fn is_answered(&self) -> bool {
+        let ends_here = match self.answers.back() {
+            Some(Answer::Failed(failure)) => self.stops_at_failure || failure.of_setup,
+            _ => false,
         };
-        let failure = self.failure(kind, &why);
-        Err(match cause {
-            Some(cause) => failure.because(cause),
-            None => failure,
-        })
+        self.answered + self.answers.len() == self.until || ends_here
     }
 
     /// Whether there is a process and it could be reached.
     fn send(&mut self) -> bool {
         let Some(server) = &mut self.server else { return false };
-        server.send(&self.jobs, self.answered, self.stops_at_failure).is_ok()
+        server.send(&self.jobs, self.answered..self.until, self.stops_at_failure).is_ok()
     }
 
     /// What the job that runs now has left of its `timeout`, of which pieces of it before this one and
@@ -191,7 +298,10 @@ impl Isolated {
         let earlier: Duration = (self.answered..running)
             .zip(&self.answers)
             .filter(|(position, _)| self.jobs.are_one(*position, running))
-            .filter_map(|(_, answer)| Some(answer.as_ref().ok()?.1))
+            .map(|(_, answer)| match answer {
+                Answer::Made(_, took) => *took,
+                Answer::Failed(_) | Answer::Described(_) => Duration::ZERO,
+            })
             .sum();
         Some(timeout.saturating_sub(self.jobs.spent(running) + earlier))
     }
@@ -207,14 +317,10 @@ impl Isolated {
         loop {
             let Some(server) = &mut self.server else { return Ok(Seen::Gone) };
             let seen = server.look();
-            let mut lines = Vec::new();
-            let took = server.take(&mut self.answers, &mut lines);
-            for (level, message) in lines {
-                self.journal.log(level, &message);
-            }
-            match (took, seen) {
-                (Err(error), _) => {
-                    return Err((FailureKind::Crashed, None, format!("its process wrote nonsense: {error}")));
+            match (server.take(&mut self.answers), seen) {
+                (Err(_), _) | (_, Seen::Stray) => {
+                    let why = "its process wrote what is no answer into its connection to the runner, and was ended";
+                    return Err(Ended::Died(why.to_owned()));
                 }
                 (Ok(moved), Seen::Working) => {
                     if moved {
@@ -225,14 +331,11 @@ impl Isolated {
             }
             if left(self).is_some_and(|left| since.elapsed() > left.saturating_add(GRACE)) {
                 let timeout = format_duration(self.setup.timeout.unwrap_or_default());
-                return Err((
-                    FailureKind::Limit,
-                    Some(Cause::Timeout),
-                    format!("it ran for longer than `timeout` of {timeout}; its process was killed"),
-                ));
+                let why = format!("it ran for longer than `timeout` of {timeout}; its process was killed");
+                return Err(Ended::Killed(Some(Cause::Timeout), why));
             }
             if let Some(weight) = self.server.as_mut().and_then(Server::overweight) {
-                return Err((FailureKind::Limit, None, self.too_heavy(weight)));
+                return Err(Ended::Killed(None, self.too_heavy(weight)));
             }
         }
     }
@@ -257,7 +360,10 @@ impl Isolated {
     }
 
     fn start(&mut self) -> Result<(), Failure> {
-        let started = Server::start(&self.setup, &self.image);
+        self.setup.seal = random_key();
+        let order = Order::Run(Box::new(self.setup.clone()));
+        let (image, memory) = (&self.image, self.setup.memory);
+        let started = Server::start(&order, image, memory, &self.journal, Stdio::inherit());
         let started = started.map_err(|error| format!("a process for it cannot be started: {error}"));
         self.server = Some(started.map_err(|why| self.failure_of_setup(FailureKind::Failed, &why))?);
         let (kind, why) = match self.wait(Self::time_for_setup) {
@@ -268,15 +374,17 @@ impl Isolated {
                 return Ok(());
             }
             Ok(Seen::Gone) => (FailureKind::Crashed, self.post_mortem()),
-            Ok(Seen::Refused | Seen::Working) => {
+            Ok(Seen::Refused | Seen::Cut | Seen::Working | Seen::Stray) => {
                 self.server = None;
-                if let Some(Err(mut failure)) = self.answers.pop_back() {
+                if let Some(Answer::Failed(mut failure)) = self.answers.pop_back() {
                     failure.of_setup = true;
                     return Err(failure);
                 }
                 (FailureKind::Failed, "its process could not set it up".to_owned())
             }
-            Err((kind, _, why)) => (kind, why),
+            Err(Ended::Died(why)) => (FailureKind::Crashed, why),
+            Err(Ended::Killed(_, why)) => (FailureKind::Limit, why),
+            Err(Ended::Missing(failure)) => return Err(failure),
         };
         self.server = None;
         Err(self.failure_of_setup(kind, &format!("while it was set up, {why}")))
@@ -306,8 +414,8 @@ impl Step for Isolated {
 
 impl Drop for Isolated {
     fn drop(&mut self) {
-        if let Some(server) = self.server.take() {
-            server.dismiss();
+        if let Some(why) = self.server.take().and_then(Server::dismiss) {
+            self.journal.log(Level::Warn, &why);
         }
     }
 }

@@ -1,15 +1,20 @@
-//! The plugins of a generation: each library is opened once, whatever number of steps use it.
+//! The plugins of a generation: each library is read once, whatever number of steps use it, says in a
+//! process of its own what it offers, and is opened in this one only when a step runs in it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
-use tidegate_plugin::host::{Offer, Plugin};
+use tidegate_plugin::host::Plugin;
 
+use super::describe::{Undescribed, describe};
+use super::description::Description;
 use super::find::Search;
 use super::image::{Image, ImageError};
 use super::library::{self, LibraryError};
-use crate::words::suggest::{listed, nearest};
+use crate::config::shown;
+use crate::words::suggest::listed;
 
 /// What `[plugin.NAME] sha256` says, by name of the plugin.
 pub type Pins = BTreeMap<String, String>;
@@ -17,14 +22,17 @@ pub type Pins = BTreeMap<String, String>;
 /// All libraries of a generation.
 #[derive(Debug, Default)]
 pub struct Plugins {
-    loaded: BTreeMap<String, Loaded>,
+    loaded: BTreeMap<String, Result<Loaded, LoadError>>,
 }
 
-/// A library that is open.
+/// A library that is known, and open in this process once something has asked for that.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    plugin: Arc<Plugin>,
     image: Arc<Image>,
+    description: Arc<Description>,
+    /// What it printed while it said what it offers.
+    printed: Arc<str>,
+    plugin: Arc<Mutex<Option<Arc<Plugin>>>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -33,25 +41,48 @@ pub enum LoadError {
     Missing { name: String, folders: Vec<PathBuf>, near: Option<String> },
     #[error(transparent)]
     Image(#[from] ImageError),
-    #[error("`{path}` has another content than `[plugin.{name}]` pins: its sha256 is {found}")]
+    #[error("`{}` has another content than `[plugin.{name}]` pins: its sha256 is {found}", shown(path))]
     Pinned { name: String, path: PathBuf, found: String },
+    #[error(transparent)]
+    Undescribed(#[from] Undescribed),
     #[error(transparent)]
     Library(#[from] LibraryError),
 }
 
 impl Plugins {
-    /// Opens the plugin `name`, unless it is open already.
-    pub fn load(&mut self, name: &str, search: &Search, pins: &Pins) -> Result<&Loaded, LoadError> {
-        if !self.loaded.contains_key(name) {
-            let loaded = Loaded::find(name, search, pins)?;
-            self.loaded.insert(name.to_owned(), loaded);
-        }
-        Ok(&self.loaded[name])
+    /// Asks all these plugins what they offer, side by side.
+    #[must_use]
+    pub fn load(names: &[&str], search: &Search, pins: &Pins) -> Self {
+        let loaded = thread::scope(|scope| {
+            let threads: Vec<_> = names
+                .iter()
+                .map(|&name| {
+                    (
+                        name,
+                        thread::Builder::new().spawn_scoped(scope, move || Loaded::find(name, search, pins)),
+                    )
+                })
+                .collect();
+            let loaded = threads.into_iter().map(|(name, thread)| {
+                let loaded = thread.ok().and_then(|thread| thread.join().ok());
+                // Without a thread it is asked here.
+                (name.to_owned(), loaded.unwrap_or_else(|| Loaded::find(name, search, pins)))
+            });
+            loaded.collect()
+        });
+        Self { loaded }
     }
 
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn find(&self, name: &str) -> Option<Result<&Loaded, &LoadError>> {
+        self.loaded.get(name).map(Result::as_ref)
+    }
+
+    /// The plugin of this name, where it can be used.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Loaded> {
-        self.loaded.get(name)
+        self.find(name)?.ok()
     }
 }
 
@@ -67,58 +98,57 @@ impl Loaded {
                 let found = image.sha256().to_owned();
                 Err(LoadError::Pinned { name: name.to_owned(), path, found })
             }
-            _ => Self::open(image),
+            _ => Self::describe(image),
         }
     }
 
-    /// Opens a library that has been read.
-    pub fn open(image: Image) -> Result<Self, LoadError> {
-        let plugin = Arc::new(library::open(&image)?);
-        Ok(Self { plugin, image: Arc::new(image) })
+    /// A library that has been read; its code runs in a process of its own.
+    pub fn describe(image: Image) -> Result<Self, LoadError> {
+        let (description, printed) = describe(&image)?;
+        Ok(Self::new(image, description, printed, None))
     }
 
+    /// A library that has been read, opened in this process at once.
+    pub fn open(image: Image) -> Result<Self, LoadError> {
+        let plugin = library::open(&image)?;
+        Ok(Self::new(image, Description::from(&plugin), String::new(), Some(Arc::new(plugin))))
+    }
+
+    fn new(image: Image, description: Description, printed: String, plugin: Option<Arc<Plugin>>) -> Self {
+        Self {
+            image: Arc::new(image),
+            description: Arc::new(description),
+            printed: printed.into(),
+            plugin: Arc::new(Mutex::new(plugin)),
+        }
+    }
+
+    /// The library, opened in this process.
+    pub fn plugin(&self) -> Result<Arc<Plugin>, LibraryError> {
+        // Nothing is behind the lock that a panic could have left half done.
+        let mut plugin = self.plugin.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plugin) = &*plugin {
+            return Ok(Arc::clone(plugin));
+        }
+        let opened = Arc::new(library::open(&self.image)?);
+        Ok(Arc::clone(plugin.insert(opened)))
+    }
+
+    /// What it offers.
     #[must_use]
-    pub fn plugin(&self) -> &Plugin {
-        &self.plugin
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// What it printed while it said what it offers, fit for a message; it should print nothing.
+    #[must_use]
+    pub fn printed(&self) -> &str {
+        &self.printed
     }
 
     #[must_use]
     pub fn image(&self) -> &Arc<Image> {
         &self.image
-    }
-
-    /// The step that `plugin:NAME/STEP` means, or `plugin:NAME` where there is one alone or one with
-    /// the plugin's own name.
-    ///
-    /// # Errors
-    /// What is wrong, and what to write instead.
-    pub fn offer(&self, name: &str, step: Option<&str>) -> Result<&Offer, (String, String)> {
-        let offers = self.plugin.offers();
-        let names = || offers.iter().map(Offer::name);
-        match (step, offers) {
-            (Some(step), _) => self.plugin.offer(step).ok_or_else(|| {
-                let help = match nearest(step, names()) {
-                    Some(near) => format!("did you mean `plugin:{name}/{near}`?"),
-                    None => format!("it offers {}", listed(names(), "and")),
-                };
-                (format!("the plugin `{name}` offers no step `{step}`"), help)
-            }),
-            (None, [only]) => Ok(only),
-            (None, _) => self.plugin.offer(name).ok_or_else(|| {
-                let help = format!(
-                    "name one: {}",
-                    listed(
-                        names()
-                            .map(|step| format!("plugin:{name}/{step}"))
-                            .collect::<Vec<_>>()
-                            .iter()
-                            .map(String::as_str),
-                        "or"
-                    )
-                );
-                (format!("the plugin `{name}` offers several steps"), help)
-            }),
-        }
     }
 }
 
@@ -133,7 +163,7 @@ impl LoadError {
                     .to_owned(),
             ),
             Self::Missing { name, folders, .. } => {
-                let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+                let folders: Vec<String> = folders.iter().map(|folder| shown(folder).to_string()).collect();
                 let folders = listed(folders.iter().map(String::as_str), "and");
                 let file = format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
                 Some(format!("`{file}` was looked for in {folders}"))
@@ -142,23 +172,8 @@ impl LoadError {
                 Some("if you trust this file, put its sha256 there; otherwise bring the right one back".into())
             }
             Self::Image(ImageError::Short { .. }) => Some("build or copy it again".into()),
-            Self::Library(LibraryError::Open { reason, .. }) if reason.contains("failed to map") => Some(
-                "nothing may be run from the temporary folder: set TMPDIR to one that is not mounted `noexec`"
-                    .into(),
-            ),
+            Self::Undescribed(error) => error.help(),
             _ => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_temporary_folder_that_nothing_may_run_from_is_told() {
-        let reason = "it: failed to map segment from shared object".to_owned();
-        let error = LoadError::from(LibraryError::Open { path: "libgeo.so".into(), reason });
-        assert!(error.help().is_some_and(|help| help.contains("TMPDIR")), "{error}");
     }
 }

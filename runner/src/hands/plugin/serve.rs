@@ -1,72 +1,81 @@
 //! The process that runs a plugin for the runner: `tidegate plugin-host`, which nobody calls by hand.
 //!
 //! Its standard input is a socket to the runner, its standard output the shared file. Both are put
-//! aside first, so that a plugin that prints does no harm.
+//! aside first, so that a plugin that prints does no harm. The socket for the lines of the log comes over
+//! the first one.
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Signal, set_parent_process_death_signal};
+use tidegate_plugin::host::Plugin;
 use tidegate_plugin::{Failure, Level, Outputs};
 
 use super::clock::{BATCH_BYTES, BATCH_TIME, Ticks};
-use super::frames::{self, Jobs, Setup};
+use super::description::Description;
+use super::frames::{self, Jobs, Order, Setup};
 use super::image::Image;
-use super::loaded::Loaded;
+use super::library;
+use super::seal::Seals;
 use super::step::{Journal, PluginRunner, PluginSpec};
+use super::{passing, process};
+use crate::store::Setups;
 
 /// Serves until the runner is through with it.
 ///
 /// # Errors
 /// Where it was not called by a runner, or the runner is gone.
 pub fn serve() -> io::Result<()> {
-    // Where the runner is killed, a plugin that hangs must not live on.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let shared = Arc::new(Mutex::new(Shared {
-        file: File::from(rustix::stdio::stdout().try_clone_to_owned()?),
-        written: 0,
+    process::hear_no_requests_to_end()?;
+    let (socket, file) = process::take_over_stdio()?;
+    process::end_with_the_runner()?;
+    let mut socket = UnixStream::from(socket);
+    let lines = UnixStream::from(process::out_of_the_way(passing::receive(&socket)?)?);
+    let (order, image) = frames::receive_order(&mut socket)?;
+    let seal = order.seal();
+    let relay = Relay(Mutex::new((lines, Seals::new(seal, frames::LINES))));
+    let words = Seals::new(seal, frames::WORDS);
+    let mut answers = Answers {
+        socket,
+        words,
+        file: File::from(file),
         frames: Vec::new(),
-        open: true,
-    }));
-    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
-
-    let (setup, image) = frames::receive_setup(&mut socket)?;
-    let mut runner = match create(&setup, image, &shared) {
-        Ok(runner) => runner,
-        Err(failure) => {
-            let written = Shared::with(&shared, |shared| {
-                frames::write_failed(&failure, &mut shared.frames);
-                shared.flush()
-            });
-            written?;
-            return socket.write_all(&[frames::REFUSED]);
-        }
+        written: 0,
+        seals: Seals::new(seal, frames::BATCHES),
     };
-    Shared::with(&shared, Shared::close)?;
-    socket.write_all(&[frames::DONE])?;
-    work(&mut runner, &setup, &shared, &mut socket)
+    match order {
+        Order::Describe { path, .. } => {
+            let described = open(&path, image).map(|plugin| Description::from(&plugin));
+            let Some(description) = answers.unless_failed(described)? else { return Ok(()) };
+            answers.described(&description)?;
+            answers.say(frames::DONE)
+        }
+        Order::Run(setup) => {
+            let created = create(&setup, image, relay);
+            let Some(mut runner) = answers.unless_failed(created)? else { return Ok(()) };
+            answers.say(frames::DONE)?;
+            work(&mut runner, &setup, &mut answers)
+        }
+    }
+}
+
+fn open(path: &Path, image: Vec<u8>) -> Result<Plugin, Failure> {
+    let image = Image::of(path, image).map_err(Failure::failed)?;
+    library::open(&image).map_err(|error| Failure::failed(error.reason()))
 }
 
 /// Works off batches of jobs as long as some come.
-fn work(
-    runner: &mut PluginRunner,
-    setup: &Setup,
-    shared: &Arc<Mutex<Shared>>,
-    socket: &mut UnixStream,
-) -> io::Result<()> {
+fn work(runner: &mut PluginRunner, setup: &Setup, answers: &mut Answers) -> io::Result<()> {
     let mut outputs = Outputs::new(setup.bindings.iter().map(String::as_str));
     let mut jobs = Jobs::default();
     let ticks = Ticks::fit_for(setup.timeout);
-    while let Some(stops) = jobs.receive(socket)? {
-        Shared::with(shared, Shared::begin)?;
-        let (mut earlier, batch_begun) = (Duration::ZERO, Ticks::Coarse.now());
+    for batch in 1.. {
+        let Some(stops) = jobs.receive(&mut answers.socket)? else { break };
+        answers.begin(setup.seal, batch);
+        let (mut earlier, mut word, batch_begun) = (Duration::ZERO, frames::DONE, Ticks::Coarse.now());
         for position in 0..jobs.len() {
             let Some(job) = jobs.get(position) else { continue };
             if position == 0 || !jobs.are_one(position - 1, position) {
@@ -79,35 +88,31 @@ fn work(
             let processed = runner.process_within(&job, &mut outputs, left);
             let took = Duration::from_nanos(ticks.now().saturating_sub(begun));
             earlier += took;
-            let written = Shared::with(shared, |shared| {
-                match &processed {
-                    Ok(()) => frames::write_made(&outputs, took, &mut shared.frames),
-                    Err(failure) => frames::write_failed(failure, &mut shared.frames),
-                }
-                shared.flush().map(|()| shared.written)
-            })?;
+            match &processed {
+                Ok(()) => answers.made(&outputs, took)?,
+                Err(failure) => answers.failed(failure)?,
+            }
             // Where it cannot be set up again after a panic, the runner begins with another process.
             if processed.is_err_and(|failure| stops || failure.of_setup) {
                 break;
             }
             // The runner asks for the rest, or gives it to another process. Pieces of one job stay together.
             let elapsed = Duration::from_nanos(Ticks::Coarse.now().saturating_sub(batch_begun));
-            let is_over = elapsed > BATCH_TIME || written > BATCH_BYTES as u64;
-            if is_over && !jobs.are_one(position, position + 1) {
+            let is_over = elapsed > BATCH_TIME || answers.written > BATCH_BYTES;
+            if is_over && position + 1 < jobs.len() && !jobs.are_one(position, position + 1) {
+                word = frames::CUT;
                 break;
             }
         }
-        Shared::with(shared, Shared::close)?;
-        socket.write_all(&[frames::DONE])?;
+        answers.say(word)?;
     }
     Ok(())
 }
 
-fn create(setup: &Setup, image: Vec<u8>, shared: &Arc<Mutex<Shared>>) -> Result<PluginRunner, Failure> {
-    let loaded = Image::of(&setup.path, image).map_err(Into::into).and_then(Loaded::open);
-    let loaded = loaded.map_err(Failure::failed)?;
-    let offer =
-        loaded.offer(&setup.named, Some(&setup.offer)).map_err(|(message, _)| Failure::failed(message))?;
+fn create(setup: &Setup, image: Vec<u8>, relay: Relay) -> Result<PluginRunner, Failure> {
+    let plugin = open(&setup.path, image)?;
+    let missing = || Failure::failed(format!("it offers no step `{}`", setup.offer));
+    let offer = plugin.offer(&setup.offer).ok_or_else(missing)?;
     let bindings: Vec<&str> = setup.bindings.iter().map(String::as_str).collect();
     let spec = PluginSpec {
         named: &setup.named,
@@ -122,55 +127,83 @@ fn create(setup: &Setup, image: Vec<u8>, shared: &Arc<Mutex<Shared>>) -> Result<
         token_key: &setup.token_key,
         earlier: setup.earlier,
     };
-    let mut runner = PluginRunner::with_journal(offer, &spec, Box::new(Relay(Arc::clone(shared))));
+    let mut runner = PluginRunner::with_journal(offer, &spec, Box::new(relay), &Setups::none());
     runner.set_up()?;
     Ok(runner)
 }
 
-/// The shared file, and what is to be written to it.
-struct Shared {
+/// What goes to the runner: words over the socket, and what comes of jobs into the shared file.
+struct Answers {
+    socket: UnixStream,
+    words: Seals,
+    /// What is written goes to its end.
     file: File,
-    written: u64,
     frames: Vec<u8>,
-    /// The runner has not been told yet that it may empty the file.
-    open: bool,
+    /// How many bytes of the batch are written.
+    written: usize,
+    seals: Seals,
 }
 
-impl Shared {
-    fn with<T>(shared: &Mutex<Self>, run: impl FnOnce(&mut Self) -> T) -> T {
-        run(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
+impl Answers {
+    /// What follows belongs to this batch.
+    fn begin(&mut self, seal: u64, batch: u64) {
+        (self.seals, self.written) = (Seals::new(seal, frames::BATCHES + batch), 0);
     }
 
-    /// The runner has emptied the file.
-    fn begin(&mut self) -> io::Result<()> {
-        (self.written, self.open) = (0, true);
+    fn made(&mut self, outputs: &Outputs, took: Duration) -> io::Result<()> {
+        frames::write_made(outputs, took, &mut self.seals, &mut self.frames);
         self.flush()
     }
 
-    fn close(&mut self) -> io::Result<()> {
-        self.flush()?;
-        self.open = false;
-        Ok(())
+    fn failed(&mut self, failure: &Failure) -> io::Result<()> {
+        frames::write_failed(failure, &mut self.seals, &mut self.frames);
+        self.flush()
+    }
+
+    fn described(&mut self, description: &Description) -> io::Result<()> {
+        frames::write_described(description, &mut self.seals, &mut self.frames);
+        self.flush()
+    }
+
+    /// What was asked for, or `None` where it failed and that was told.
+    fn unless_failed<T>(&mut self, asked: Result<T, Failure>) -> io::Result<Option<T>> {
+        match asked {
+            Ok(it) => Ok(Some(it)),
+            Err(failure) => {
+                self.failed(&failure)?;
+                self.say(frames::REFUSED)?;
+                Ok(None)
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.open && !self.frames.is_empty() {
-            self.file.write_all_at(&self.frames, self.written)?;
-            self.written += self.frames.len() as u64;
-            self.frames.clear();
-        }
+        self.file.write_all(&self.frames)?;
+        self.written += self.frames.len();
+        self.frames.clear();
         Ok(())
+    }
+
+    fn say(&mut self, kind: u8) -> io::Result<()> {
+        self.socket.write_all(&self.words.word(kind))
     }
 }
 
-/// Hands on what a plugin logs; what comes between batches waits for the next one.
-struct Relay(Arc<Mutex<Shared>>);
+/// Hands on what a plugin logs, from whatever thread and whenever it does.
+#[derive(Debug)]
+struct Relay(Mutex<(UnixStream, Seals)>);
+
+impl Relay {
+    fn lines(&self) -> MutexGuard<'_, (UnixStream, Seals)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Journal for Relay {
     fn log(&self, level: Level, message: &str) {
-        Shared::with(&self.0, |shared| {
-            frames::write_log(level, message, &mut shared.frames);
-            let _ = shared.flush(); // a line of the log is no reason to stop
-        });
+        let (socket, seals) = &mut *self.lines();
+        let mut frame = Vec::with_capacity(message.len() + 32);
+        frames::write_line(level, message, seals, &mut frame);
+        let _ = socket.write_all(&frame); // a line of the log is no reason to stop
     }
 }

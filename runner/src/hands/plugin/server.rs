@@ -1,22 +1,31 @@
-//! A process that runs a plugin's step, as the runner sees it: starts it, talks with it, weighs it, and
-//! tells what it died of.
+//! A process that runs a plugin's step, as the runner sees it: starts it, talks with it, weighs it, ends it
+//! with all that it has started, and tells what it died of.
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, BufReader, Read as _};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, memfd_create};
-use tidegate_plugin::{Failure, Level, Payloads};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, OFlags, fcntl_setfl, memfd_create};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use super::frames::{self, Frame, Jobs, Setup};
+use super::frames::{self, Answer, Jobs, Order};
 use super::image::Image;
+use super::passing;
+use super::seal::Seals;
+use super::step::Journal;
+use crate::words::format_duration;
 
 /// The hidden command that makes a process serve.
 pub const COMMAND: &str = "plugin-host";
@@ -29,109 +38,203 @@ const UNREAD: Duration = Duration::from_secs(30);
 const SETUP_BYTES: u64 = 16 << 20;
 /// How long a step may take to end.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a process may live on that can be talked with no more.
+const LAST_BREATH: Duration = Duration::from_millis(200);
 /// Memory is looked at so often, at least, while batches are answered fast.
 const WEIGH: Duration = Duration::from_millis(100);
+/// The thread that hands on lines of the log needs no more, in bytes.
+const STACK: usize = 128 << 10;
 
-/// Outputs by binding and how long it took, or why there are none.
-pub(super) type Answer = Result<(Vec<Payloads>, Duration), Failure>;
-
+/// A process, the first of its group. Killed with its group when it is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     child: Child,
+    pid: Pid,
+    /// Can be read when the process has ended, also where another process holds its descriptors.
+    end: OwnedFd,
     socket: UnixStream,
+    /// What has come of the next word on the socket.
+    word: Vec<u8>,
+    words: Seals,
     shared: File,
     /// How much of the shared file has been read.
     read: u64,
+    seal: u64,
+    /// How many batches it was sent.
+    batches: u64,
+    frames: Seals,
+    log: Log,
     weighed: Instant,
     /// Bytes that it may hold.
     most: u64,
+    /// It was waited for, so that its number may be another's.
+    ended: bool,
+}
+
+/// The lines that a process logs, on their way into the runner's log.
+#[derive(Debug)]
+struct Log {
+    socket: UnixStream,
+    forwarder: Option<JoinHandle<()>>,
+    /// Something came that is no line.
+    broken: Arc<AtomicBool>,
 }
 
 /// What a look at a process found.
 pub(super) enum Seen {
     Working,
     Done,
+    /// It ended its batch early.
+    Cut,
     Refused,
+    /// It has ended, or has closed its socket.
     Gone,
+    /// It wrote what is no answer.
+    Stray,
 }
 
 impl Server {
-    pub(super) fn start(setup: &Setup, image: &Image) -> io::Result<Self> {
+    /// Starts a process that may hold `memory` bytes. What it prints goes to `prints`.
+    pub(super) fn start(
+        order: &Order,
+        image: &Image,
+        memory: u64,
+        journal: &Arc<dyn Journal>,
+        prints: Stdio,
+    ) -> io::Result<Self> {
         let (socket, other) = UnixStream::pair()?;
+        let (lines, its_lines) = UnixStream::pair()?;
         let shared = File::from(memfd_create("tidegate-plugin", MemfdFlags::CLOEXEC)?);
+        // What a plugin writes there by a mistake spoils no answer that is there already.
+        fcntl_setfl(&shared, OFlags::APPEND)?;
         // The same executable, even if another one has taken its place on disk.
         let mut child = Command::new("/proc/self/exe")
             .arg(COMMAND)
             .stdin(Stdio::from(OwnedFd::from(other)))
             .stdout(Stdio::from(shared.try_clone()?))
+            .stderr(prints)
             // A Ctrl-C in the terminal is for the runner, which lets jobs finish.
             .process_group(0)
             .spawn()?;
+        let pid = Pid::from_child(&child);
         let mut to = &socket;
+        // A process that does not even read is not waited for longer than an attempt may take.
+        let timeout = match order {
+            Order::Describe { .. } => None,
+            Order::Run(setup) => setup.timeout,
+        };
+        let unread = timeout.map_or(UNREAD, |timeout| timeout.clamp(LAST_BREATH, UNREAD));
         let begun = socket
-            .set_read_timeout(Some(LOOK))
-            // Whoever does not even read is not waited for for ever.
-            .and_then(|()| socket.set_write_timeout(Some(UNREAD)))
-            .and_then(|()| frames::send_setup(&mut to, setup, image.bytes()));
+            .set_write_timeout(Some(UNREAD))
+            .and_then(|()| passing::send(&socket, its_lines))
+            .and_then(|()| frames::send_order(&mut to, order, image.bytes()))
+            .and_then(|()| socket.set_write_timeout(Some(unread)));
         // A process that is gone already is told by what it died of.
-        if let Err(error) = begun
-            && error.kind() != io::ErrorKind::BrokenPipe
-        {
-            let _ = child.kill(); // it is of no use, and may be gone
-            let _ = child.wait();
-            return Err(error);
-        }
+        let begun = begun.or_else(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+            _ => Err(error),
+        });
+        let started = begun.and_then(|()| {
+            let end = pidfd_open(pid, PidfdFlags::empty())?;
+            Ok((end, Log::start(lines, order.seal(), journal)?))
+        });
+        let (end, log) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                let _ = end_group(pid, &mut child);
+                return Err(error);
+            }
+        };
         // While it is set up it also holds the library, some times over.
-        let most = setup.memory.saturating_add(SETUP_BYTES).saturating_add(4 * image.bytes().len() as u64);
-        Ok(Self { child, socket, shared, read: 0, weighed: Instant::now(), most })
+        let most = memory.saturating_add(SETUP_BYTES).saturating_add(4 * image.bytes().len() as u64);
+        Ok(Self {
+            child,
+            pid,
+            end,
+            socket,
+            word: Vec::new(),
+            words: Seals::new(order.seal(), frames::WORDS),
+            shared,
+            read: 0,
+            seal: order.seal(),
+            batches: 0,
+            frames: Seals::new(order.seal(), frames::BATCHES),
+            log,
+            weighed: Instant::now(),
+            most,
+            ended: false,
+        })
     }
 
     /// Makes room for the answers of a batch.
     fn empty(&mut self) -> io::Result<()> {
+        self.batches += 1;
+        self.frames = Seals::new(self.seal, frames::BATCHES + self.batches);
         self.read = 0;
         self.shared.set_len(0)
     }
 
     /// Waits a moment for the process to say something.
     pub(super) fn look(&mut self) -> Seen {
-        let mut said = [0];
-        match self.socket.read(&mut said) {
-            Ok(0) => Seen::Gone,
-            Ok(_) if said[0] == frames::DONE => Seen::Done,
-            Ok(_) => Seen::Refused,
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => {
-                    Seen::Working
-                }
-                _ => Seen::Gone,
-            },
+        if self.log.broken.load(Ordering::Acquire) {
+            return Seen::Stray;
+        }
+        let (said, ended) = self.wait(LOOK);
+        if said {
+            self.hear()
+        } else if ended {
+            Seen::Gone
+        } else {
+            Seen::Working
         }
     }
 
-    /// Takes in what stands in the shared file, and answers whether a job was among it.
-    pub(super) fn take(
-        &mut self,
-        answers: &mut VecDeque<Answer>,
-        lines: &mut Vec<(Level, String)>,
-    ) -> io::Result<bool> {
+    /// Whether there is something to read on the socket, and whether the process has ended.
+    fn wait(&self, patience: Duration) -> (bool, bool) {
+        let patience = timespec(patience);
+        let mut polled = [
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN),
+        ];
+        match poll(&mut polled, Some(&patience)) {
+            Ok(_) => (!polled[0].revents().is_empty(), !polled[1].revents().is_empty()),
+            // It is looked again soon.
+            Err(_) => (false, false),
+        }
+    }
+
+    /// Reads what can be read of a word.
+    fn hear(&mut self) -> Seen {
+        let mut bytes = [0; 9];
+        let read = self.socket.read(&mut bytes[self.word.len()..]);
+        match read {
+            Ok(0) => return Seen::Gone,
+            Ok(read) => self.word.extend_from_slice(&bytes[self.word.len()..][..read]),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => return Seen::Gone,
+        }
+        let Ok(word) = <[u8; 9]>::try_from(&self.word[..]) else { return Seen::Working };
+        self.word.clear();
+        match self.words.kind(word) {
+            Ok(frames::DONE) => Seen::Done,
+            Ok(frames::CUT) => Seen::Cut,
+            Ok(frames::REFUSED) => Seen::Refused,
+            _ => Seen::Stray,
+        }
+    }
+
+    /// Takes in what stands in the shared file, and answers whether there was anything.
+    pub(super) fn take(&mut self, answers: &mut VecDeque<Answer>) -> io::Result<bool> {
         let length = self.shared.metadata()?.len().saturating_sub(self.read);
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
         self.shared.read_exact_at(&mut bytes, self.read)?;
-        let (mut at, mut moved) = (0, false);
-        while let Some((frame, length)) = frames::read(&bytes[at..])? {
+        let mut at = 0;
+        while let Some((answer, length)) = frames::read(&bytes[at..], &mut self.frames)? {
             at += length;
-            match frame {
-                Frame::Made(outputs, took) => answers.push_back(Ok((outputs, took))),
-                Frame::Failed(failure) => answers.push_back(Err(failure)),
-                Frame::Log(level, message) => {
-                    lines.push((level, message));
-                    continue;
-                }
-            }
-            moved = true;
+            answers.push_back(answer);
         }
         self.read += at as u64;
-        Ok(moved)
+        Ok(at > 0)
     }
 
     /// How many bytes the process holds, if they are too many.
@@ -152,39 +255,108 @@ impl Server {
         self.most = self.weigh().unwrap_or(0).saturating_add(memory);
     }
 
-    /// Whether nobody has looked at its memory for a while.
+    /// Whether its memory was not looked at for a while.
     pub(super) fn is_unwatched(&self) -> bool {
         self.weighed.elapsed() >= WEIGH
     }
 
-    pub(super) fn send(&mut self, jobs: &Jobs, from: usize, stops: bool) -> io::Result<()> {
+    pub(super) fn send(&mut self, jobs: &Jobs, range: Range<usize>, stops: bool) -> io::Result<()> {
         self.empty()?;
-        jobs.send(from, stops, &mut self.socket)
+        jobs.send(range, stops, &mut self.socket)
     }
 
     /// What it died of.
     pub(super) fn post_mortem(mut self) -> String {
-        match self.child.wait() {
+        if !self.ends_within(LAST_BREATH) {
+            return "its process closed its connection to the runner and lived on; it was killed".to_owned();
+        }
+        match self.end() {
             Ok(status) => format!("its process {}", ending(status)),
             Err(error) => format!("its process is gone: {error}"),
         }
     }
 
-    /// Lets the step end in peace, but does not wait for long.
-    pub(super) fn dismiss(mut self) {
+    /// Lets the step end in peace, but does not wait for long. Answers what was not as it should be.
+    pub(super) fn dismiss(mut self) -> Option<String> {
         let _ = self.socket.shutdown(Shutdown::Both); // it is gone where this fails
-        let begun = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) && begun.elapsed() < FAREWELL {
-            std::thread::sleep(Duration::from_millis(1));
+        if !self.ends_within(FAREWELL) {
+            let patience = format_duration(FAREWELL);
+            return Some(format!(
+                "its process did not end within {patience} of the end of the step, and was killed"
+            ));
         }
+        let status = self.end().ok().filter(|status| !status.success())?;
+        Some(format!("its process {} when the step ended", ending(status)))
+    }
+
+    fn ends_within(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let patience = timespec(left);
+            let mut polled = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
+            let polled = poll(&mut polled, Some(&patience));
+            if polled.is_ok_and(|ready| ready > 0) || left.is_zero() {
+                return polled.is_ok_and(|ready| ready > 0);
+            }
+        }
+    }
+
+    /// Ends it where it has not ended, with its group, and answers how it ended.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        self.ended = true;
+        end_group(self.pid, &mut self.child)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may be gone already
-        let _ = self.child.wait();
+        if !self.ended {
+            let _ = self.end();
+        }
+        self.log.end();
     }
+}
+
+impl Log {
+    fn start(socket: UnixStream, seal: u64, journal: &Arc<dyn Journal>) -> io::Result<Self> {
+        let (broken, journal) = (Arc::new(AtomicBool::new(false)), Arc::clone(journal));
+        let (mut lines, breaks) = (BufReader::new(socket.try_clone()?), Arc::clone(&broken));
+        let forward = move || {
+            let mut seals = Seals::new(seal, frames::LINES);
+            loop {
+                match frames::receive_line(&mut lines, &mut seals) {
+                    Ok(Some((level, line))) => journal.log(level, &line),
+                    Ok(None) => return,
+                    Err(_) => return breaks.store(true, Ordering::Release),
+                }
+            }
+        };
+        let forwarder = thread::Builder::new().name("plugin-log".into()).stack_size(STACK).spawn(forward)?;
+        Ok(Self { socket, forwarder: Some(forwarder), broken })
+    }
+
+    /// The process is gone: hands on what it has said before.
+    fn end(&mut self) {
+        // What it has started may hold the other end for ever.
+        let _ = self.socket.shutdown(Shutdown::Read);
+        if let Some(forwarder) = self.forwarder.take() {
+            let _ = forwarder.join();
+        }
+    }
+}
+
+/// Kills a process with its group. It is not taken off the system's list before, so that the number of
+/// the group can only be its own.
+fn end_group(pid: Pid, child: &mut Child) -> io::Result<ExitStatus> {
+    let _ = kill_process_group(pid, Signal::KILL); // there may be nothing left of it
+    let _ = child.kill();
+    child.wait()
+}
+
+fn timespec(time: Duration) -> Timespec {
+    let tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() }
 }
 
 fn ending(status: ExitStatus) -> String {

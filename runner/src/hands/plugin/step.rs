@@ -13,7 +13,9 @@ use tidegate_plugin::host::{Ended, Host, Instance, Offer, Spec, ended_late};
 use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Step};
 
 use super::clock::Ticks;
+use super::inside::{Act, Label, enter};
 use crate::hands::scrub::Scrub;
+use crate::store::Setups;
 use crate::words::{DeliveryHash, Secret, TokenKey, piece_hash};
 
 /// What a plugin's step is made from; borrowed from the configuration.
@@ -40,6 +42,8 @@ pub struct PluginSpec<'a> {
 #[derive(Debug)]
 pub struct PluginRunner {
     offer: Offer,
+    label: Label,
+    setups: Setups,
     /// `None` before the first job, and after a panic until the next one.
     instance: Option<Instance>,
     watch: Arc<Watch>,
@@ -66,7 +70,7 @@ struct Watch {
 }
 
 /// Where the lines go that a plugin logs.
-pub(super) trait Journal: Send + Sync {
+pub(super) trait Journal: fmt::Debug + Send + Sync {
     fn log(&self, level: Level, message: &str);
 }
 
@@ -82,15 +86,39 @@ pub(super) struct Tracing {
 /// The instance's end of it.
 struct Line(Arc<Watch>);
 
+impl PluginSpec<'_> {
+    fn label(&self) -> Label {
+        let (plugin, step) = (format!("plugin `{}`", self.named), format!("{}/{}", self.pipeline, self.step));
+        Label::of(&plugin, Some(&step))
+    }
+}
+
 impl PluginRunner {
     /// Of this thread; makes no instance yet.
     #[must_use]
     pub fn new(offer: &Offer, spec: &PluginSpec<'_>) -> Self {
-        Self::with_journal(offer, spec, Box::new(Tracing::new(spec)))
+        Self::recorded(offer, spec, &Setups::none())
+    }
+
+    /// As [`Self::new`]; what is set up is written down.
+    #[must_use]
+    pub fn recorded(offer: &Offer, spec: &PluginSpec<'_>, setups: &Setups) -> Self {
+        Self::with_journal(offer, spec, Box::new(Tracing::new(spec)), setups)
+    }
+
+    /// What is written down while an instance is made.
+    #[must_use]
+    pub fn creation(spec: &PluginSpec<'_>) -> String {
+        spec.label().at(Act::Create)
     }
 
     /// As [`Self::new`], with a log of the caller's.
-    pub(super) fn with_journal(offer: &Offer, spec: &PluginSpec<'_>, journal: Box<dyn Journal>) -> Self {
+    pub(super) fn with_journal(
+        offer: &Offer,
+        spec: &PluginSpec<'_>,
+        journal: Box<dyn Journal>,
+        setups: &Setups,
+    ) -> Self {
         let watch = Arc::new(Watch {
             ticks: Ticks::fit_for(spec.timeout),
             deadline: AtomicU64::new(u64::MAX),
@@ -99,6 +127,8 @@ impl PluginRunner {
         });
         Self {
             offer: offer.clone(),
+            label: spec.label(),
+            setups: setups.clone(),
             instance: None,
             watch,
             named: spec.named.to_owned(),
@@ -133,6 +163,7 @@ impl PluginRunner {
             bindings: &bindings,
             timeout: self.timeout,
         };
+        let (_setup, _stay) = (self.setups.begin(self.label.at(Act::Create)), enter(self.label, Act::Create));
         let created = self.offer.create(&spec, Box::new(Line(Arc::clone(&self.watch))));
         created.map_err(|failure| {
             let mut failure = failure;
@@ -162,6 +193,7 @@ impl PluginRunner {
     /// Ends the instance, and says what was not as it should be.
     fn retire(&mut self) {
         let Some(instance) = self.instance.take() else { return };
+        let (_setup, _stay) = (self.setups.begin(self.label.at(Act::End)), enter(self.label, Act::End));
         match instance.close() {
             Ok(Ended::Clean) => {}
             Ok(Ended::LeftBehind) => self.watch.journal.log(
@@ -203,7 +235,9 @@ impl PluginRunner {
         let deadline = ticks.now().saturating_add(left_nanos);
         self.watch.deadline.store(deadline, Ordering::Relaxed);
         let hash = piece_hash(DeliveryHash(job.hash), self.earlier, job.piece);
+        let stay = enter(self.label, Act::Run { index: job.index });
         let mut processed = instance.process(&job.hashed(hash.0), outputs, self.memory);
+        drop(stay);
         if ticks.now() > deadline {
             processed = ended_late(processed, self.timeout);
         }

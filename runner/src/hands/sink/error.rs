@@ -4,27 +4,28 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::config::shown;
 use crate::store::Holder;
 use crate::words::Address;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     #[error(
-        "sink `{address}` does not go on in `{path}`: {mismatch}; {}, or take it as it is with \
-         `on_mismatch = \"append\"`", mismatch.way_out(path)
+        "sink `{address}` does not go on in `{}`: {mismatch}; {}, or take it as it is with \
+         `on_mismatch = \"append\"`", shown(path), mismatch.way_out(path)
     )]
     Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
-    #[error("sink `{address}` cannot write to `{path}`: {} has it locked", lock_holder(holder))]
+    #[error("sink `{address}` cannot write to `{}`: {} has it locked", shown(path), lock_holder(holder))]
     Locked { address: Address, path: PathBuf, holder: Box<Holder> },
-    #[error("cannot make the folder `{path}`")]
+    #[error("cannot make the folder `{}`", shown(path))]
     Folder { path: PathBuf, source: io::Error },
-    #[error("cannot open `{path}` for writing")]
+    #[error("cannot open `{}` for writing", shown(path))]
     Open { path: PathBuf, source: io::Error },
-    #[error("cannot write to `{path}` at byte {offset}")]
+    #[error("cannot write to `{}` at byte {offset}", shown(path))]
     Write { path: PathBuf, offset: u64, source: io::Error },
-    #[error("cannot cut `{path}` back to {offset} bytes")]
+    #[error("cannot cut `{}` back to {offset} bytes", shown(path))]
     CutBack { path: PathBuf, offset: u64, source: io::Error },
-    #[error("cannot read `{path}` to see whether it is as it was left")]
+    #[error("cannot read `{}` to see whether it is as it was left", shown(path))]
     Look { path: PathBuf, source: io::Error },
     #[error("standard output was closed by the program that read it")]
     Closed,
@@ -101,7 +102,7 @@ impl Mismatch {
                     .to_owned()
             }
             Self::Longer { expected, .. } => {
-                format!("cut it back with `truncate --size={expected} {}`", path.display())
+                format!("cut it back with `truncate --size={expected} {}`", shown(path))
             }
             Self::Shorter { .. } | Self::Changed | Self::Replaced => "restore it as it was".to_owned(),
         }

@@ -17,7 +17,7 @@ proptest! {
             sent.push(&job.with_piece(piece, payload), Duration::from_nanos(spent));
         }
         let mut wire = Vec::new();
-        sent.send(from, stops, &mut wire).unwrap();
+        sent.send(from..sent.len(), stops, &mut wire).unwrap();
         let (mut received, mut wire) = (Jobs::default(), &wire[..]);
         prop_assert_eq!(received.receive(&mut wire).unwrap(), Some(stops));
         prop_assert_eq!(Jobs::default().receive(&mut wire).unwrap(), None);
@@ -30,11 +30,10 @@ proptest! {
     }
 
     #[test]
-    fn frames_arrive_as_they_were_written_and_none_before_it_is_whole(
+    fn frames_arrive_as_they_were_written(
         outputs in proptest::collection::vec(proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..5), 1..4),
         message in "\\PC{0,30}",
         took in any::<u64>().prop_map(Duration::from_nanos),
-        cut in 0_usize..200,
     ) {
         let names: Vec<String> = (0..outputs.len()).map(|number| number.to_string()).collect();
         let mut all = Outputs::new(names.iter().map(String::as_str));
@@ -43,26 +42,33 @@ proptest! {
                 all.get_mut(position).unwrap().push(payload);
             }
         }
-        let mut bytes = Vec::new();
-        write_made(&all, took, &mut bytes);
+        let (mut bytes, mut ours, mut theirs) = (Vec::new(), Seals::new(1, BATCHES), Seals::new(1, BATCHES));
+        write_made(&all, took, &mut theirs, &mut bytes);
         let first = bytes.len();
-        write_failed(&Failure::reject(&message).with_context("{}"), &mut bytes);
-        write_log(Level::Debug, &message, &mut bytes);
-        let (frame, length) = read(&bytes).unwrap().unwrap();
+        write_failed(&Failure::reject(&message).with_context("{}"), &mut theirs, &mut bytes);
+        let (frame, length) = read(&bytes, &mut ours).unwrap().unwrap();
         prop_assert_eq!(length, first);
-        let Frame::Made(made, as_long) = frame else { panic!("{frame:?}") };
+        let Answer::Made(made, as_long) = frame else { panic!("{frame:?}") };
         prop_assert_eq!((made, as_long), (all.into_payloads(), took));
-        let (frame, length) = read(&bytes[first..]).unwrap().unwrap();
-        let Frame::Failed(failure) = frame else { panic!("{frame:?}") };
+        let (frame, _) = read(&bytes[first..], &mut ours).unwrap().unwrap();
+        let Answer::Failed(failure) = frame else { panic!("{frame:?}") };
         prop_assert_eq!(failure, Failure::reject(&message).with_context("{}"));
-        let (frame, _) = read(&bytes[first + length..]).unwrap().unwrap();
-        let Frame::Log(Level::Debug, text) = frame else { panic!("{frame:?}") };
-        prop_assert_eq!(text, message);
-        if cut < first {
-            prop_assert!(read(&bytes[..cut]).unwrap().is_none());
+    }
+
+    #[test]
+    fn lines_arrive_as_they_were_written(lines in proptest::collection::vec("\\PC{0,30}", 0..5)) {
+        let (mut bytes, mut ours, mut theirs) = (Vec::new(), Seals::new(1, LINES), Seals::new(1, LINES));
+        for line in &lines {
+            write_line(Level::Debug, line, &mut theirs, &mut bytes);
         }
+        let mut from = &bytes[..];
+        for line in lines {
+            prop_assert_eq!(receive_line(&mut from, &mut ours).unwrap(), Some((Level::Debug, line)));
+        }
+        prop_assert_eq!(receive_line(&mut from, &mut ours).unwrap(), None);
     }
 }
+
 #[test]
 fn every_ending_arrives_as_it_was_sent() {
     let delay = Duration::from_millis(1500);
@@ -81,9 +87,9 @@ fn every_ending_arrives_as_it_was_sent() {
         let place = Place { file: "lib.rs".into(), line: 7, column: None };
         let sent = Failure::new(kind, "why").at(place);
         let mut bytes = Vec::new();
-        write_failed(&sent, &mut bytes);
-        let (frame, _) = read(&bytes).unwrap().unwrap();
-        let Frame::Failed(arrived) = frame else { panic!("{frame:?}") };
+        write_failed(&sent, &mut Seals::new(1, BATCHES), &mut bytes);
+        let (frame, _) = read(&bytes, &mut Seals::new(1, BATCHES)).unwrap().unwrap();
+        let Answer::Failed(arrived) = frame else { panic!("{frame:?}") };
         assert_eq!(arrived, sent);
     }
 }
