@@ -430,7 +430,7 @@ fn data_given_by_hand_wins() {
     let folder = Folder::of(&EVERY_KEY);
     let options = LoadOptions { data: Some(PathBuf::from("by/hand")), ..options() };
     let (configuration, _) = load(&folder.configs(), &options).finish().unwrap();
-    assert_eq!(configuration.data, PathBuf::from("by/hand"));
+    assert_eq!(configuration.data, std::path::absolute("by/hand").unwrap());
 }
 
 #[test]
