@@ -70,10 +70,10 @@ pub fn write(value: &Dynamic, buffer: &mut Vec<u8>) -> Result<(), WriteError> {
     write_within(value, buffer, usize::MAX)
 }
 
-/// As [`write`], of at most `bytes`: a text that a value holds many times is written as often.
+/// As [`write()`], of at most `bytes`: a text that a value holds many times is written as often.
 ///
 /// # Errors
-/// As [`write`]; of a value that is larger, `buffer` has the beginning.
+/// As [`write()`]; of a value that is larger, `buffer` has the beginning.
 pub fn write_within(value: &Dynamic, buffer: &mut Vec<u8>, bytes: usize) -> Result<(), WriteError> {
     let most = buffer.len().saturating_add(bytes);
     serde_json::to_writer(Within { buffer, most }, &Writer { value, depth: 0 }).map_err(|error| {
