@@ -156,8 +156,20 @@ impl Draft {
 
     /// `text` without the temporary part of paths.
     fn plain(&self, text: &str) -> String {
-        text.replace(&format!("{}/", self.folder.path().display()), "").trim_end().to_owned()
+        let text = text.replace(&format!("{}/", self.folder.path().display()), "");
+        without_hashes(text.trim_end())
     }
+}
+
+/// Rhai names a closure by a hash that is another one in each build.
+fn without_hashes(text: &str) -> String {
+    let mut parts = text.split("anon$");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.push_str("anon$…");
+        plain.push_str(part.trim_start_matches(|letter: char| letter.is_ascii_hexdigit()));
+    }
+    plain
 }
 
 fn job(index: u64, payload: &str) -> Job<'_> {
