@@ -39,7 +39,9 @@ struct Shared {
     ready: Mutex<Option<Sender<Arc<Task>>>>,
     /// All readers that live.
     tasks: Mutex<Vec<Weak<Task>>>,
-    /// Tells the thread that looks at the clock that a reader waits now. Closed by the end.
+    /// When the thread that looks at the clock looks next; `None` where no reader waits.
+    next_look: Mutex<Option<Instant>>,
+    /// Tells that thread that a reader waits for an earlier time. Closed by the end.
     resting: Mutex<Option<Sender<()>>>,
 }
 
@@ -99,6 +101,7 @@ impl SourcePool {
             watch: Watch::new(),
             ready: Mutex::new(Some(ready)),
             tasks: Mutex::default(),
+            next_look: Mutex::default(),
             resting: Mutex::new(Some(resting)),
         });
         let mut pool = Self { shared: Arc::clone(&shared), threads: vec![] };
@@ -110,7 +113,7 @@ impl SourcePool {
             let read = move || tasks.iter().for_each(|task| task.run(limit, &messages));
             pool.threads.push(thread::Builder::new().name(format!("source-{number}")).spawn(read)?);
         }
-        let poll = move || look_at_the_clock(&shared.tasks, &rested);
+        let poll = move || look_at_the_clock(&shared, &rested);
         pool.threads.push(thread::Builder::new().name("source-poll".into()).spawn(poll)?);
         Ok(pool)
     }
@@ -250,7 +253,14 @@ impl Task {
     }
 
     fn look_again_in(&self, wait: Duration) {
-        *lock(&self.next_look) = Some(Instant::now() + wait);
+        let due = Instant::now() + wait;
+        *lock(&self.next_look) = Some(due);
+        let mut next = lock(&self.shared.next_look);
+        if next.is_some_and(|next| next <= due) {
+            return;
+        }
+        *next = Some(due);
+        drop(next);
         if let Some(resting) = &*lock(&self.shared.resting) {
             // One that waits to be heard is enough.
             let _ = resting.try_send(());
@@ -268,24 +278,29 @@ impl Task {
 }
 
 /// Wakes readers whose time to look has come, until `resting` is closed.
-fn look_at_the_clock(tasks: &Mutex<Vec<Weak<Task>>>, resting: &Receiver<()>) {
-    let mut next: Option<Instant> = None;
+fn look_at_the_clock(shared: &Shared, resting: &Receiver<()>) {
     loop {
+        let next = *lock(&shared.next_look);
         let told = match next {
             Some(next) => resting.recv_deadline(next),
             None => resting.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
-        if told == Err(RecvTimeoutError::Disconnected) {
-            return;
+        match told {
+            Ok(()) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {}
         }
+        // Readers that rest from here on tell their time by themselves.
+        *lock(&shared.next_look) = None;
         let now = Instant::now();
-        next = None;
-        let all: Vec<_> = lock(tasks).iter().filter_map(Weak::upgrade).collect();
+        let all: Vec<_> = lock(&shared.tasks).iter().filter_map(Weak::upgrade).collect();
         for task in all {
             let mut look = lock(&task.next_look);
             let Some(due) = *look else { continue };
             if due > now {
-                next = Some(next.map_or(due, |next| next.min(due)));
+                drop(look);
+                let mut next = lock(&shared.next_look);
+                *next = Some(next.map_or(due, |next| next.min(due)));
                 continue;
             }
             *look = None;
