@@ -6,12 +6,20 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use tidegate::config::LoadOptions;
+use tidegate::decide::End;
+use tidegate::engine::{Generation, Options, Run};
+use tidegate::store::open_disk;
+use tidegate::store::testing::FaultyDisk;
+use tidegate::words::{Address, SystemClock};
 
 use crate::http_client::{Client, JSON, NDJSON, address};
 use crate::project::{Project, ids, jobs};
-use crate::running::Running;
+use crate::running::{Running, in_a_process};
 
 const SETTINGS: &str = "[runner]\nlisten = \"127.0.0.1:0\"\nhosts = [\"Tide.example\"]\n";
 
@@ -204,6 +212,80 @@ fn a_source_that_finds_too_many_files_open_waits_and_goes_on() {
     prlimit(pid, Resource::Nofile, before).expect("the limit can be set back");
     running.wait_until("the second", || ids(&project.read_if_there("out.ndjson")) == [1, 2]);
     running.stop().done();
+}
+
+/// What a run logs, line by line.
+#[derive(Clone)]
+struct Lines(mpsc::Sender<String>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // The test may have given up.
+        let _ = self.0.send(String::from_utf8_lossy(bytes).into_owned());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// In a process of its own, which has no file left to open: see the test below.
+#[test]
+#[ignore = "is run by another test"]
+fn starts_while_too_many_files_are_open() {
+    let own = rustix::process::getrlimit(Resource::Nofile);
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..own }).expect("it is less");
+    let (lines, said) = mpsc::channel();
+    let lines = Lines(lines);
+    tracing_subscriber::fmt().with_writer(move || lines.clone()).init();
+    let waits = || said.try_iter().any(|line| line.contains("the source waits until fewer files are open"));
+    for (path, begin_at, stop) in [
+        ("in", "oldest", false),
+        ("in/*.ndjson", "oldest", false),
+        ("in/1.ndjson", "oldest", false),
+        ("in/1.ndjson", "newest", false),
+        ("in/1.ndjson", "newest", true),
+    ] {
+        let toml = format!(
+            "[source.in]\ntype = \"file\"\npath = \"{path}\"\nformat = \"ndjson\"\n\
+             [step.copy]\nfrom = \"in\"\nto = \"out\"\nbegin_at = \"{begin_at}\"\n\
+             [queue.out]\nretain = \"forever\"\n"
+        );
+        let project = Project::new().file("p.toml", toml).file("in/1.ndjson", jobs([1, 2]));
+        let loaded = Generation::load(project.path(), &LoadOptions::default());
+        let configuration = loaded.expect("the configuration is right").configuration;
+        let disk = FaultyDisk::new();
+        let opened = open_disk(Box::new(disk.clone())).expect("the store opens");
+        let run = Run::new(configuration, opened, Arc::new(SystemClock), Options::default());
+        let handle = run.handle();
+        let others: Vec<fs::File> = (0..200).map_while(|_| fs::File::open("/dev/null").ok()).collect();
+        let running = thread::spawn(move || run.run());
+        while !running.is_finished() && !waits() {
+            thread::yield_now();
+        }
+        if stop {
+            handle.stop();
+        } else {
+            drop(others);
+        }
+        let report = running.join().expect("it does not panic").expect("the run goes well");
+        assert!(report.halts.is_empty(), "{path} {begin_at}: {:?}", report.halts);
+        assert_eq!(report.end, if stop { End::Stopped } else { End::Drained }, "{path} {begin_at}");
+        let (store, _writer) = open_disk(Box::new(disk)).expect("the store opens");
+        let out = store.queue(&Address::parse("p/out").expect("an address")).expect("it can be read");
+        let copied = if begin_at == "oldest" { 2 } else { 0 };
+        assert_eq!(out.map_or(0, |out| out.head), copied, "{path} {begin_at}");
+        let step = Address::parse("p/copy").expect("an address");
+        let source = Address::parse("p/in").expect("an address");
+        let progress = store.progress(&step, &source).expect("it can be read");
+        assert_eq!(progress.map(|progress| progress.watermark()), (!stop).then_some(2), "{path} {begin_at}");
+    }
+}
+
+#[test]
+fn a_source_that_finds_too_many_files_open_at_the_start_waits_and_goes_on_too() {
+    in_a_process("doors::starts_while_too_many_files_are_open");
 }
 
 #[test]

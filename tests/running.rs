@@ -110,6 +110,22 @@ impl Running {
         Outcome { code: status.code(), stdout: self.said("stdout"), stderr: self.said("stderr") }
     }
 
+    /// Waits for its end; answers the most memory that it held at one time, in MiB.
+    pub(crate) fn peak_mib(&mut self) -> u64 {
+        let status = format!("/proc/{}/status", self.pid());
+        let mut peak_kib = 0;
+        // The last look is the one that counts; the peak is the kernel's.
+        while !self.has_ended() {
+            let text = fs::read_to_string(&status).unwrap_or_default();
+            let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let peak = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok());
+            peak_kib = peak.unwrap_or(peak_kib).max(peak_kib);
+            self.pause();
+        }
+        assert!(peak_kib > 0, "the peak was never seen");
+        peak_kib / 1024
+    }
+
     /// Asks it to end, and waits for it.
     pub(crate) fn stop(self) -> Outcome {
         self.terminate();
@@ -125,6 +141,16 @@ impl Running {
     fn said(&self, name: &str) -> String {
         fs::read_to_string(self.said.path().join(name)).unwrap_or_default()
     }
+}
+
+/// Runs a test of this program that is ignored otherwise.
+pub(crate) fn in_a_process(test: &str) {
+    let outcome = Command::new(std::env::current_exe().expect("this program has a file"))
+        .args(["--exact", test, "--ignored", "--test-threads", "1"])
+        .output()
+        .expect("it can be started");
+    let said = String::from_utf8_lossy(&outcome.stdout);
+    assert!(outcome.status.success() && said.contains("1 passed"), "{}\n{said}", outcome.status);
 }
 
 /// Asks a process to end.

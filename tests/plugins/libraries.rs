@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use tidegate_plugin::{Job, Outputs, Step as _};
 
 use super::{c_count, compile, folder, project};
 use crate::project::{Project, jobs};
+use crate::running::in_a_process;
 
 fn spec(config: &serde_json::Value) -> PluginSpec<'_> {
     PluginSpec {
@@ -145,16 +145,6 @@ fn a_run_ends_well_whatever_its_threads_keep_of_a_library() {
         project.run().done();
         assert_eq!(project.read("out.ndjson").lines().count(), number);
     }
-}
-
-/// Runs a test of this program that is ignored otherwise.
-fn in_a_process(test: &str) {
-    let outcome = Command::new(std::env::current_exe().expect("this program has a file"))
-        .args(["--exact", test, "--ignored", "--test-threads", "1"])
-        .output()
-        .expect("it can be started");
-    let said = String::from_utf8_lossy(&outcome.stdout);
-    assert!(outcome.status.success() && said.contains("1 passed"), "{}\n{said}", outcome.status);
 }
 
 /// Runs something on a thread that has ended when this returns.

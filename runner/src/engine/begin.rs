@@ -4,6 +4,9 @@
 //! another `begin_at` changes it. From then on progress says it, as if all before were accounted for.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use super::error::Chain;
 use crate::config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef, Step, Take};
@@ -14,6 +17,9 @@ use crate::words::Mark;
 
 /// Where the sources end at whose end some step begins, or why that cannot be found out.
 pub(super) type Ends = BTreeMap<usize, Result<SourceEnd, String>>;
+
+/// How long to wait where too many files are open for a source to be read.
+const SHORT_OF_FILES_WAIT: Duration = Duration::from_millis(100);
 
 /// Whether `step` has never taken anything of `input`.
 pub(super) fn is_new(store: &Store, step: &Step, input: &InputRef) -> Result<bool, ReadError> {
@@ -50,12 +56,14 @@ fn behind(step: &Step, (first, last): (u64, u64)) -> u64 {
     wanted.max(first - 1)
 }
 
-/// Reads those sources to their end of which a step wants only what comes from now on.
+/// Reads those sources to their end of which a step wants only what comes from now on. While too many files
+/// are open, the start of the run waits; `None`: it was `stopped` meanwhile.
 pub(super) fn ends(
     configuration: &Configuration,
     store: &Store,
     sources: &[Option<Source>],
-) -> Result<Ends, ReadError> {
+    stopped: &AtomicBool,
+) -> Result<Option<Ends>, ReadError> {
     let mut ends = BTreeMap::new();
     for (position, source) in sources.iter().enumerate() {
         let (Some(source), address) = (source, &configuration.sources[position].address) else { continue };
@@ -72,10 +80,28 @@ pub(super) fn ends(
         known.iter().filter(|known| !known.is_at_its_beginning()).for_each(|known| {
             source.join(known.watermark() + 1);
         });
-        let end = source.end(store.mark(address, u64::MAX)?);
-        ends.insert(position, end.map_err(|error| Chain(&error).to_string()));
+        let Some(end) = end(source, store.mark(address, u64::MAX)?, stopped) else { return Ok(None) };
+        ends.insert(position, end);
     }
-    Ok(ends)
+    Ok(Some(ends))
+}
+
+fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Result<SourceEnd, String>> {
+    let mut waits = false;
+    loop {
+        match source.end(mark) {
+            Err(error) if error.is_short_of_files() => {
+                if stopped.load(Ordering::Acquire) {
+                    return None;
+                }
+                if !std::mem::replace(&mut waits, true) {
+                    tracing::warn!(error = %Chain(&error), "the source waits until fewer files are open");
+                }
+                thread::sleep(SHORT_OF_FILES_WAIT);
+            }
+            end => return Some(end.map_err(|error| Chain(&error).to_string())),
+        }
+    }
 }
 
 /// The first and the last job of an input that is there; of a source they count from 1.

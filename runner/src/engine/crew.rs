@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,8 @@ pub(super) struct Parts {
     pub(super) messages: (Sender<Message>, Receiver<Message>),
     pub(super) inbox: Arc<Inbox>,
     pub(super) leash: Arc<Leash>,
+    /// Set by a stop.
+    pub(super) ending: Arc<AtomicBool>,
 }
 
 /// The floor, and the threads that it has to do with.
@@ -89,16 +91,14 @@ pub(super) struct Crew {
     aside: Aside,
     /// For gates and monitors, which nobody has to wait for in the end.
     askers: Aside,
-    /// Set by a stop.
-    ending: Arc<AtomicBool>,
     /// When a stop gives up waiting.
     deadline: Option<Instant>,
 }
 
 impl Crew {
-    /// Opens what the run needs and starts its threads.
+    /// Opens what the run needs and starts its threads. `None`: it was stopped before it could begin.
     #[expect(clippy::too_many_lines, reason = "one list of what a run is made of")]
-    pub(super) fn start(parts: Parts) -> Result<Self, EngineError> {
+    pub(super) fn start(parts: Parts) -> Result<Option<Self>, EngineError> {
         let Parts {
             configuration,
             plugins,
@@ -112,9 +112,14 @@ impl Crew {
             messages,
             inbox,
             leash,
+            ending,
         } = parts;
         let plugged = last_run::tell(&configuration, &attempts, &setups);
-        let started = start::start(&configuration, &store, clock.now())?;
+        let Some(started) = start::start(&configuration, &store, clock.now(), &ending)? else {
+            inbox.close();
+            drop(inbox.take(usize::MAX));
+            return Ok(None);
+        };
         let Started {
             progress,
             snapshots,
@@ -170,7 +175,6 @@ impl Crew {
         };
         let (ends, committed) = crossbeam_channel::bounded(0);
         let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
-        let ending = Arc::default();
         let shop = Arc::new(workers::Shop {
             configuration: Arc::clone(&configuration),
             plugins,
@@ -179,7 +183,7 @@ impl Crew {
             generation,
             token_key,
             leash,
-            ending: Arc::clone(&ending),
+            ending,
             attempts: attempts.clone(),
             ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
             setups: setups.clone(),
@@ -212,14 +216,13 @@ impl Crew {
             workers,
             aside,
             askers,
-            ending,
             deadline: None,
         };
         for (port, reader) in readers {
             let reader = crew.source_pool.add(port, 0, reader);
             crew.readers.insert(port, reader);
         }
-        Ok(crew)
+        Ok(Some(crew))
     }
 
     /// Handles messages until the floor says that it is over. `None`: the time for shutting down is
@@ -243,7 +246,6 @@ impl Crew {
                 Ok(message) => {
                     if matches!(message, Message::Stop) {
                         self.stop_committer = None;
-                        self.ending.store(true, Ordering::Release);
                         self.inbox.close();
                         self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
                     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
 
@@ -16,6 +17,7 @@ use super::request::{Asked, Granted, Reply, Request};
 use super::sight::Sight;
 use super::stats::Stats;
 use crate::config::{Configuration, QueueRef};
+use crate::decide::End;
 use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
 use crate::store::{Attempts, Setups, Store, Writer};
@@ -34,12 +36,14 @@ pub struct Handle {
     setups: Setups,
     stats: Arc<Stats>,
     leash: Arc<Leash>,
+    ending: Arc<AtomicBool>,
     files: Arc<AsRead>,
 }
 
 impl Handle {
     /// Asks the run to end: what runs is finished and committed, nothing more is started.
     pub fn stop(&self) {
+        self.ending.store(true, Ordering::Release);
         // A run that is over needs no stopping.
         let _ = self.messages.send(Message::Stop);
     }
@@ -155,6 +159,7 @@ impl Run {
             messages,
             inbox,
             leash: Arc::default(),
+            ending: Arc::default(),
         };
         Self(parts, Arc::default())
     }
@@ -189,7 +194,7 @@ impl Run {
 
     #[must_use]
     pub fn handle(&self) -> Handle {
-        let Parts { messages, inbox, attempts, setups, stats, leash, .. } = &self.0;
+        let Parts { messages, inbox, attempts, setups, stats, leash, ending, .. } = &self.0;
         Handle {
             messages: messages.0.clone(),
             inbox: Arc::clone(inbox),
@@ -197,6 +202,7 @@ impl Run {
             setups: setups.clone(),
             stats: Arc::clone(stats),
             leash: Arc::clone(leash),
+            ending: Arc::clone(ending),
             files: Arc::clone(&self.1),
         }
     }
@@ -212,7 +218,9 @@ impl Run {
     /// # Errors
     /// Where it cannot start, or the store fails. What was not committed is delivered next time.
     pub fn run(self) -> Result<Report, EngineError> {
-        let mut crew = Crew::start(self.0)?;
+        let Some(mut crew) = Crew::start(self.0)? else {
+            return Ok(Report { end: End::Stopped, halts: vec![], abandoned: false, left_behind: false });
+        };
         let outcome = crew.work();
         crew.close(outcome)
     }

@@ -1,8 +1,9 @@
 //! Where a run takes up: what the store knows, and the hands that are made ready for it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read as _;
+use std::sync::atomic::AtomicBool;
+
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::begin;
 use super::cards::Cards;
@@ -54,12 +55,14 @@ pub(super) struct Started {
     pub(super) halts: Vec<(usize, String)>,
 }
 
+/// `None`: the run was `stopped` before it could begin.
 #[expect(clippy::too_many_lines, reason = "one thing after the other, each short")]
 pub(super) fn start(
     configuration: &Configuration,
     store: &Store,
     now: Timestamp,
-) -> Result<Started, EngineError> {
+    stopped: &AtomicBool,
+) -> Result<Option<Started>, EngineError> {
     let mut changes = Changes { now, ..Changes::default() };
     let (mut marks, mut last_segments) = (BTreeMap::new(), BTreeMap::new());
     let (mut sources, mut unopened) = (Vec::new(), BTreeMap::new());
@@ -80,7 +83,7 @@ pub(super) fn start(
         heads.push(state.as_ref().map_or(0, |state| state.head));
         firsts.insert(position, state.map_or(1, |state| state.first));
     }
-    let ends = begin::ends(configuration, store, &sources)?;
+    let Some(ends) = begin::ends(configuration, store, &sources, stopped)? else { return Ok(None) };
     for (&position, end) in ends.iter().filter_map(|(position, end)| Some((position, end.as_ref().ok()?))) {
         let address = &configuration.sources[position].address;
         changes.marks.extend(end.mark.map(|mark| (address.clone(), mark)));
@@ -192,7 +195,7 @@ pub(super) fn start(
         || !changes.progress.is_empty()
         || !changes.trims.is_empty()
         || !changes.ticked.is_empty();
-    Ok(Started {
+    Ok(Some(Started {
         progress,
         snapshots,
         heads,
@@ -207,7 +210,7 @@ pub(super) fn start(
         token_key,
         opening: news.then_some(changes),
         halts,
-    })
+    }))
 }
 
 /// How a step picks its jobs, if it does.
@@ -266,7 +269,8 @@ fn token_key(store: &Store, changes: &mut Changes) -> Result<TokenKey, EngineErr
         return Ok(key);
     }
     let mut bytes = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    // Needs no open file, and gives so few bytes all at once.
+    getrandom(&mut bytes, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
     // So many zeros do not come.
     let key = TokenKey::new(&bytes).unwrap_or(TokenKey::NONE);
     changes.token_key = Some(key.clone());

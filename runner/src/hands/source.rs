@@ -68,7 +68,7 @@ impl Source {
     /// `segments`: what the store knows of the source, in order.
     ///
     /// # Errors
-    /// The files are missing (unless followed), or cannot be listed.
+    /// The files are missing (unless followed), or cannot be listed; that too many files are open is none.
     pub fn open(
         address: &Address,
         spec: &FileSource,
@@ -77,7 +77,11 @@ impl Source {
         let mut spec = spec.clone();
         // The store remembers paths, and the next run may start in another folder.
         spec.path = std::path::absolute(&spec.path).map_err(|error| SourceError::open(&spec.path, error))?;
-        files::list(address, &spec.path, spec.follow)?;
+        match files::list(address, &spec.path, spec.follow) {
+            // Its readers list them too, and can be asked again.
+            Err(error) if error.is_short_of_files() => {}
+            listed => _ = listed?,
+        }
         for segment in &mut segments {
             files::relocate(segment, &spec.path);
         }

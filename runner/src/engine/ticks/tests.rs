@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
@@ -72,7 +73,8 @@ impl Place {
     fn run(&self, until_idle: bool) -> Running {
         let configuration = Arc::clone(&self.configuration);
         let (store, writer) = open_disk(Box::new(self.disk.clone())).unwrap();
-        let started = start::start(&configuration, &store, self.clock.now()).unwrap();
+        let started =
+            start::start(&configuration, &store, self.clock.now(), &AtomicBool::new(false)).unwrap().unwrap();
         let Started { progress, snapshots, heads, flows, tickers, sinks, marks, segments, .. } = started;
         let tails = Arc::new(Tails::new(configuration.queues.len()));
         let floor = Floor::new(Plan {

@@ -1,6 +1,7 @@
 //! What is said of pending jobs, through a committer on one thread.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
@@ -54,7 +55,8 @@ impl World {
         let delayed = delayed.collect();
         let rows = writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed;
         let clock = Arc::new(ManualClock::at(1000));
-        let started = start::start(&configuration, &store, clock.now()).unwrap();
+        let started =
+            start::start(&configuration, &store, clock.now(), &AtomicBool::new(false)).unwrap().unwrap();
         let (messages, told) = crossbeam_channel::unbounded();
         let committer = Committer {
             writer,

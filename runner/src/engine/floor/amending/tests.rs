@@ -1,6 +1,7 @@
 //! Requests about waiting jobs that meet each other on the floor of a run whose threads do nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::config::{LoadOptions, load};
@@ -60,7 +61,8 @@ impl Play {
         };
         let delayed = vec![Delayed { step: step(), due, job }];
         writer.commit(&Changes { delayed, ..Changes::default() }).unwrap();
-        let Started { flows, tickers, heads, .. } = start::start(&configuration, &store, NOW).unwrap();
+        let Started { flows, tickers, heads, .. } =
+            start::start(&configuration, &store, NOW, &AtomicBool::new(false)).unwrap().unwrap();
         let mut floor = Floor::new(Plan {
             flows,
             tickers,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::{Crash, Stage};
@@ -37,8 +38,9 @@ impl<'w> Stage<'w> {
             Ok(opened) => opened,
             Err(error) => return Err((world, error.into())),
         };
-        let mut started = match start::start(&configuration, &store, world.clock.now()) {
-            Ok(started) => started,
+        let never = AtomicBool::new(false);
+        let mut started = match start::start(&configuration, &store, world.clock.now(), &never) {
+            Ok(started) => started.unwrap(),
             Err(error) => return Err((world, error)),
         };
         assert!(started.halts.is_empty(), "{:?}", started.halts);
