@@ -13,6 +13,10 @@ const PIPELINE: &str = "[pipeline]\nerrors = \"failed\"\n\
 const WAYS: [&str; 2] = ["", FIFO];
 /// Jobs that wait step aside, so that several of them stand in the store at once.
 const FIFO: &str = "queuer = { strategy = \"fifo\" }\n";
+const SERIAL: &str = "queuer = { strategy = \"serial\" }\n";
+/// One lane for all.
+const LANES: &str =
+    "queuer = { strategy = \"one-round-serial\", lane = \"lane\", lane_missing = \"default\" }\n";
 /// All but the third wait an hour for their second attempt.
 const LATER: &str = "fn process(job, ctx) {\n    if ctx.attempt == 1 && job.id != 3 { retry_in(\"1h\", \"not yet\") }\n    job\n}";
 
@@ -291,4 +295,53 @@ fn a_job_that_was_dropped_reads_as_cancelled() {
     assert_eq!(project.json(&["job", "show", "p/jobs/3"])["steps"][0]["status"], "done");
     running.stop().done();
     project.assert_sound();
+}
+
+#[test]
+fn an_output_that_is_due_later_waits_for_no_other_job() {
+    // The second job holds all others in a step that keeps order, and its lane in one with lanes.
+    let script = "fn process(job, ctx) {
+        if job.id == 1 { emit_in(\"\", job, \"1h\"); return }
+        if job.id == 2 && ctx.attempt == 1 { retry_in(\"1h\", \"not yet\") }
+        job
+    }";
+    for (way, others) in [("", &[][..]), (FIFO, &[3]), (SERIAL, &[]), (LANES, &[])] {
+        let project = Project::new()
+            .file("p.toml", [PIPELINE, way].concat())
+            .file("work.rhai", script)
+            .file("in.ndjson", jobs(1..=3));
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        assert_eq!(ids(&project.read_if_there("out.ndjson")), others, "{way}");
+        let mut running = project.started();
+        let now = project.tidegate(&["delayed", "now", "p/jobs/1", "--yes"]).done().stdout;
+        assert_eq!(now, "1 job of p/work due now\n");
+        running.wait_until("the output", || ids(&project.read_if_there("out.ndjson")).contains(&1));
+        running.stop().done();
+        assert_eq!(ids(&project.read("out.ndjson")), [others, &[1]].concat(), "{way}");
+        assert_eq!(delayed(&project), ["p/jobs/2"], "{way}");
+        project.assert_sound();
+    }
+}
+
+#[test]
+fn outputs_that_are_due_later_keep_the_order_of_their_times_where_the_step_keeps_order() {
+    // The last job is due first. There are more than one batch holds.
+    const JOBS: u64 = 600;
+    let script = "fn process(job) { emit_at(\"\", job, 4_000_000_000_000 - job.id * 1000); }";
+    let reversed: Vec<u64> = (1..=JOBS).rev().collect();
+    for (way, live) in [("", false), ("", true), (SERIAL, false), (SERIAL, true)] {
+        let project = Project::new()
+            .file("p.toml", [PIPELINE, way].concat())
+            .file("work.rhai", script)
+            .file("in.ndjson", jobs(1..=JOBS));
+        project.tidegate(&["run", ".", "--until-idle"]).done();
+        let running = live.then(|| project.started());
+        project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
+        let mut running = running.unwrap_or_else(|| project.started());
+        let out = || ids(&project.read_if_there("out.ndjson"));
+        running.wait_until("the outputs", || out().len() as u64 == JOBS);
+        running.stop().done();
+        assert_eq!(out(), reversed, "{way} {live}");
+        project.assert_sound();
+    }
 }

@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "not every test needs all that a service can do")]
 pub(crate) mod service;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Mutex;
@@ -102,6 +103,37 @@ fn a_sink_of_a_queue_tries_again_and_keeps_the_order_of_its_lanes() {
     let lines: Vec<_> = service.asked().iter().map(|asked| asked.line.clone()).collect();
     assert_eq!(lines, ["POST /1", "POST /1", "POST /2", "POST /2", "POST /3", "POST /3"]);
     assert!(project.queue("p/failed").is_empty());
+}
+
+#[test]
+fn a_request_that_is_due_later_needs_a_queue_and_is_never_left_out() {
+    let service = Service::start(|_, _| Act::Say(answer("200 OK", "", "")));
+    let toml = format!(
+        "[pipeline]\nerrors = \"failed\"\n\
+         [source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
+         [step.remind]\nfrom = \"in\"\nrun = \"remind.rhai\"\nto = {{ later = \"hook\" }}\n\
+         [sink.hook]\ntype = \"http\"\nurl = \"http://{}/{{id}}\"\n",
+        service.address
+    );
+    let project = Project::new()
+        .file("p.toml", &toml)
+        .file("remind.rhai", "fn process(job) { if job.id == 2 { emit_in(\"later\", job, 20); } else { emit(\"later\", job); } () }")
+        .file("in.ndjson", jobs(1..=3));
+    project.run().done();
+    let lines = || service.asked().iter().map(|asked| asked.line.clone()).collect::<BTreeSet<_>>();
+    assert_eq!(lines(), ["POST /1", "POST /3"].map(str::to_owned).into());
+    let failed = project.queue("p/failed");
+    assert_eq!((failed.len(), &failed[0]["kind"]), (1, &"rejected".into()));
+    let why = "the output `later` cannot be due later, as it goes to an HTTP sink; put a queue between";
+    assert_eq!(failed[0]["message"], why);
+    let sink = toml
+        .replace("later = \"hook\"", "later = \"reminders\"")
+        .replace("[sink.hook]", "[sink.hook]\nfrom = \"reminders\"");
+    project.write("p.toml", sink);
+    project.tidegate(&["errors", "retry", "p/failed/1", "--yes"]).done();
+    project.run().done();
+    assert_eq!(lines(), ["POST /1", "POST /2", "POST /3"].map(str::to_owned).into());
+    assert_eq!(service.asked().len(), 3);
 }
 
 #[test]

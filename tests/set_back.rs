@@ -86,6 +86,9 @@ fn a_wait_under_way_does_not_wait_for_the_clock_to_catch_up() {
         (FAILS_ONCE, "queuer = { strategy = \"fifo\" }"),
         (FAILS_ONCE, "queuer = { strategy = \"serial\" }"),
         (LATE, ""),
+        (LATE, "queuer = { strategy = \"fifo\" }"),
+        (LATE, "queuer = { strategy = \"serial\" }"),
+        (LATE, "queuer = { strategy = \"one-round-serial\", lane = \"id\" }"),
     ];
     thread::scope(|scope| {
         for (script, queuer) in cases {

@@ -194,6 +194,9 @@ impl Links {
         }
         outputs.mark(&mut self.before);
         self.run(job, outputs)?;
+        if let Some((position, ..)) = outputs.delayed().iter().find(|(position, ..)| self.sends(*position)) {
+            return Err(late_request(outputs.names().nth(position).unwrap_or_default()));
+        }
         for (position, service) in &mut self.services {
             let before = self.before.lengths().get(*position).copied().unwrap_or(0);
             for payload in outputs.get(*position).into_iter().flat_map(Payloads::iter).skip(before) {
@@ -202,6 +205,11 @@ impl Links {
             }
         }
         Ok(())
+    }
+
+    /// Whether what goes to the output at this position is a request.
+    pub(super) fn sends(&self, position: usize) -> bool {
+        self.services.iter().any(|(of, _)| *of == position)
     }
 
     fn run(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
@@ -329,6 +337,13 @@ impl Links {
         self.middles[at] = middle;
         ran
     }
+}
+
+/// Requests are made in the attempt, under its hash; what is due later comes when that is over.
+pub(super) fn late_request(output: &str) -> Failure {
+    let which = if output.is_empty() { "an output".to_owned() } else { format!("the output `{output}`") };
+    let why = format!("{which} cannot be due later, as it goes to an HTTP sink; put a queue between");
+    Failure::new(FailureKind::Rejected, why)
 }
 
 /// How often the plugin is among those before it, where it is put with them.

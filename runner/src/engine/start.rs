@@ -13,8 +13,8 @@ use super::ledger::trims_by_age;
 use super::recover::take_up;
 use super::retrying::before;
 use crate::config::{
-    BeginAt, Configuration, GateRef, Input, PushSource, QueueRef, SinkRef, SourceKind, SourceRef, Step, Take,
-    Target,
+    BeginAt, Configuration, GateRef, Input, OutputOrder, PushSource, QueueRef, SinkRef, SourceKind,
+    SourceRef, Step, Take, Target,
 };
 use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Ticker};
 use crate::hands::sink::Sink;
@@ -219,6 +219,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
     let effects = before(step, configuration) != Before::Nothing;
     Some(Picking {
         rules: Cards::new(&queuer).rules(),
+        in_order: step.order() == OutputOrder::AsInputs,
         search_ahead: queuer.max_search_ahead.unwrap_or(0),
         batch: if effects || step.acts_outside() { 1 } else { PICKED_BATCH },
         aside: step.acts_outside(),

@@ -363,7 +363,7 @@ fn attempt(
         return Err(Failure::new(FailureKind::Payload, fault.as_ref()));
     }
     if let Some(to) = item.to {
-        return hand_on(to, item.payload, outputs);
+        return hand_on(runner, to, item.payload, outputs);
     }
     let job = job(item, now);
     if item.form == Form::Unchecked && !matches!(runner, Runner::Script(_)) {
@@ -396,8 +396,12 @@ fn attempt(
 }
 
 /// Gives an output that was made by an attempt before.
-fn hand_on(to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
-    let place = outputs.position(to).and_then(|position| outputs.get_mut(position));
+fn hand_on(runner: &Runner, to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
+    let position = outputs.position(to);
+    if matches!((runner, position), (Runner::Links(links), Some(position)) if links.sends(position)) {
+        return Err(chain::late_request(to));
+    }
+    let place = position.and_then(|position| outputs.get_mut(position));
     let gone = || {
         let which = if to.is_empty() { "without a name".to_owned() } else { format!("`{to}`") };
         Failure::new(FailureKind::Output, format!("the step has no output {which} any more"))

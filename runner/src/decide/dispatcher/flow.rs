@@ -25,6 +25,8 @@ pub struct Flow {
 #[derive(Clone, Debug)]
 pub struct Picking {
     pub rules: Rules,
+    /// What it delivers stands in order: outputs that are due later in that of their times.
+    pub in_order: bool,
     /// How far past the watermark jobs are looked at; 0 = no bound.
     pub search_ahead: u64,
     /// Most jobs of one batch.

@@ -35,6 +35,7 @@ pub(super) struct Picker {
     input: InputState,
     feed: Option<Feed>,
     room: WaitingRoom,
+    in_order: bool,
     /// Jobs of the input that somebody takes out, until it is known what became of them.
     withheld: BTreeSet<u64>,
     /// Outputs that were made already, by when they are due.
@@ -82,7 +83,7 @@ enum Halting {
 
 impl Picker {
     pub(super) fn new(position: usize, flow: &Flow, picking: Picking) -> Self {
-        let Picking { rules, search_ahead, batch, aside, gate, progress } = picking;
+        let Picking { rules, in_order, search_ahead, batch, aside, gate, progress } = picking;
         let feed = flow.inputs.first().map(|input| input.feed);
         let next = flow.inputs.first().map_or(1, |input| input.next);
         Self {
@@ -91,6 +92,7 @@ impl Picker {
             input: InputState::new(feed.unwrap_or(Feed::Source), next),
             feed,
             room: WaitingRoom::new(rules),
+            in_order,
             withheld: BTreeSet::new(),
             late: BTreeSet::new(),
             settling: Vec::new(),

@@ -227,16 +227,17 @@ impl Floor {
         let Some(shelf) = &mut self.shelves[step] else { return };
         let Some(key) = shelf.find(&[Row::of(was)]).into_values().next() else { return };
         let Some((row, job)) = stands else { return shelf.leaves(key) };
-        if self.dispatcher.state(step, key).is_some() {
+        let is_known = self.dispatcher.state(step, key).is_some();
+        if is_known && job.to.is_none() {
             shelf.stands(key, row);
-            self.dispatcher.reschedule(step, key, row.due);
-        } else if job.to.is_some() {
-            shelf.stands(key, row);
-            self.dispatcher.saw_late(step, key, row.due);
-        } else {
-            shelf.leaves(key);
-            self.stands(step, row, job, now);
+            return self.dispatcher.reschedule(step, key, row.due);
         }
+        shelf.leaves(key);
+        if is_known {
+            // Of outputs that are due later those that are moved together keep their order under their new numbers.
+            self.dispatcher.cancel(step, key, now);
+        }
+        self.stands(step, row, job, now);
     }
 
     /// The position of a step; the store is asked about one that there is not, and says so.

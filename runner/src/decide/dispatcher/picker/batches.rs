@@ -17,8 +17,17 @@ pub(super) struct BatchState {
     /// Of those, what its outputs come to.
     made: usize,
     phase: Phase,
-    /// Nothing of it is attempted: it tells what became of jobs that were pending.
-    settles: bool,
+    content: Content,
+}
+
+/// What a batch is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Attempts,
+    /// Outputs that were made already.
+    Late,
+    /// What became of jobs that were pending. Nothing of it is attempted.
+    Settled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +42,21 @@ enum Phase {
 }
 
 impl Picker {
-    /// Hands on outputs that are due; no gate and no rule holds them.
+    /// Hands on outputs that are due; no gate and no rule holds them. Where they shall stand in order, one batch
+    /// of them is on its way at a time.
     pub(super) fn pick_late(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
-        let later = self.late.split_off(&(Timestamp(now.0.saturating_add(1)), JobKey(0)));
-        let due = std::mem::replace(&mut self.late, later);
-        let due: Vec<JobKey> = due.into_iter().map(|(_, key)| key).collect();
-        for jobs in due.chunks(LATE_BATCH) {
-            self.add_batch(jobs.to_vec(), false, around, commands);
+        while self.late.first().is_some_and(|&(due, _)| due <= now) {
+            if self.in_order && self.batches.values().any(|batch| batch.content == Content::Late) {
+                return;
+            }
+            let mut jobs = Vec::new();
+            while let Some(first) = self.late.first().filter(|(due, _)| *due <= now).copied()
+                && jobs.len() < LATE_BATCH
+            {
+                self.late.remove(&first);
+                jobs.push(first.1);
+            }
+            self.add_batch(jobs, Content::Late, around, commands);
         }
     }
 
@@ -47,7 +64,7 @@ impl Picker {
     pub(super) fn settle_pending(&mut self, around: &mut Around<'_>, commands: &mut Vec<Command>) {
         let jobs = std::mem::take(&mut self.settling);
         for jobs in jobs.chunks(LATE_BATCH) {
-            self.add_batch(jobs.to_vec(), true, around, commands);
+            self.add_batch(jobs.to_vec(), Content::Settled, around, commands);
         }
     }
 
@@ -68,7 +85,7 @@ impl Picker {
                 return;
             }
             let jobs = std::mem::take(&mut self.picked);
-            self.add_batch(jobs, false, around, commands);
+            self.add_batch(jobs, Content::Attempts, around, commands);
         }
     }
 
@@ -80,7 +97,7 @@ impl Picker {
     fn add_batch(
         &mut self,
         jobs: Vec<JobKey>,
-        settles: bool,
+        content: Content,
         around: &mut Around<'_>,
         commands: &mut Vec<Command>,
     ) {
@@ -91,7 +108,7 @@ impl Picker {
             bytes: 0,
             made: 0,
             phase: Phase::Picked,
-            settles,
+            content,
         };
         self.batches.insert(batch, state);
         commands.push(Command::Pick { step, batch, jobs });
@@ -112,7 +129,7 @@ impl Picker {
             return;
         }
         for (&batch, state) in &mut self.batches {
-            if state.phase == Phase::Ready && !state.settles {
+            if state.phase == Phase::Ready && !state.settles() {
                 state.phase = Phase::Beginning;
                 commands.push(Command::Begin { step: self.position, batch, before: self.before });
             }
@@ -128,7 +145,7 @@ impl Picker {
     /// Gives batches to workers as long as there are free ones.
     pub(super) fn run_ready(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
         for (&batch, state) in &mut self.batches {
-            let at_once = (self.before == Before::Nothing || state.settles) && !paused;
+            let at_once = (self.before == Before::Nothing || state.settles()) && !paused;
             let first = if at_once { Phase::Ready } else { Phase::Begun };
             if *free_slots == 0 && !self.aside {
                 return;
@@ -164,7 +181,7 @@ impl Picker {
                 }
             }
         }
-        if !batch.settles {
+        if !batch.settles() {
             self.sizing.measured(taken, took);
         }
         (batch.ends, batch.made) = (ends, bytes);
@@ -247,7 +264,7 @@ impl Picker {
 
     /// Jobs that the room has started and nobody has begun.
     pub(super) fn unbegun(&self) -> impl Iterator<Item = JobKey> {
-        let batches = self.batches.values().filter(|batch| batch.is_unbegun() && !batch.settles);
+        let batches = self.batches.values().filter(|batch| batch.is_unbegun() && !batch.settles());
         // Outputs that were made already are not in the room.
         let jobs = batches.flat_map(|batch| batch.jobs.iter().copied());
         jobs.filter(|&key| self.room.state(key) == Some(State::Running))
@@ -255,6 +272,10 @@ impl Picker {
 }
 
 impl BatchState {
+    fn settles(&self) -> bool {
+        self.content == Content::Settled
+    }
+
     pub(super) fn is_unbegun(&self) -> bool {
         matches!(self.phase, Phase::Picked | Phase::Ready)
     }

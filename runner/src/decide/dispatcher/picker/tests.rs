@@ -81,7 +81,7 @@ fn rounds_begin_when_all_that_waited_before_is_read() {
 fn a_glance_counts_as_running_what_is_begun() {
     let mut play = Play::new(Before::Snapshot, Picking { search_ahead: 4, ..picking() });
     let told = |play: &Play| {
-        let Glance { inputs, running, picked } = play.dispatcher.glance(0, 1, Timestamp(0));
+        let Glance { inputs, running, picked, .. } = play.dispatcher.glance(0, 1, Timestamp(0));
         let Picked { delayed, pending, lanes, survey } = picked.unwrap();
         assert_eq!(survey.lanes[0].waiting as u64 + survey.lanes[0].running as u64, 5 - delayed - pending);
         let oldest = survey.oldest.map_or(0, |key| key.0);
@@ -394,4 +394,21 @@ fn what_became_of_a_pending_job_is_delivered_without_another_attempt() {
     play.on(Event::Begun { step: 0, batch: BatchId(1) });
     assert_eq!(play.ran(1, &[JobEnd::Pending]), "commit #1+1");
     assert_eq!(play.committed(1), "passed 2, pick #3 1");
+}
+
+#[test]
+fn outputs_that_are_due_later_go_one_batch_after_the_other_where_order_is_kept() {
+    for in_order in [true, false] {
+        let mut play = Play::new(Before::Nothing, Picking { in_order, ..picking() });
+        play.start();
+        play.dispatcher.saw_late(0, JobKey::stored(7), Timestamp(0));
+        let first = play.on(Event::Tick);
+        assert!(first.starts_with("pick #0"), "{first}");
+        play.dispatcher.saw_late(0, JobKey::stored(3), Timestamp(0));
+        let second = play.on(Event::Tick);
+        assert_eq!(second.contains("pick #1"), !in_order, "{second}");
+        play.picked(0);
+        let third = play.done(0);
+        assert_eq!(third.contains("pick #1"), in_order, "{third}");
+    }
 }

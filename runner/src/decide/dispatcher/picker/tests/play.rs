@@ -16,7 +16,15 @@ pub(super) fn picking() -> Picking {
         rate: None,
         lane_rate: None,
     };
-    Picking { rules, search_ahead: 0, batch: 1, aside: true, gate: None, progress: Progress::default() }
+    Picking {
+        rules,
+        in_order: false,
+        search_ahead: 0,
+        batch: 1,
+        aside: true,
+        gate: None,
+        progress: Progress::default(),
+    }
 }
 
 impl Play {
