@@ -130,3 +130,35 @@ fn the_graph_says_which_steps_deliver_as_jobs_finish() {
     };
     assert_eq!((order("keeps"), order("picks")), ("in order".into(), "as finished".into()));
 }
+
+#[test]
+fn a_job_that_is_held_behind_another_one_says_so_and_when_that_is_tried_again() {
+    let project = waiting();
+    let why = |job: &str| project.json(&["job", "show", job])["steps"][0]["why"].clone();
+    let held = "it is held behind job 2, which is tried again in ";
+    let look = |live: bool| {
+        for job in ["p/jobs/3", "p/jobs/5"] {
+            let why = why(job);
+            let time = why[0].as_str().and_then(|why| why.strip_prefix(held));
+            assert!(time.is_some_and(|time| time == "1h" || time.starts_with("59m")), "{job}, {live}: {why}");
+        }
+        let own = project.json(&["job", "show", "p/jobs/2"])["steps"][0].clone();
+        assert_eq!((&own["status"], &own["why"]), (&"delayed".into(), &Value::Null), "{live}");
+        assert_eq!(why("p/jobs/1"), Value::Null, "{live}");
+        let held_behind = project.status("p/work", "p/jobs")["held_behind"].clone();
+        assert_eq!(
+            (&held_behind["job"], &held_behind["until"]),
+            (&"p/jobs/2".into(), &own["until"]),
+            "{live}"
+        );
+        let status = project.tidegate(&["status"]).done().stdout;
+        let remark = "\n  jobs behind p/jobs/2 are held until it is through; it is tried again in ";
+        assert!(status.contains(remark), "{live}: {status}");
+    };
+    look(false);
+    let running = project.started();
+    look(true);
+    let text = project.tidegate(&["job", "show", "p/jobs/4"]).done().stdout;
+    assert!(text.contains(held), "{text}");
+    running.stop().done();
+}

@@ -135,6 +135,7 @@ pub use request::{Completed, Granted, Moved, Reply, Request, Row};
 pub use run::{Handle, Run};
 pub use sight::{LOOKED_AT_MAX, Sight};
 pub use stats::{Closed, ClosedBy, Stats, StepStats};
+pub use turn::first_in_line;
 pub use whereabouts::Whereabouts;
 
 #[cfg(test)]

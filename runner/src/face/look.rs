@@ -30,7 +30,9 @@ pub(super) use preview::Unseen;
 pub(super) use preview::{Preview, PreviewedRound};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-pub(super) use standing::{AskedStatus, ClosedStatus, Halted, LaneStatus, LanesStatus, StepStatus};
+pub(super) use standing::{
+    AskedStatus, ClosedStatus, Halted, HeldBehind, LaneStatus, LanesStatus, StepStatus,
+};
 pub(super) use why::PAUSED;
 
 use crate::config::Configuration;

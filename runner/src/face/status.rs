@@ -7,7 +7,9 @@ use super::console::{self, Paint, painted};
 use super::exit::{self, Exit};
 use super::find::{ask, other_question, plain, print_json, print_painted};
 use super::hint::resume;
-use super::look::{Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, Oldest, Query, StepStatus};
+use super::look::{
+    Answer, AskedStatus, ClosedStatus, Halted, HeldBehind, LaneStatus, Oldest, Query, StepStatus,
+};
 use super::table::{Column, columns, grouped, on_one_line, short};
 use super::terminal::{cut, indented, width};
 use super::times;
@@ -170,6 +172,7 @@ fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String>
             .as_ref()
             .map(|since| format!("paused {}; {}", ago(since, now), resume(&step.step, given))),
     );
+    remarks.extend(step.held_behind.as_ref().map(|first| held_back(first, now)));
     remarks.extend(step.closed.as_ref().map(|closed| held(closed, step.gate.as_ref(), now)));
     remarks.extend(step.gate.as_ref().and_then(|gate| silent(gate, now)));
     remarks.extend(step.monitor.as_ref().and_then(|monitor| silent(monitor, now)));
@@ -193,6 +196,11 @@ fn stopped(halted: &Halted, now: Timestamp) -> String {
     let when = times::read(since).map(|since| times::since(since, now));
     let when = when.map_or_else(|| since.clone(), |ago| format!("{since}, {ago} ago"));
     format!("stopped{at} in the last run ({when}): {why}")
+}
+
+fn held_back(HeldBehind { job, until }: &HeldBehind, now: Timestamp) -> String {
+    let due = times::read(until).map_or_else(|| until.clone(), |due| times::due(due, now));
+    format!("jobs behind {job} are held until it is through; it is tried again {due}")
 }
 
 /// One that has not answered for so long that it may never.
@@ -287,6 +295,7 @@ mod tests {
             gate: None,
             monitor: None,
             paused: None,
+            held_behind: None,
             halted: None,
             configured: true,
             counters: Counters { taken, given: taken, ..Counters::default() },
@@ -323,7 +332,15 @@ mod tests {
         let last = Halted { since: since.clone(), at, last_run: true, why: "no such order".into() };
         let monitor = AskedStatus { name: None, why: Some("no\nledger".into()), ..gate.clone() };
         vec![
-            StepStatus { read: Some(5), closed: closed("gate"), ..step("w/check", "w/in", None, 0) },
+            StepStatus {
+                read: Some(5),
+                held_behind: Some(HeldBehind {
+                    job: "w/in/3".into(),
+                    until: "2026-01-31T12:05:30.123Z".into(),
+                }),
+                closed: closed("gate"),
+                ..step("w/check", "w/in", None, 0)
+            },
             StepStatus {
                 running: Some(8),
                 pending: 3,

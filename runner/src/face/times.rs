@@ -9,6 +9,11 @@ pub(super) fn until(time: Timestamp, now: Timestamp) -> String {
     told(time.0.saturating_sub(now.0), u64::div_ceil)
 }
 
+/// `now`, or `in 4s`.
+pub(super) fn due(time: Timestamp, now: Timestamp) -> String {
+    if time <= now { "now".to_owned() } else { format!("in {}", until(time, now)) }
+}
+
 /// How long ago that was.
 pub(super) fn since(time: Timestamp, now: Timestamp) -> String {
     told(now.0.saturating_sub(time.0), |millis, unit| millis / unit)

@@ -1,12 +1,17 @@
 //! How many jobs of a step stand where at one moment, however it takes them.
 
+use super::flow::Turn;
 use crate::decide::queuer::Survey;
+use crate::words::Timestamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Glance {
     pub inputs: Vec<Waiting>,
     /// Jobs that are begun and not delivered; of a join, tuples.
     pub running: u64,
+    /// Where it takes them as they come: the job that waits in the store for its next attempt, behind which
+    /// nothing is delivered, and when that is due.
+    pub first_in_line: Option<(Turn, Timestamp)>,
     /// Where it picks its jobs.
     pub picked: Option<Picked>,
 }

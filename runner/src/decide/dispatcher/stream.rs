@@ -263,6 +263,7 @@ impl Machine for Stream {
             // The last one is that of the jobs that come again.
             inputs: (0..self.inputs.len() - 1).map(|input| self.waiting(input, heads)).collect(),
             running: self.running(),
+            first_in_line: self.first_in_line(),
             picked: None,
         }
     }

@@ -350,7 +350,7 @@ fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
 fn a_glance_counts_what_is_read_and_what_is_behind_it() {
     let mut play = Play::with(&[queue()], &[20], Bounds { slots: 1, ..BOUNDS }, false);
     let glance = |play: &Play| {
-        let Glance { inputs, running, picked } = play.dispatcher.glance(0, 9, Timestamp(0));
+        let Glance { inputs, running, picked, .. } = play.dispatcher.glance(0, 9, Timestamp(0));
         assert_eq!(picked, None);
         (inputs[0].jobs, inputs[0].first, running)
     };

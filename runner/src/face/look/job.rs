@@ -9,8 +9,9 @@ use super::subject::{Subject, raw};
 use super::why::{self, Case};
 use super::{Answer, parked, partners, rfc3339, stopped};
 use crate::config::{Configuration, InputRef, Promise, Step, Take, Target};
-use crate::decide::{self, Progress};
+use crate::decide::{self, Progress, Turn};
 use crate::engine::{self, Dropped, Handle, Row};
+use crate::face::times;
 use crate::store::{DelayedJob, DelayedKey, Made, Outcome, ReadError, Snapshot, Standing, Store};
 use crate::words::{Address, Clock as _, SystemClock, Timestamp, delivery_hash};
 
@@ -350,7 +351,16 @@ impl Look<'_> {
         };
         let paused = store.pauses()?.iter().any(|pause| pause.step == step.address);
         let paused = paused.then(|| why::PAUSED.to_owned());
-        Ok((stopped.into_iter().chain(paused).collect(), false))
+        // One that stands in the store by itself is the first in line, or has no place in it.
+        let first = if row.is_none() { engine::first_in_line(store, step)? } else { None };
+        let held = first.map(|(turn, due)| self.held_behind(turn, due));
+        Ok((stopped.into_iter().chain(paused).chain(held).collect(), false))
+    }
+
+    fn held_behind(&self, Turn { index, input }: Turn, due: Timestamp) -> String {
+        let input = &self.step.inputs[input].address;
+        let of = if *input == self.input.address { String::new() } else { format!(" of `{input}`") };
+        format!("it is held behind job {index}{of}, which is tried again {}", times::due(due, self.now))
     }
 
     fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {

@@ -59,6 +59,9 @@ pub(in crate::face) struct StepStatus {
     /// Since when the step is paused; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) paused: Option<String>,
+    /// The job behind which others are held: they are delivered after it. Told with the first input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::face) held_behind: Option<HeldBehind>,
     /// It takes no more jobs in this run; while nothing runs, it has stopped in the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) halted: Option<Halted>,
@@ -69,6 +72,15 @@ pub(in crate::face) struct StepStatus {
     /// Where it was asked for, and the jobs of the step are in lanes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) lanes: Option<LanesStatus>,
+}
+
+/// A job that waits for its next attempt in a step that delivers in order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::face) struct HeldBehind {
+    /// `pipeline/queue/index`
+    pub(in crate::face) job: String,
+    /// When it is tried again; RFC 3339.
+    pub(in crate::face) until: String,
 }
 
 /// Since when a step starts nothing.
@@ -177,6 +189,7 @@ impl StepStatus {
             gate: None,
             monitor: None,
             paused: None,
+            held_behind: None,
             halted: None,
             configured: true,
             counters: progress.counters,

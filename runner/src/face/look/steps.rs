@@ -6,11 +6,11 @@ use super::ages::{self, Oldest};
 use super::jobs::open_ranges;
 use super::rows::Rows;
 use super::{
-    Answer, AskedStatus, ClosedStatus, Halted, LaneStatus, LanesStatus, QueueStatus, ReaderStatus,
-    StepStatus, rfc3339, stopped,
+    Answer, AskedStatus, ClosedStatus, Halted, HeldBehind, LaneStatus, LanesStatus, QueueStatus,
+    ReaderStatus, StepStatus, rfc3339, stopped,
 };
 use crate::config::{Configuration, GateRef, Input, InputRef, Step, Take};
-use crate::decide::{JobKey, LaneCounts, Progress, Survey};
+use crate::decide::{JobKey, LaneCounts, Progress, Survey, Turn};
 use crate::engine::{self, Asked, ClosedBy, Glance, Handle, Sight, StepStats};
 use crate::store::{Pause, QueueState, ReadError, Store};
 use crate::words::suggest::did_you_mean_address;
@@ -173,10 +173,13 @@ impl Look<'_> {
         let Some(glance) = &self.glance else {
             let rows = Rows::count(self.store, address, self.now)?;
             status.begun += rows.begun;
+            let first = engine::first_in_line(self.store, self.step)?;
+            status.held_behind = first.map(|first| self.held_behind(first));
             self.add_rows(status, &rows, 0)?;
             return self.add_stored_lanes(status);
         };
         status.running = Some(glance.counts.running);
+        status.held_behind = glance.counts.first_in_line.map(|first| self.held_behind(first));
         let Some(picked) = &glance.counts.picked else {
             let rows = Rows::count(self.store, address, self.now)?;
             return self.add_rows(status, &rows, glance.returned);
@@ -210,6 +213,10 @@ impl Look<'_> {
             status.oldest = put_back;
         }
         Ok(())
+    }
+
+    fn held_behind(&self, (Turn { index, input }, due): (Turn, Timestamp)) -> HeldBehind {
+        HeldBehind { job: format!("{}/{index}", self.step.inputs[input].address), until: rfc3339(due) }
     }
 
     fn has_lanes(&self) -> bool {

@@ -284,7 +284,7 @@ impl<'a> Case<'a> {
     }
 
     fn until(&self, time: Timestamp) -> String {
-        if time <= self.now { "now".to_owned() } else { format!("in {}", times::until(time, self.now)) }
+        times::due(time, self.now)
     }
 }
 

@@ -35,6 +35,7 @@ impl Picker {
         Glance {
             inputs: vec![Waiting { jobs: waiting as u64 + behind, first: None }],
             running: (counts.running - held.len()) as u64,
+            first_in_line: None,
             picked: Some(Picked {
                 delayed: (counts.delayed - survey.due + self.late.len()) as u64,
                 pending: counts.pending as u64,

@@ -3,7 +3,7 @@
 
 use super::batches::{BatchState, Kind, Phase};
 use super::{Rewinding, Stream};
-use crate::decide::dispatcher::flow::{BatchId, Before, Command, Port};
+use crate::decide::dispatcher::flow::{BatchId, Before, Command, Port, Turn};
 use crate::words::Timestamp;
 
 /// A clock that is set back by less is followed.
@@ -84,6 +84,11 @@ impl Stream {
         if let Some(first) = self.parked.first_entry().filter(|first| first.get().state == State::Here) {
             first.remove();
         }
+    }
+
+    /// The job behind which everything waits, and when it is due.
+    pub(super) fn first_in_line(&self) -> Option<(Turn, Timestamp)> {
+        self.parked.first_key_value().map(|(turn, parked)| (*turn, parked.due))
     }
 
     /// Whether a parked job is being read.
