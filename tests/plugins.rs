@@ -1,5 +1,6 @@
 //! Native plugins, built here: those of the repository, and broken ones.
 
+mod batches;
 mod commands;
 mod isolated;
 mod libraries;

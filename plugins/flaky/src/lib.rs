@@ -51,7 +51,10 @@ struct Request {
     /// For `because`.
     #[serde(default)]
     cause: String,
-    /// How long to wait, for `wait`, `allocate` and `retry_in`.
+    /// For `spread` and `place`.
+    #[serde(default)]
+    id: serde_json::Value,
+    /// How long to wait, for `wait`, `place`, `allocate` and `retry_in`.
     #[serde(default)]
     ms: u64,
 }
@@ -98,6 +101,10 @@ enum Act {
     Because,
     /// Gives `mib` MiB in as many outputs as it takes, and looks at no answer.
     Flood,
+    /// Gives `mib` outputs of 1 MiB, each with the `id` of the job.
+    Spread,
+    /// Says after `ms` in which process and thread it runs, with the `id` of the job.
+    Place,
     /// Leaves a value in the thread whose destructor runs when the thread ends.
     ThreadLocal,
 }
@@ -148,7 +155,7 @@ impl PluginStep for Flaky {
     }
 
     fn process(&mut self, job: &Job<'_>, outlet: &mut Outlet<'_>) -> Result<(), Failure> {
-        let Request { act, mib, ms, cause } = job.parse()?;
+        let Request { act, mib, ms, cause, id } = job.parse()?;
         let time = Duration::from_millis(ms);
         match act {
             Act::Pass => {}
@@ -210,6 +217,15 @@ impl PluginStep for Flaky {
                     let _ = outlet.push(output.as_bytes()); // it is the runner's to refuse
                 }
                 return Ok(());
+            }
+            Act::Spread => {
+                let output = format!("{{\"id\":{id},\"text\":\"{}\"}}", "x".repeat(1 << 20));
+                return (0..mib).try_for_each(|_| outlet.push(output.as_bytes()));
+            }
+            Act::Place => {
+                thread::sleep(time);
+                let place = format!("{} {:?}", std::process::id(), thread::current().id());
+                return outlet.give(&serde_json::json!({ "id": id, "place": place }));
             }
             Act::ThreadLocal => drop(black_box(thread::current())),
             Act::Log => self.context.warn(format_args!("job {} asked for this", job.index)),
