@@ -42,6 +42,8 @@ pub(super) struct StepPlan {
     pub(super) mode: &'static str,
     pub(super) salt: u64,
     pub(super) calm: bool,
+    /// What its `retry` says.
+    pub(super) retry: Option<&'static str>,
     pub(super) hash: bool,
     pub(super) filter: Option<String>,
     pub(super) errors: Option<String>,
@@ -175,6 +177,9 @@ impl StepPlan {
         .unwrap();
         for line in self.filter.iter().chain(&delivery(self.delivery)) {
             writeln!(text, "{line}").unwrap();
+        }
+        if let Some(retry) = self.retry {
+            writeln!(text, "retry = {{ {retry} }}").unwrap();
         }
         // A crash is not an error of the job, and the model does not count crashes.
         writeln!(text, "crash_limit = 1000000").unwrap();

@@ -24,7 +24,7 @@ pub(super) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
     let mut feeds: BTreeMap<Address, Vec<Feed<'_>>> = BTreeMap::new();
     for known in world.history.steps.values() {
         let mut done = deliveries(inputs, known, &retried);
-        put_off(known, store, &mut done);
+        let waits = put_off(known, store, &mut done);
         let mut targets = Targets::new();
         for target in known.targets() {
             targets.insert(known.address(target), Vec::new());
@@ -39,9 +39,9 @@ pub(super) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
                 check_queue(&world.history, known, &target, &expected);
             }
         }
-        check_counters(known, store, &done);
+        check_counters(known, store, &done, waits.as_ref());
         if let Some(ended) = ended.filter(|_| !known.retired) {
-            check_end(inputs, known, store, ended);
+            check_end((inputs, waits), known, store, ended);
         }
     }
     check_origins(&world.history);
@@ -65,16 +65,29 @@ pub(super) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
     check_retention(world, store, ended);
 }
 
-/// Takes out what was put back through its step and still waits for it.
-fn put_off(known: &Known, store: &Store, done: &mut Vec<Delivery>) {
+/// Takes out what was put back through its step and still waits for it, and what waits for its next attempt:
+/// that keeps its place, so that nothing behind it is delivered. Answers it.
+fn put_off(known: &Known, store: &Store, done: &mut Vec<Delivery>) -> Option<Delivery> {
     let step = &known.step.address;
     let waiting = store.due(step, crate::words::Timestamp(i64::MAX), None, usize::MAX, usize::MAX).unwrap();
     assert_eq!(waiting.len() as u64, store.delayed_count(step).unwrap());
+    let mut waits = None;
     for (_, job) in waiting {
         let before = done.len();
-        done.retain(|delivery| delivery.retried != job.from_error);
-        assert_eq!(done.len() + 1, before, "{step} has a job again that nobody put back: {job:?}");
+        if job.from_error.is_some() {
+            done.retain(|delivery| delivery.retried != job.from_error);
+            assert_eq!(done.len() + 1, before, "{step} has a job again that nobody put back: {job:?}");
+            continue;
+        }
+        let indices = indices(known, &job.inputs);
+        let at = done.iter().rposition(|one| one.retried.is_none() && one.indices == indices);
+        let at = at.unwrap_or_else(|| panic!("{step} tries a job again that it has not begun: {job:?}"));
+        assert!(known.is_last(&indices), "{step} has delivered what comes behind {job:?}");
+        assert!(known.step.retry.is_some(), "{step} tries again, and nobody has asked for it: {job:?}");
+        assert!(waits.is_none(), "{step} has {waits:?} in the store, and behind it {job:?}");
+        waits = Some(done.remove(at));
     }
+    waits
 }
 
 /// Adds what stands on the targets of a step after a delivery.
@@ -114,6 +127,16 @@ fn expect(known: &Known, delivery: &Delivery, targets: &mut Targets) {
 }
 
 impl Known {
+    /// Whether nothing of these inputs is accounted for that comes behind a job, in some way of the step through
+    /// its inputs.
+    fn is_last(&self, indices: &[u64]) -> bool {
+        let is_last = |next: &[u64]| {
+            let given = indices.iter().zip(next).filter(|(index, _)| **index > 0);
+            given.into_iter().all(|(index, next)| index + 1 == *next)
+        };
+        self.passes.iter().any(|pass| is_last(&pass.next))
+    }
+
     /// Where its jobs and its errors go.
     fn targets(&self) -> impl Iterator<Item = Target> {
         let errors = self.step.errors.map(Target::Queue);
@@ -225,7 +248,7 @@ fn check_origins(history: &History) {
     }
 }
 
-fn check_counters(known: &Known, store: &Store, done: &[Delivery]) {
+fn check_counters(known: &Known, store: &Store, done: &[Delivery], waits: Option<&Delivery>) {
     let step = &known.step;
     if step.delivery == Promise::AtMostOnce {
         return;
@@ -236,6 +259,10 @@ fn check_counters(known: &Known, store: &Store, done: &[Delivery]) {
         counted.add(&progress.counters);
     }
     let mut wanted = Counters::default();
+    if waits.is_some() && step.take == Take::Join {
+        // It is counted when it is through, but on the first input alone: the others have counted theirs.
+        wanted.taken += step.inputs.len() as u64 - 1;
+    }
     for delivery in done {
         let joined = step.take == Take::Join && delivery.retried.is_none();
         wanted.taken += if joined { step.inputs.len() as u64 } else { 1 };
@@ -253,7 +280,7 @@ fn check_counters(known: &Known, store: &Store, done: &[Delivery]) {
 }
 
 /// A run that ended by itself has left nothing undone but what halts.
-fn check_end(inputs: Inputs<'_>, known: &Known, store: &Store, ended: &Ended) {
+fn check_end((inputs, waits): (Inputs<'_>, Option<Delivery>), known: &Known, store: &Store, ended: &Ended) {
     let step = &known.step;
     if ended.end == End::Stopped || ended.asked {
         return;
@@ -261,7 +288,8 @@ fn check_end(inputs: Inputs<'_>, known: &Known, store: &Store, ended: &Ended) {
     let left = next(inputs, known);
     if ended.halted.contains(&step.address) {
         let halts = |delivery: &Delivery| matches!(delivery.made, Some(Err(_)));
-        assert!(step.errors.is_none() && left.iter().any(halts), "{} had no reason to stop", step.address);
+        let is_reason = waits.as_ref().map_or_else(|| left.iter().any(halts), halts);
+        assert!(step.errors.is_none() && is_reason, "{} had no reason to stop", step.address);
         return;
     }
     assert!(left.is_empty(), "{} has left jobs: {left:?}", step.address);

@@ -12,6 +12,13 @@ struct Drawing<'d> {
     outlets: Vec<(String, usize)>,
 }
 
+/// What steps say of trying again. A job that fails often has no attempt left with any of them.
+const RETRIES: [&str; 3] = [
+    "backoff = \"fixed\", initial = \"1s\", max_attempts = 4",
+    "backoff = \"exponential\", initial = \"500ms\", jitter = \"none\", max_attempts = 3",
+    "backoff = \"list\", delays = [\"1ms\", \"20s\"], max_attempts = 4",
+];
+
 pub(super) fn random(dice: &mut Dice) -> Blueprint {
     let mut drawing = Drawing { dice, plan: Blueprint::default(), outlets: Vec::new() };
     drawing.sources();
@@ -81,11 +88,15 @@ impl Drawing<'_> {
             mode,
             salt: self.dice.between(0, 22),
             calm: false,
+            retry: None,
             hash: false,
             filter: None,
             errors,
             delivery: promise(self.dice),
         };
+        if mode != "pass" && step.delivery != Some(Promise::AtMostOnce) && self.dice.chance(50) {
+            step.retry = Some(*self.dice.pick(&RETRIES));
+        }
         let halts = step.errors.is_none() && !self.plan.errors.contains_key(pipeline);
         step.calm = self.dice.chance(if halts { 70 } else { 25 });
         step.hash = self.has_effects(&step.outputs);
@@ -153,6 +164,7 @@ impl Drawing<'_> {
             mode: "mark",
             salt: 1,
             calm: true,
+            retry: None,
             hash: false,
             filter: None,
             errors: Some("p/e0".into()),
@@ -183,6 +195,7 @@ impl Drawing<'_> {
             mode: "split",
             salt: 2,
             calm: true,
+            retry: None,
             hash: false,
             filter: None,
             errors: None,

@@ -47,9 +47,10 @@ impl Write for Printed {
 }
 
 impl Effects {
-    /// An attempt is about to be made.
-    pub(super) fn attempt(&mut self, configuration: &Configuration, step: usize, work: &Work) {
+    /// An attempt is about to be made. Answers how many jobs it tries again.
+    pub(super) fn attempt(&mut self, configuration: &Configuration, step: usize, work: &Work) -> u64 {
         let step = &configuration.steps[step];
+        let mut again = 0;
         let mut gatherer = Gatherer::new(configuration, step);
         let mut walk = Walk::new(work);
         while let Some(item) = gatherer.next(&mut walk, false) {
@@ -59,13 +60,15 @@ impl Effects {
             }
             let before = self.given.entry(item.hash).or_insert_with(|| item.payload.to_vec());
             assert_eq!(before, item.payload, "{} stands for other jobs than before", item.hash);
+            again += u64::from(item.put_back_from().is_none() && (item.attempt > 1 || work.before.is_some()));
         }
         if work.sequential || step.delivery != Promise::ExactlyOnce || !step.has_effects(configuration) {
             // What is attempted stands in the store job by job, or need not stand there.
-            return;
+            return again;
         }
         let jobs = work.first(work.jobs);
         self.attempted.entry(step.address.clone()).or_default().extend(places(&jobs));
+        again
     }
 
     /// The progress of a batch may move before it is attempted.

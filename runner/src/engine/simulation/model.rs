@@ -14,11 +14,12 @@ use crate::words::{Address, DeliveryHash, delivery_hash, rfc3339};
 /// By queue: what is told of the job there, as JSON.
 pub(super) type Carried = BTreeMap<String, BTreeSet<String>>;
 
-/// One attempt that a step has accounted for.
+/// A job that a step has accounted for.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     /// By input: the index that it gave, or 0.
     pub(super) indices: Vec<u64>,
+    /// The last attempt.
     pub(super) attempt: u32,
     pub(super) given: Given,
     pub(super) carried: Carried,
@@ -131,8 +132,8 @@ impl Inputs<'_> {
         let whole = if wrapped { wrap(&parts) } else { parts[0].1.clone() };
         let hash = hash(known, &indices);
         let given = Given { whole, sound };
-        let made = Some(twin::attempt(step, &given, 1, hash));
-        Delivery { indices, attempt: 1, given, carried, hash, made, retried: None }
+        let (attempt, made) = twin::attempts(step, &given, 1, hash);
+        Delivery { indices, attempt, given, carried, hash, made: Some(made), retried: None }
     }
 
     /// A job that was put back from an error queue.
@@ -143,8 +144,9 @@ impl Inputs<'_> {
         if let Some(job) = record.job {
             delivery.given.whole = job.get().as_bytes().to_vec();
         }
-        delivery.attempt = record.attempt + 1;
-        delivery.made = Some(twin::attempt(&known.step, &delivery.given, delivery.attempt, delivery.hash));
+        let first = record.attempt + 1;
+        let (attempt, made) = twin::attempts(&known.step, &delivery.given, first, delivery.hash);
+        (delivery.attempt, delivery.made) = (attempt, Some(made));
         delivery.retried = Some((from.0.clone(), from.1));
         delivery
     }

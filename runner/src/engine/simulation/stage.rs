@@ -311,7 +311,7 @@ impl Stage<'_> {
 
     fn start_task(&mut self) {
         let Some(Task { step, id, work, .. }) = self.tasks.pop_front() else { return };
-        self.world.effects.attempt(&self.configuration, step, &work);
+        self.world.tally.retries += self.world.effects.attempt(&self.configuration, step, &work);
         let now = self.world.clock.now();
         // Now and then a batch takes long, or is cut.
         let World { dice, .. } = &mut *self.world;

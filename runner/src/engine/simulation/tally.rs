@@ -6,6 +6,8 @@ pub(super) struct Tally {
     pub(super) crashes: u64,
     /// Batches that were begun before a crash and formed again after it.
     pub(super) again: u64,
+    /// Attempts at jobs that had failed, but for those that were put back.
+    pub(super) retries: u64,
     /// Requests that were granted.
     pub(super) granted: u64,
     /// Jobs on queues.
@@ -27,6 +29,7 @@ impl Tally {
         self.runs += more.runs;
         self.crashes += more.crashes;
         self.again += more.again;
+        self.retries += more.retries;
         self.granted += more.granted;
         self.jobs += more.jobs;
         self.lost += more.lost;

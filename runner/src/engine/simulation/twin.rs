@@ -104,7 +104,22 @@ pub(super) struct Given {
 /// What an attempt comes to: jobs by output of the step, or the kind of its failure.
 pub(super) type Made = Result<Vec<Vec<Value>>, &'static str>;
 
-pub(super) fn attempt(step: &Step, given: &Given, attempt: u32, hash: DeliveryHash) -> Made {
+/// What a job comes to that is tried as often as its step says, from the attempt `first` on; and the number of
+/// the last attempt.
+pub(super) fn attempts(step: &Step, given: &Given, first: u32, hash: DeliveryHash) -> (u32, Made) {
+    let most = step.retry_policy().map_or(1, |policy| policy.max_attempts);
+    let mut number = first;
+    loop {
+        let made = attempt(step, given, number, hash);
+        // What is rejected, or no job, is not tried again.
+        if made != Err("failed") || number >= most {
+            return (number, made);
+        }
+        number += 1;
+    }
+}
+
+fn attempt(step: &Step, given: &Given, attempt: u32, hash: DeliveryHash) -> Made {
     let nothing = vec![Vec::new(); step.outputs.len()];
     if !given.sound {
         return Err("payload");

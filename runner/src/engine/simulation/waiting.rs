@@ -179,10 +179,13 @@ impl Waiting {
         }
         let mut gatherer = Gatherer::new(configuration, step);
         let (mut walk, mut indices, mut taken) = (Walk::new(work), Vec::new(), 0);
-        while let Some(item) = gatherer.next(&mut walk, false) {
+        while let Some(mut item) = gatherer.next(&mut walk, false) {
             taken += 1;
             if item.to.is_some() {
                 continue;
+            }
+            if let Some(before) = &work.before {
+                item.goes_on_after(before);
             }
             let (index, number) = (item.index(), item.attempt);
             let (job, at) = (&self.jobs[&index], &self.standings.jobs[&index]);
@@ -206,10 +209,12 @@ impl Waiting {
                 }
                 _ => {}
             }
+            // What stands behind one that waits for its next attempt is not attempted in this batch.
+            let waits = in_memory && matches!(outcome, Outcome::Again { .. } | Outcome::Held);
             let before = self.attempts.insert(index, Attempt { number, outcome, in_memory });
             assert!(before.is_none() || in_memory, "{index} is attempted twice at once: {self:#?}");
             indices.push(index);
-            if taken >= most {
+            if taken >= most || waits {
                 break;
             }
         }

@@ -1,6 +1,6 @@
 //! Who is picked, seen from outside: whenever a job starts to run, nothing holds it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Waiting;
 use super::plan::Order;
@@ -16,6 +16,8 @@ use crate::engine::message::Message;
 pub(super) struct Picking {
     /// Where the jobs of the step stood when that was seen last.
     stood: BTreeMap<u64, State>,
+    /// Jobs that were picked and did not come to run: they keep the turn that they had.
+    put_back: BTreeSet<u64>,
     /// What the gate said last, and when that was heard.
     gate: Option<(bool, i64)>,
     /// A job has found it closed, and nothing starts before this.
@@ -83,6 +85,10 @@ impl Waiting {
         for &index in stands.keys() {
             if runs(&stands, index) && !runs(&self.picking.stood, index) {
                 self.picked(index, &stands, now);
+                self.picking.put_back.remove(&index);
+            }
+            if runs(&self.picking.stood, index) && stands[&index] == State::Waiting {
+                self.picking.put_back.insert(index);
             }
         }
         self.picking.stood = stands;
@@ -117,7 +123,9 @@ impl Waiting {
             let goes_first = self.is_unknown(other, stands) && self.same_lane(other, index);
             assert!(!goes_first, "{other} is unknown and goes first: {}", what());
         }
-        let first_of_all = self.plan.order == Order::Fifo && self.standings.jobs[&index] == At::Fresh;
+        let first_of_all = self.plan.order == Order::Fifo
+            && self.standings.jobs[&index] == At::Fresh
+            && !self.picking.put_back.contains(&index);
         for (&other, state) in stands.range(..index).filter(|_| first_of_all) {
             let waits = *state == State::Waiting && stood.get(&other) == Some(&State::Waiting);
             assert!(!waits, "{other} waits and is older: {}", what());
