@@ -270,7 +270,7 @@ fn token_key(store: &Store, changes: &mut Changes) -> Result<TokenKey, EngineErr
         return Ok(key);
     }
     let mut bytes = [0; 32];
-    // Needs no open file, and gives so few bytes all at once.
+    // Needs no open file, and never gives fewer than 256 bytes at a time.
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
     // So many zeros do not come.
     let key = TokenKey::new(&bytes).unwrap_or(TokenKey::NONE);
