@@ -1,9 +1,9 @@
 //! Jobs as bytes: what a worker makes of its outputs, for the log.
 //!
-//! A worker encodes its outputs into a [`Block`]: sections of up to about 256 KiB of jobs, each
-//! compressed where that pays. The writing thread packs the sections of one commit into values (see
-//! [`super::value`]) and only then knows where they stand. Numbers are little-endian, or LEB128 where
-//! it says varint.
+//! A worker encodes its outputs into a [`Block`]: sections of up to about 32 KiB of jobs, each
+//! compressed where that pays. To read one job, its whole section is unpacked, and no
+//! other. The writing thread packs the sections of one commit into values (see [`super::value`]) and only
+//! then knows where they stand. Numbers are little-endian, or LEB128 where it says varint.
 //!
 //! ```text
 //! section  flags u8 | jobs varint | raw length varint | body length varint | checksum u64
@@ -27,10 +27,20 @@ use crate::words::{Origin, Stamp};
 /// fits a page of 256 KiB, which redb would otherwise double.
 pub(super) const VALUE_RAW_BYTES_MAX: usize = (256 << 10) - (4 << 10);
 
+/// How many bytes of jobs a section brings together: what a look at one job has to unpack. A smaller one
+/// compresses worse.
+pub(super) const SECTION_RAW_BYTES_MAX: usize = 32 << 10;
+
 /// Below this, compressing cannot win enough to be worth the table that it fills.
 const COMPRESS_BYTES_MIN: usize = 192;
 
 const FLAG_COMPRESSED: u8 = 1;
+
+#[cfg(test)]
+thread_local! {
+    /// How many sections this thread has unpacked, and how many bytes of them.
+    pub(super) static UNPACKED: std::cell::Cell<(usize, usize)> = const { std::cell::Cell::new((0, 0)) };
+}
 
 /// Jobs that are ready for the log, but for their place in it.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +95,7 @@ impl Block {
         let mut part = Part::default();
         for (position, length) in payloads.lengths().enumerate() {
             let len_max = length + 10 + if known { details.len_max(position) } else { 0 };
-            if part.jobs > 0 && part.raw_len() + len_max > VALUE_RAW_BYTES_MAX {
+            if part.jobs > 0 && part.raw_len() + len_max > SECTION_RAW_BYTES_MAX {
                 let next = Part { start: part.end, end: part.end, ..Part::default() };
                 sections.push(std::mem::replace(&mut part, next).section(payloads));
             }
@@ -217,6 +227,11 @@ impl SectionHeader {
         wanted: Wanted,
         out: &mut Jobs,
     ) -> Result<bool, Wrong> {
+        #[cfg(test)]
+        UNPACKED.with(|unpacked| {
+            let (sections, bytes) = unpacked.get();
+            unpacked.set((sections + 1, bytes + self.raw_len));
+        });
         if XxHash3_64::oneshot(body) != self.checksum {
             return Err("the checksum of its jobs is wrong");
         }

@@ -77,7 +77,11 @@ impl Store {
         let (start, end) = (range.start.max(state.first), range.end.min(state.head + 1));
         let mut at = start;
         while at < end && found.len() < most {
-            let page = at / PAGE;
+            let page = self.pages().known().next(queue, at / PAGE..end.div_ceil(PAGE), of);
+            at = at.max(page * PAGE);
+            if at >= end {
+                break;
+            }
             let next = ((page + 1) * PAGE).min(end);
             if self.may_hold(queue, page, of, (state.first, state.head))? {
                 self.find(queue, at..next, of, &mut found)?;
@@ -196,9 +200,21 @@ impl Known {
     /// `None` where nothing is known of the page.
     fn may_hold(&self, queue: &Address, page: u64, of: MadeOf<'_>) -> Option<bool> {
         let spans = self.pages.get(queue)?.get(&page)?;
+        Some(holds(spans, self.maker(of), of))
+    }
+
+    /// The first of these pages that may hold it, or of which nothing is known; the end where there is none.
+    fn next(&self, queue: &Address, pages: Range<u64>, of: MadeOf<'_>) -> u64 {
+        let Some(known) = self.pages.get(queue) else { return pages.start };
         let maker = self.maker(of);
-        let holds = |span: &Span| Some(span.maker) == maker && (span.first..=span.last).contains(&of.index);
-        Some(spans.iter().any(holds))
+        let mut next = pages.start;
+        for (&page, spans) in known.range(pages) {
+            if page != next || holds(spans, maker, of) {
+                break;
+            }
+            next += 1;
+        }
+        next
     }
 
     /// The least index that something on the page came from; `None` also where nothing is known of it.
@@ -240,11 +256,16 @@ impl Known {
     }
 }
 
+fn holds(spans: &[Span], maker: Option<usize>, of: MadeOf<'_>) -> bool {
+    spans.iter().any(|span| Some(span.maker) == maker && (span.first..=span.last).contains(&of.index))
+}
+
 #[cfg(test)]
 mod tests {
     use tidegate_plugin::Payloads;
 
     use super::*;
+    use crate::store::block::{SECTION_RAW_BYTES_MAX, UNPACKED};
     use crate::store::testing::FaultyDisk;
     use crate::store::{Append, Block, Changes, Details, Writer, open_disk};
     use crate::words::Origins;
@@ -301,6 +322,38 @@ mod tests {
         };
         assert_eq!((about(30_000, "p/step"), about(30_000, "p/other")), (Some(30_000 / PAGE * PAGE), None));
         assert_eq!(learnt(&store), once);
+    }
+
+    /// The most sections, and the most bytes of sections, that a look at one of the jobs has to unpack: at the job
+    /// itself, or at what was made of it.
+    fn most_unpacked(store: &Store, jobs: u64) -> (usize, usize) {
+        let mut most = (0, 0);
+        let mut unpacked = |look: &dyn Fn()| {
+            UNPACKED.set((0, 0));
+            look();
+            let (sections, bytes) = UNPACKED.get();
+            most = (most.0.max(sections), most.1.max(bytes));
+        };
+        // Pages are learnt once.
+        made(store, 1, 1..jobs + 1);
+        for index in (1..=jobs).step_by(97) {
+            unpacked(&|| assert_eq!(made(store, index, 1..jobs + 1), [index]));
+            unpacked(&|| {
+                let batch = store.read(&address("p/out"), index, 1, 0).unwrap().unwrap();
+                assert_eq!(batch.payloads.get(0), Some(index.to_string().as_bytes()));
+            });
+        }
+        most
+    }
+
+    #[test]
+    fn a_look_at_one_job_unpacks_as_much_among_sixty_thousand_as_among_a_few() {
+        for jobs in [20_000, 60_000] {
+            let (store, _writer) = history([(1..=jobs).collect()]);
+            let (sections, bytes) = most_unpacked(&store, jobs);
+            // A page lies on two sections at most. The last one is not whole yet, and is read each time.
+            assert!(sections <= 4 && bytes <= 4 * SECTION_RAW_BYTES_MAX, "{jobs}: {sections}, {bytes} bytes");
+        }
     }
 
     #[test]

@@ -41,8 +41,8 @@ fn jobs_are_compressed_where_that_pays() {
 #[test]
 fn many_jobs_are_cut_into_sections_and_a_large_one_is_not() {
     let many = encode(&vec![vec![b'x'; 1_000]; 1_000]);
-    assert_eq!(many.sections().len(), 4);
-    assert!(many.sections().iter().all(|section| section.raw_len() <= VALUE_RAW_BYTES_MAX));
+    assert_eq!(many.sections().len(), 32);
+    assert!(many.sections().iter().all(|section| section.raw_len() <= SECTION_RAW_BYTES_MAX));
     assert_eq!(encode(&[vec![b'x'; 1 << 20]]).sections().len(), 1);
 }
 
@@ -50,8 +50,8 @@ fn many_jobs_are_cut_into_sections_and_a_large_one_is_not() {
 fn columns_count_for_the_size_of_a_section() {
     let (jobs, carried) = (payloads(&vec![vec![b'x'; 10]; 2_000]), payloads(&vec![vec![b'y'; 990]; 2_000]));
     let block = Block::encode(&jobs, Details { carried: Some(&carried), ..Details::default() });
-    assert_eq!(block.sections().len(), 8);
-    assert!(block.sections().iter().all(|section| section.raw_len() <= VALUE_RAW_BYTES_MAX));
+    assert_eq!(block.sections().len(), 63);
+    assert!(block.sections().iter().all(|section| section.raw_len() <= SECTION_RAW_BYTES_MAX));
 }
 
 #[test]
