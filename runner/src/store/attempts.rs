@@ -17,8 +17,8 @@
 //! | `cell` | jobs and their crashes, as bytes |
 //! | `suspects` | what earlier deaths say about a job |
 
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -37,6 +37,8 @@ pub use span::Span;
 
 const FILE: &str = "attempts";
 const FILE_IN_THE_MAKING: &str = "attempts.new";
+/// Longer than any that we write.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// How many spans one worker can attempt together; what has more runs one by one.
 const SLOT_CELLS: usize = 8;
@@ -136,7 +138,7 @@ impl Attempts {
     #[must_use]
     pub fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
-        let bytes = read(&path).unwrap_or_else(|error| {
+        let bytes = private::read_at_most(&path, FILE_BYTES_MAX).unwrap_or_else(|error| {
             tracing::warn!(
                 %error,
                 file = %path.display(),
@@ -323,18 +325,6 @@ fn warn(path: &Path, error: &io::Error) {
         file = %path.display(),
         "what is attempted cannot be written down: a job that takes the process down will be tried again"
     );
-}
-
-/// The bytes of a file that is not longer than any that we write; none where there is no file.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    const FILE_BYTES_MAX: u64 = 16 << 20;
-    let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(error),
-    };
-    Ok(bytes)
 }
 
 /// Makes the file anew. It takes the place of the old one when everything is in it.

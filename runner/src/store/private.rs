@@ -5,7 +5,7 @@
 //! complete any pending job. A lock that another user can open is a lock that another user can hold.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -42,6 +42,17 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     let file = options().read(true).write(true).create_new(true).open(path)?;
     file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     Ok(file)
+}
+
+/// The bytes of a file, at most so many; none where there is no file.
+pub(super) fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(bytes_max).read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(error),
+    };
+    Ok(bytes)
 }
 
 /// Opens a file for reading and writing, and makes an empty one if there is none. A link is refused.

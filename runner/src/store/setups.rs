@@ -7,7 +7,6 @@
 //! stops nothing: nothing is known then.
 
 use std::fs::File;
-use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,7 +71,7 @@ impl Setups {
     #[must_use]
     pub fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
-        let opened = read(&path).and_then(|bytes| {
+        let opened = private::read_at_most(&path, FILE_BYTES_MAX).and_then(|bytes| {
             let found = bytes.chunks_exact(SLOT_BYTES).filter_map(decode).collect();
             Ok((found, private::create_private(&path)?))
         });
@@ -192,16 +191,6 @@ fn decode(slot: &[u8]) -> Option<Died> {
     let (length, text) = rest.split_first_chunk()?;
     let text = text.get(..u16::from_le_bytes(*length).into())?;
     Some(Died { at: String::from_utf8_lossy(text).into_owned(), times: u32::from_le_bytes(*times) })
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(error),
-    };
-    Ok(bytes)
 }
 
 #[cfg(test)]
