@@ -15,19 +15,22 @@ use super::format::{
 };
 use super::generation::Generation;
 use super::lines::{
-    DelayedLine, DeliveryLine, GenerationLine, Header, Inventory, JobLine, Line, MarkLine, SnapshotLine,
-    TickedLine,
+    DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, Line, MarkLine,
+    ProgressLine, SnapshotLine, TickedLine,
 };
 use super::pause;
 use super::snapshot::{self, Snapshot};
 use super::ticks;
 use super::token_key;
-use crate::decide::Progress;
+use crate::decide::{Counters, Progress};
 use crate::words::{DeliveryHash, Mark, Timestamp, TokenKey};
 
 mod queue;
 
 use queue::QueueInTheMaking;
+
+/// The largest index, count and place in a file of an export: there is room above for all that follows.
+const NUMBER_MAX: u64 = u64::MAX >> 2;
 
 /// So many delivery records are sorted together.
 const DELIVERIES_MAX: usize = 16 << 10;
@@ -86,6 +89,7 @@ impl Filling {
     /// Takes in a line between the header and the end.
     pub(super) fn take(&mut self, txn: &WriteTransaction, line: Line<'_>) -> Result<(), Stop> {
         self.inventory.count(&line);
+        check_numbers(&line)?;
         if let Line::Job(job) = line {
             return self.take_job(txn, &job);
         }
@@ -217,6 +221,32 @@ impl Filling {
         };
         put(txn, DELAYED, key, &delayed::seal(key, &job))?;
         *self.delayed.entry(id).or_default() += 1;
+        Ok(())
+    }
+}
+
+/// Refuses what no store counts up to.
+fn check_numbers(line: &Line<'_>) -> Result<(), Stop> {
+    let largest = match line {
+        Line::Queue(line) => line.head,
+        Line::Progress(ProgressLine { progress, .. }) | Line::Handled(HandledLine { progress, .. }) => {
+            let Counters { taken, given, filtered, failed, lost } = progress.counters;
+            let last = progress.finished().last().map_or(0, |&(_, last)| last);
+            [progress.watermark(), progress.before(), last, taken, given, filtered, failed, lost]
+                .into_iter()
+                .fold(0, u64::max)
+        }
+        Line::Mark(line) => line.index.max(line.offset).max(line.line),
+        Line::Snapshot(line) => {
+            let ends = line.inputs.iter().map(|input| input.first.saturating_add(input.jobs));
+            ends.fold(line.jobs, u64::max)
+        }
+        Line::Delayed(line) => line.inputs.iter().map(|&(_, index)| index).fold(0, u64::max),
+        _ => 0,
+    };
+    if largest > NUMBER_MAX {
+        wrong(format!("{largest} is too large; at most {NUMBER_MAX} can be counted"))
+    } else {
         Ok(())
     }
 }

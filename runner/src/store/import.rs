@@ -119,7 +119,7 @@ fn read_header<R: BufRead>(reader: &mut LineReader<R>) -> Result<Header, Stop> {
         ));
     }
     match parse(line)? {
-        Line::Header(header) if header.transaction < u64::MAX => Ok(header),
+        Line::Header(header) if header.transaction.max(header.sequence) < u64::MAX => Ok(header),
         _ => wrong(NO_EXPORT),
     }
 }

@@ -155,7 +155,7 @@ impl Thing {
                 changes.deliveries.push(Delivered { hash: DeliveryHash(hash.into()), outcome, keep_until });
             }
             Self::Snapshot { number } => {
-                let input = SnapshotInput { name: "x".into(), address: name(1), first: 3, jobs: u64::MAX };
+                let input = SnapshotInput { name: "x".into(), address: name(1), first: 3, jobs: 1 << 40 };
                 let inputs = vec![input; usize::try_from(number).unwrap()];
                 changes.snapshots.push(Snapshot {
                     step: name(2),
@@ -279,6 +279,15 @@ fn a_mistake_is_told_with_its_line() {
         ("another index", small.replacen("\"index\":1,\"time\"", "\"index\":2,\"time\"", 1)),
         ("too many jobs", small.replacen("\"head\":2", "\"head\":1", 1)),
         ("a queue without an end", small.replacen("\"head\":2", "\"head\":18446744073709551615", 1)),
+        (
+            "a watermark without an end",
+            small.replacen("\"watermark\":", "\"watermark\":1844674407370955161", 1),
+        ),
+        ("a mark without an end", small.replacen("\"index\":10,", "\"index\":18446744073709551615,", 1)),
+        (
+            "a snapshot without an end",
+            small.replacen("\"first\":1,\"jobs\":2", "\"first\":1,\"jobs\":18446744073709551615", 1),
+        ),
         ("a later commit", small.replacen("\"transaction\":1", "\"transaction\":0", 1)),
         ("a later sequence", small.replacen("\"sequence\":1", "\"sequence\":0", 1)),
         ("a bad name", small.replacen("\"step\":\"a/step\"", "\"step\":\"step\"", 1)),
