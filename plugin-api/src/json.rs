@@ -128,6 +128,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_text_in_utf16_is_told_as_that() {
+        let utf16 =
+            "it looks like UTF-16: convert it to UTF-8, as with `iconv -f UTF-16 -t UTF-8`, at column 1";
+        for text in [&b"\xff\xfe{\0\"\0a\0"[..], b"\0[\0{\0}\0]", b"\0"] {
+            assert_eq!(check(text).unwrap_err().to_string(), utf16, "{text:?}");
+        }
+        for text in [&b"\xff"[..], b"a\0\0b", b"\xe9t\xe9"] {
+            let told = check(text).unwrap_err().to_string();
+            assert!(told.contains("is no JSON value"), "{told}");
+        }
+    }
+
+    #[test]
     fn a_number_that_no_double_holds_is_one_and_nesting_counts_beside_it() {
         assert_eq!(check(b"[1e999, \"[\\\"[\"]"), Ok(()));
         let nested = |depth: usize| format!("{}1e999{}", "[".repeat(depth), "]".repeat(depth));

@@ -33,6 +33,19 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
+/// What to do about bytes that look like text in UTF-16, which is not read; `None` where they do not.
+#[must_use]
+pub fn utf16_help(bytes: &[u8]) -> Option<&'static str> {
+    let head = &bytes[..bytes.len().min(64)];
+    // Of what most texts are made of, every second byte is 0.
+    let zeros = |from: usize| head.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
+    let many = head.len().div_ceil(8) * 3;
+    let looks = matches!(head, [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..])
+        || (zeros(0) >= many) != (zeros(1) >= many)
+        || head == [0];
+    looks.then_some("it looks like UTF-16: convert it to UTF-8, as with `iconv -f UTF-16 -t UTF-8`")
+}
+
 /// `a`, `b` and `c`, each in backticks.
 pub fn listed<'a>(words: impl IntoIterator<Item = &'a str>, joint: &str) -> String {
     let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();

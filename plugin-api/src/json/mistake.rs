@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::words::utf16_help;
+
 /// Why a text is no JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
@@ -37,6 +39,9 @@ impl ReadError {
                 "`{word}` is no JSON value: it is none of true, false, null, a number, a text in double quotes, a list or an object"
             )
         };
+        if let ("expected ident" | "expected value", Some(help)) = (said, utf16_help(text)) {
+            return Self { message: help.to_owned(), line, column };
+        }
         let message = match said {
             "EOF while parsing a value" if text.trim_ascii().is_empty() => "the text is empty".to_owned(),
             "expected ident" | "expected value" | "EOF while parsing a value" if !word.is_empty() => {

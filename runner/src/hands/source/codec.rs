@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use memchr::memchr;
 use serde::Serialize;
 use tidegate_plugin::Payloads;
+use tidegate_plugin::words::utf16_help;
 
 use super::csv::{RecordEnd, Table, record_end};
 use crate::config::{DataFormat, FileSource};
@@ -97,7 +98,10 @@ impl Codec {
                 Ok(())
             }
             Self::Lines => {
-                let text = std::str::from_utf8(without_cr(record)).map_err(|_| "the line is not UTF-8")?;
+                let text = std::str::from_utf8(without_cr(record)).map_err(|_| match utf16_help(record) {
+                    Some(help) => format!("the line is not UTF-8; {help}"),
+                    None => "the line is not UTF-8".to_owned(),
+                })?;
                 push_json(payloads, &text)
             }
             Self::Csv { table, .. } => {

@@ -3,6 +3,7 @@
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 use memchr::{memchr, memchr2};
 use tidegate_plugin::Payloads;
+use tidegate_plugin::words::utf16_help;
 
 /// Where a record ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +82,10 @@ impl Table {
         self.parse(record);
         let mut keys = Vec::with_capacity(self.count);
         for position in 0..self.count {
-            let name = self.field(position).map_err(|_| "is not UTF-8".to_string())?;
+            let name = self.field(position).map_err(|_| match utf16_help(record) {
+                Some(help) => format!("is not UTF-8; {help}"),
+                None => "is not UTF-8".to_owned(),
+            })?;
             let key = format!("{}:", serde_json::Value::from(name));
             if keys.contains(&key) {
                 return Err(format!("names the field `{name}` twice"));

@@ -29,6 +29,20 @@ fn lines_become_strings() {
 }
 
 #[test]
+fn a_file_in_utf16_is_told_as_that() {
+    let encoded = |text: &str| {
+        let units = "\u{feff}".encode_utf16().chain(text.encode_utf16());
+        units.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()
+    };
+    insta::assert_snapshot!(read(DataFormat::Lines, encoded("größe")), @"1 in:1 !the line is not UTF-8; it looks like UTF-16: convert it to UTF-8, as with `iconv -f UTF-16 -t UTF-8`");
+    let world = World::new("in").format(DataFormat::Csv);
+    world.put("in", encoded("id,name\n1,a\n"));
+    let source = world.open().unwrap();
+    let told = source.reader(1, None).read(BatchLimit { jobs: 1, bytes: 1 << 20 }).unwrap_err().to_string();
+    assert!(told.contains("is not UTF-8; it looks like UTF-16: convert it"), "{told}");
+}
+
+#[test]
 fn csv_records_become_objects() {
     insta::assert_snapshot!(
         read(DataFormat::Csv, b"\nid,\"full name\"\r\n1,\"a\nb\"\r\n\r\n2,\"say \"\"hi\"\"\"\n3\n4,\xff\n5,x,y\n6,last"),
