@@ -15,7 +15,7 @@ use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
 
 pub use self::leash::Leash;
 use self::running::{Ended, Limits, Printed, Running};
-use super::fill::{Encoding, Filling, key};
+use super::fill::{Encoding, Filling, key, of};
 use super::give::give;
 use super::scrub::Scrub;
 use crate::config::ExecCommand;
@@ -122,11 +122,13 @@ impl ExecStep {
         let mut command = std::process::Command::new(&self.command.program);
         command.current_dir(&self.command.folder);
         for argument in &self.command.arguments {
-            command.arg(self.sound(filling.text(argument, Encoding::Plain)?, "an argument")?);
+            let text = filling.text(argument, Encoding::Plain).map_err(of("command"))?;
+            command.arg(self.sound(text, "an argument")?);
         }
         for (name, value) in &self.command.environment {
             let what = format!("the variable `{name}`");
-            command.env(name, self.sound(filling.text(value, Encoding::Plain)?, &what)?);
+            let text = filling.text(value, Encoding::Plain).map_err(of(format_args!("env.{name}")))?;
+            command.env(name, self.sound(text, &what)?);
         }
         command
             .env("TIDEGATE_HASH", &key)

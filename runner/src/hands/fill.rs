@@ -4,6 +4,7 @@
 //! stand for, is a failure that names it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -11,6 +12,7 @@ use serde_json::value::RawValue;
 use tidegate_plugin::{Failure, FailureKind, Job};
 
 use crate::config::Shape;
+use crate::words::suggest::nearest;
 use crate::words::template::{Fact, Part, Template};
 use crate::words::{DeliveryHash, TokenKey};
 
@@ -31,6 +33,14 @@ pub(super) fn key(job: &Job<'_>, piece: u32) -> String {
     match piece {
         0 | 1 => format!("{:032x}", job.hash),
         piece => format!("{:032x}-{piece}", job.hash),
+    }
+}
+
+/// Has a failure name the option whose template could not be filled.
+pub(super) fn of(option: impl fmt::Display) -> impl FnOnce(Failure) -> Failure {
+    move |mut failure| {
+        failure.message = format!("`{option}`: {}", failure.message);
+        failure
     }
 }
 
@@ -67,7 +77,7 @@ impl Filling<'_> {
                 continue;
             }
             if value.is_empty() && !in_query {
-                let message = format!("`{}` is empty, and cannot stand in the path of `url`", named(part));
+                let message = format!("`{}` is empty, and cannot stand in the path", named(part));
                 return Err(Failure::new(FailureKind::Payload, message));
             }
             encode(&value, &mut text);
@@ -165,10 +175,30 @@ impl Filling<'_> {
     fn value(&self, path: &[String]) -> Result<&RawValue, Failure> {
         let mut deserializer = serde_json::Deserializer::from_slice(self.job.payload);
         let found = Seek(path).deserialize(&mut deserializer).map_err(|error| odd(path, &error))?;
-        found.ok_or_else(|| {
-            let message = format!("the job has no `{}`", path.join("."));
-            Failure::new(FailureKind::Payload, message)
-        })
+        found.ok_or_else(|| Failure::new(FailureKind::Payload, self.lacks(path)))
+    }
+
+    /// That nothing stands at the path, with the name that was meant where one is near.
+    fn lacks(&self, path: &[String]) -> String {
+        let message = format!("the job has no `{}`", path.join("."));
+        let known = |depth: usize| Some((depth, self.keys(path.get(..depth)?)?));
+        let Some((depth, keys)) = (0..path.len()).rev().find_map(known) else { return message };
+        match nearest(&path[depth], keys.iter().map(String::as_str)) {
+            Some(near) => {
+                let mut meant = path.to_vec();
+                near.clone_into(&mut meant[depth]);
+                format!("{message}; did you mean `{}`?", meant.join("."))
+            }
+            None => message,
+        }
+    }
+
+    /// The keys of the object that stands at the path.
+    fn keys(&self, path: &[String]) -> Option<Vec<String>> {
+        let mut deserializer = serde_json::Deserializer::from_slice(self.job.payload);
+        let object = Seek(path).deserialize(&mut deserializer).ok()??;
+        let entries: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
+        Some(entries.into_keys().collect())
     }
 }
 

@@ -16,7 +16,7 @@ use ureq::http::{HeaderName, HeaderValue, Request, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use self::answer::Answer;
-use super::fill::{Encoding, Filling, key};
+use super::fill::{Encoding, Filling, key, of};
 use super::give::give;
 use super::scrub::Scrub;
 use crate::config::{Body, HttpRequest, Response};
@@ -121,7 +121,7 @@ impl HttpStep {
         let key = key(job, piece);
         let Self { pipeline, step, token_key, .. } = self;
         let filling = Filling { job, key: &key, pipeline, step, token_key };
-        let url = filling.text(&self.request.url, Encoding::Url)?;
+        let url = filling.text(&self.request.url, Encoding::Url).map_err(of("url"))?;
         let path = url.split('?').next().unwrap_or_default();
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
             let message = "the request cannot be made: a part of the path of `url` came to `.` or `..`, which would \
@@ -138,7 +138,7 @@ impl HttpStep {
         match &self.request.body {
             Body::None => {}
             Body::Job => body.extend_from_slice(job.payload),
-            Body::Json(shape) => filling.json(shape, &mut body)?,
+            Body::Json(shape) => filling.json(shape, &mut body).map_err(of("body"))?,
         }
         let given = |name: &str| self.request.headers.iter().any(|(other, _)| other == name);
         if !given(KEY) {
@@ -148,7 +148,7 @@ impl HttpStep {
             request = request.header("content-type", "application/json");
         }
         for (name, template) in &self.request.headers {
-            let text = filling.text(template, Encoding::Plain)?;
+            let text = filling.text(template, Encoding::Plain).map_err(of(format_args!("headers.{name}")))?;
             let name_for = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_bytes(text.as_bytes());
             let (Ok(header), Ok(value)) = (name_for, value) else {
