@@ -6,10 +6,8 @@
 //!
 //! Every measurement is a process of its own (this one, called with the name of the path), so that
 //! CPU time and peak memory are that path's alone. Runs alternate, and medians are shown, since
-//! machines are noisy. `TIDEGATE_BENCH_JOBS` changes the number of jobs, `TIDEGATE_BENCH_ROUNDS` the
-//! number of rounds; `TIDEGATE_BENCH_ONLY=plugins` leaves out all but plugins, `=queuers` all but
-//! queuers, `=tables` all but look-up tables, `=http` all but what comes over HTTP, `=waiting` all but jobs that
-//! wait.
+//! machines are noisy. `cargo bench -p tidegate -- NAME …` measures only these rows.
+//! `TIDEGATE_BENCH_JOBS` changes the number of jobs, `TIDEGATE_BENCH_ROUNDS` the number of rounds.
 
 #![expect(
     clippy::print_stdout,
@@ -36,13 +34,28 @@ mod report;
 mod waiting;
 
 use std::error::Error;
+use std::process::ExitCode;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    match (arguments.next().as_deref(), arguments.next(), arguments.next()) {
-        (Some("child"), Some(path), Some(folder)) => child::run(&path, folder.as_ref()),
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["child", path, folder] => child::run(path, folder.as_ref()),
         // A step that runs in a process of its own starts this program again.
-        (Some(tidegate::hands::plugin::COMMAND), ..) => Ok(tidegate::hands::plugin::serve()?),
-        _ => report::report(),
+        [tidegate::hands::plugin::COMMAND, ..] => Ok(tidegate::hands::plugin::serve()?),
+        _ => {
+            // Cargo adds `--bench`.
+            let names: Vec<String> = arguments.into_iter().filter(|name| !name.starts_with("--")).collect();
+            report::report(&names)
+        }
     }
 }

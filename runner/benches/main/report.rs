@@ -1,7 +1,8 @@
-//! Runs all measurements and prints one table.
+//! Runs the measurements that are asked for, and prints one table.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -11,8 +12,8 @@ use crate::{completing, http, paths, plugins, waiting};
 
 const BACKLOG_FACTOR: u64 = 5;
 
-/// The paths that are measured against the floor.
-const PATHS: [&str; 7] = ["script", "queue", "plain", "kept", "fork", "join", "row"];
+/// The path that all others are compared with.
+const FLOOR: &str = "floor";
 
 /// A line of the table.
 pub(crate) struct Row {
@@ -22,80 +23,149 @@ pub(crate) struct Row {
     pub(crate) met: bool,
 }
 
-pub(crate) fn report() -> Result<(), Box<dyn Error>> {
-    let jobs = number("TIDEGATE_BENCH_JOBS", 1_000_000);
-    let rounds = number("TIDEGATE_BENCH_ROUNDS", 3);
+/// Lines of the table that are measured together.
+type Rows = Result<Vec<Row>, Box<dyn Error>>;
+
+/// What is measured together, by the name that chooses it.
+struct Measure {
+    name: &'static str,
+    /// The paths that it compares with the floor, or with each other, round by round.
+    paths: &'static [&'static str],
+    rows: fn(&mut Bench) -> Rows,
+}
+
+/// In the order of the table.
+const MEASURES: [Measure; 16] = [
+    Measure { name: "script", paths: &["script"], rows: script },
+    Measure { name: "queue", paths: &["queue"], rows: |bench| bench.path("queue") },
+    Measure { name: "plain", paths: &["plain"], rows: |bench| bench.path("plain") },
+    Measure { name: "fork", paths: &["fork"], rows: |bench| bench.path("fork") },
+    Measure { name: "join", paths: &["join"], rows: |bench| bench.path("join") },
+    Measure { name: "row", paths: &["row"], rows: |bench| bench.path("row") },
+    Measure { name: "tables", paths: &[], rows: tables },
+    Measure { name: "retention", paths: &["queue", "kept"], rows: retention },
+    Measure { name: "latency", paths: &[], rows: latency },
+    Measure { name: "memory", paths: &["script"], rows: memory },
+    Measure { name: "backlog", paths: &[], rows: backlog },
+    Measure { name: "queuers", paths: &[], rows: queuers },
+    Measure { name: "waiting", paths: &[], rows: waiting },
+    Measure { name: "plugins", paths: &[], rows: native },
+    Measure { name: "http", paths: &[], rows: pushed },
+    Measure { name: "completions", paths: &[], rows: completions },
+];
+
+/// The paths that stand in the table by themselves: what they are, and the least ratio to the floor.
+const RATIOS: [(&str, &str, f64, &str); 6] = [
+    ("script", "file → script → file, exactly once", 1.2, "≥ 1.2 × floor"),
+    ("queue", "file → script → queue → script → file", 0.55, "≥ 0.55 × floor"),
+    ("plain", "file → file without a script", 3.0, "≥ 3 × floor"),
+    ("fork", "file → script → fork to 3 queues", 0.4, "≥ 0.4 × floor"),
+    ("join", "file → 2 queues → join → script → file", 0.35, "≥ 0.35 × floor"),
+    ("row", "file → 10 × (script → queue) → file", 0.09, "≥ 0.09 × floor"),
+];
+
+/// Where and how much is measured, and what is known so far.
+struct Bench {
+    folder: PathBuf,
+    jobs: u64,
+    rounds: u64,
+    /// What `in.ndjson` holds now: how many jobs, and over how many lanes.
+    input: Option<(u64, u64)>,
+    /// By path, the floor among them: medians.
+    figures: BTreeMap<&'static str, Figures>,
+}
+
+/// Measures what the names say, or everything where there are none, and prints the table.
+pub(crate) fn report(names: &[String]) -> Result<(), Box<dyn Error>> {
+    let chosen = chosen(names)?;
+    let (jobs, rounds) = (number("TIDEGATE_BENCH_JOBS", 1_000_000), number("TIDEGATE_BENCH_ROUNDS", 3));
     let folder = TempDir::new()?;
-    let folder = folder.path();
     eprintln!("{jobs} jobs of {} bytes, {rounds} rounds", paths::job(jobs / 2).len() + 1);
-    paths::write_input(&folder.join("in.ndjson"), jobs)?;
-
-    match std::env::var("TIDEGATE_BENCH_ONLY").as_deref() {
-        Ok("plugins") => return native(folder, rounds).map(|rows| print_rows(&rows)),
-        Ok("queuers") => return picked(folder, jobs, rounds).map(|rows| print_rows(&rows)),
-        Ok("waiting") => return waiting::rows(folder, jobs).map(|rows| print_rows(&rows)),
-        Ok("tables") => return tables(folder, rounds).map(|row| print_rows(&[row])),
-        Ok("http") => return pushed(folder, jobs, rounds).map(|rows| print_rows(&rows)),
-        _ => {}
+    let folder = folder.path().to_owned();
+    let mut bench = Bench { folder, jobs, rounds, input: None, figures: BTreeMap::new() };
+    bench.measure_paths(&chosen)?;
+    let mut rows = Vec::new();
+    for measure in chosen {
+        rows.extend((measure.rows)(&mut bench)?);
     }
-    // What comes first finds a cold machine, and a disk that is still busy with the input.
-    measure("floor", folder)?;
-    fresh(PATHS[0], folder)?;
-    let (mut floors, mut paths) = (Vec::new(), PATHS.map(|_| Vec::new()));
-    for _ in 0..rounds {
-        for (path, figures) in PATHS.iter().zip(&mut paths) {
-            floors.push(measure("floor", folder)?);
-            figures.push(fresh(path, folder)?);
-        }
-    }
-    let follow = latency(folder)?;
-    let (large, endless) = large(folder, jobs, rounds)?;
-    let starts = starts(folder)?;
-
-    let floor = median(&floors);
-    let [script, queue, plain, kept, fork, join, row] = paths.map(|figures| median(&figures));
-    let mut rows = vec![
-        ratio("file → script → file, exactly once", &script, &floor, 1.2, "≥ 1.2 × floor"),
-        cpu("  its CPU time", &script, &floor),
-        ratio("file → script → queue → script → file", &queue, &floor, 0.55, "≥ 0.55 × floor"),
-        ratio("file → file without a script", &plain, &floor, 3.0, "≥ 3 × floor"),
-        ratio("file → script → fork to 3 queues", &fork, &floor, 0.4, "≥ 0.4 × floor"),
-        ratio("file → 2 queues → join → script → file", &join, &floor, 0.35, "≥ 0.35 × floor"),
-        ratio("file → 10 × (script → queue) → file", &row, &floor, 0.09, "≥ 0.09 × floor"),
-    ];
-    rows.push(tables(folder, rounds)?);
-    rows.extend(retention(&queue, &kept, &endless));
-    rows.push(Row {
-        path: "one job, appended → durable, p50",
-        figure: format!("{:.2} ms", follow.p50_ms),
-        target: "< 3 ms",
-        met: follow.p50_ms < 3.0,
-    });
-    rows.push(Row {
-        path: "one job, appended → durable, p99",
-        figure: format!("{:.2} ms", follow.p99_ms),
-        target: "< 10 ms",
-        met: follow.p99_ms < 10.0,
-    });
-    rows.extend(memory(&script, &large));
-    rows.push(Row {
-        path: "first delivery with 5 × the jobs as backlog, after a crash",
-        figure: format!("{:.0} ms", starts * 1000.0),
-        target: "< 300 ms",
-        met: starts < 0.3,
-    });
-    paths::write_input(&folder.join("in.ndjson"), jobs)?;
-    rows.extend(picked(folder, jobs, rounds)?);
-    rows.extend(waiting::rows(folder, jobs)?);
-    paths::write_input(&folder.join("in.ndjson"), jobs)?;
-    rows.extend(native(folder, rounds)?);
-    rows.extend(pushed(folder, jobs, rounds)?);
-    print(&floor, &rows);
+    print(bench.figures.get(FLOOR), &rows);
     Ok(())
 }
 
+/// What the names choose, in the order of the table.
+fn chosen(names: &[String]) -> Result<Vec<&'static Measure>, String> {
+    for name in names {
+        if !MEASURES.iter().any(|measure| measure.name == name) {
+            let known: Vec<_> = MEASURES.iter().map(|measure| measure.name).collect();
+            return Err(format!("no row is called `{name}`; there are {}", known.join(", ")));
+        }
+    }
+    let is_chosen = |measure: &&Measure| names.is_empty() || names.iter().any(|name| name == measure.name);
+    Ok(MEASURES.iter().filter(is_chosen).collect())
+}
+
+impl Bench {
+    /// Has `in.ndjson` hold so many jobs.
+    fn jobs(&mut self, jobs: u64) -> Result<&Path, Box<dyn Error>> {
+        if self.input != Some((jobs, 0)) {
+            paths::write_input(&self.folder.join("in.ndjson"), jobs)?;
+            self.input = Some((jobs, 0));
+        }
+        Ok(&self.folder)
+    }
+
+    /// Has `in.ndjson` hold jobs of so many lanes.
+    fn lanes(&mut self, lanes: u64) -> Result<&Path, Box<dyn Error>> {
+        if self.input != Some((self.jobs, lanes)) {
+            paths::write_lanes(&self.folder.join("in.ndjson"), self.jobs, lanes)?;
+            self.input = Some((self.jobs, lanes));
+        }
+        Ok(&self.folder)
+    }
+
+    /// Measures the paths that these rows need, each beside the floor, in rounds.
+    fn measure_paths(&mut self, measures: &[&Measure]) -> Result<(), Box<dyn Error>> {
+        let paths: BTreeSet<&'static str> =
+            measures.iter().flat_map(|measure| measure.paths).copied().collect();
+        let Some(first) = paths.first().copied() else { return Ok(()) };
+        let (jobs, rounds) = (self.jobs, self.rounds);
+        let folder = self.jobs(jobs)?.to_owned();
+        // What comes first finds a cold machine, and a disk that is still busy with the input.
+        measure(FLOOR, &folder)?;
+        fresh(first, &folder)?;
+        let mut figures: BTreeMap<&'static str, Vec<Figures>> = BTreeMap::new();
+        for _ in 0..rounds {
+            for path in &paths {
+                figures.entry(FLOOR).or_default().push(measure(FLOOR, &folder)?);
+                figures.entry(path).or_default().push(fresh(path, &folder)?);
+            }
+        }
+        self.figures = figures.into_iter().map(|(path, figures)| (path, median(&figures))).collect();
+        Ok(())
+    }
+
+    fn figures(&self, path: &str) -> Result<Figures, String> {
+        self.figures.get(path).copied().ok_or_else(|| format!("the path `{path}` was not measured"))
+    }
+
+    /// The row of a path in [`RATIOS`].
+    fn path(&self, path: &str) -> Rows {
+        let found = RATIOS.iter().find(|(name, ..)| *name == path);
+        let &(_, what, least, target) = found.ok_or_else(|| format!("the path `{path}` has no target"))?;
+        Ok(vec![ratio(what, &self.figures(path)?, &self.figures(FLOOR)?, least, target)])
+    }
+}
+
+fn script(bench: &mut Bench) -> Rows {
+    let mut rows = bench.path("script")?;
+    rows.push(cpu("  its CPU time", &bench.figures("script")?, &bench.figures(FLOOR)?));
+    Ok(rows)
+}
+
 /// A script that looks up each job in a table of 100,000 entries, against one that does not.
-fn tables(folder: &Path, rounds: u64) -> Result<Row, Box<dyn Error>> {
+fn tables(bench: &mut Bench) -> Rows {
+    let (jobs, rounds) = (bench.jobs, bench.rounds);
+    let folder = bench.jobs(jobs)?;
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         without.push(fresh("bare", folder)?);
@@ -103,23 +173,70 @@ fn tables(folder: &Path, rounds: u64) -> Result<Row, Box<dyn Error>> {
     }
     let (with, without) = (rate(&median(&with)), rate(&median(&without)));
     let ratio = with / without;
-    Ok(Row {
+    Ok(vec![Row {
         path: "  with a look-up in a table of 100,000 entries, against without",
         figure: format!("{ratio:.2} × ({with:.0} jobs/s)"),
         target: "≥ 0.8 ×",
         met: ratio >= 0.8,
-    })
+    }])
+}
+
+fn latency(bench: &mut Bench) -> Rows {
+    let apart = TempDir::new_in(&bench.folder)?;
+    paths::write_input(&apart.path().join("in.ndjson"), 0)?;
+    let follow = fresh("follow", apart.path())?;
+    Ok(vec![
+        Row {
+            path: "one job, appended → durable, p50",
+            figure: format!("{:.2} ms", follow.p50_ms),
+            target: "< 3 ms",
+            met: follow.p50_ms < 3.0,
+        },
+        Row {
+            path: "one job, appended → durable, p99",
+            figure: format!("{:.2} ms", follow.p99_ms),
+            target: "< 10 ms",
+            met: follow.p99_ms < 10.0,
+        },
+    ])
+}
+
+/// Seconds to the first delivery from a queue that a crashed process has filled: median of three.
+fn backlog(bench: &mut Bench) -> Rows {
+    let folder = bench.jobs(bench.jobs * BACKLOG_FACTOR)?;
+    fresh("fill", folder)?;
+    let mut seconds = Vec::new();
+    for _ in 0..3 {
+        // Each round ends in a crash, and the next one takes up where it was.
+        paths::write_configuration(folder, "backlog")?;
+        seconds.push(measure("backlog", folder)?.seconds);
+    }
+    seconds.sort_by(f64::total_cmp);
+    let first = seconds[1];
+    Ok(vec![Row {
+        path: "first delivery with 5 × the jobs as backlog, after a crash",
+        figure: format!("{:.0} ms", first * 1000.0),
+        target: "< 300 ms",
+        met: first < 0.3,
+    }])
+}
+
+/// Jobs that wait for a time.
+fn waiting(bench: &mut Bench) -> Rows {
+    waiting::rows(&bench.folder, bench.jobs)
 }
 
 /// What native plugins cost.
-fn native(folder: &Path, rounds: u64) -> Result<[Row; 3], Box<dyn Error>> {
+fn native(bench: &mut Bench) -> Rows {
+    let (jobs, rounds) = (bench.jobs, bench.rounds);
+    let folder = bench.jobs(jobs)?;
     plugins::build()?;
     let calls = plugins::calls()?;
     eprintln!("plugins: {calls:.1?}");
     let isolated: Result<Vec<_>, _> = (0..rounds).map(|_| fresh("isolated", folder)).collect();
     let isolated = rate(&median(&isolated?));
     let (added, faster) = (calls.plugin - calls.built_in, calls.script / calls.field);
-    Ok([
+    Ok(vec![
         Row {
             path: "a plugin's no-op over a built-in one",
             figure: format!("{added:.0} ns a job"),
@@ -142,8 +259,9 @@ fn native(folder: &Path, rounds: u64) -> Result<[Row; 3], Box<dyn Error>> {
 }
 
 /// Jobs that wait in a queue, and are picked by the rules of a queuer for a step that does nothing.
-fn picked(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 2], Box<dyn Error>> {
-    paths::write_lanes(&folder.join("in.ndjson"), jobs, 10_000)?;
+fn queuers(bench: &mut Bench) -> Rows {
+    let rounds = bench.rounds;
+    let folder = bench.lanes(10_000)?;
     let drain = |path: &str| -> Result<f64, Box<dyn Error>> {
         let mut figures = Vec::new();
         for _ in 0..rounds {
@@ -154,7 +272,7 @@ fn picked(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 2], Box<dyn Err
         Ok(rate(&median(&figures)))
     };
     let (fifo, lanes) = (drain("fifo")?, drain("lanes")?);
-    Ok([
+    Ok(vec![
         Row {
             path: "waiting jobs through `fifo`",
             figure: format!("{fifo:.0} jobs/s"),
@@ -170,11 +288,10 @@ fn picked(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 2], Box<dyn Err
     ])
 }
 
-/// What an HTTP source takes, and what is said of pending jobs.
-fn pushed(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 5], Box<dyn Error>> {
-    let http::Taken { single, bulk, p50_ms, p99_ms } = http::taken(folder, jobs, rounds)?;
-    let completed = completing::rate(folder, jobs, rounds)?;
-    Ok([
+/// What an HTTP source takes.
+fn pushed(bench: &mut Bench) -> Rows {
+    let http::Taken { single, bulk, p50_ms, p99_ms } = http::taken(&bench.folder, bench.jobs, bench.rounds)?;
+    Ok(vec![
         Row {
             path: "jobs over HTTP, one a request, 64 connections, durable",
             figure: format!("{single:.0} jobs/s"),
@@ -199,13 +316,18 @@ fn pushed(folder: &Path, jobs: u64, rounds: u64) -> Result<[Row; 5], Box<dyn Err
             target: "< 4 ms",
             met: p99_ms < 4.0,
         },
-        Row {
-            path: "completions from outside, 64 connections, durable",
-            figure: format!("{completed:.0} jobs/s"),
-            target: "≥ 5,000 jobs/s",
-            met: completed >= 5_000.0,
-        },
     ])
+}
+
+/// What is said of pending jobs.
+fn completions(bench: &mut Bench) -> Rows {
+    let completed = completing::rate(&bench.folder, bench.jobs, bench.rounds)?;
+    Ok(vec![Row {
+        path: "completions from outside, 64 connections, durable",
+        figure: format!("{completed:.0} jobs/s"),
+        target: "≥ 5,000 jobs/s",
+        met: completed >= 5_000.0,
+    }])
 }
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -230,32 +352,6 @@ pub(crate) fn measure(path: &str, folder: &Path) -> Result<Figures, Box<dyn Erro
     let figures: Figures = serde_json::from_str(text.trim()).map_err(|_| format!("`{path}` said: {text}"))?;
     eprintln!("{path:>8}: {figures:.3?}");
     Ok(figures)
-}
-
-fn latency(folder: &Path) -> Result<Figures, Box<dyn Error>> {
-    let apart = TempDir::new_in(folder)?;
-    paths::write_input(&apart.path().join("in.ndjson"), 0)?;
-    fresh("follow", apart.path())
-}
-
-/// The first path with five times the jobs, for its memory, and one through a queue, for its file.
-fn large(folder: &Path, jobs: u64, rounds: u64) -> Result<(Figures, Figures), Box<dyn Error>> {
-    paths::write_input(&folder.join("in.ndjson"), jobs * BACKLOG_FACTOR)?;
-    let figures: Result<Vec<_>, _> = (0..rounds).map(|_| fresh("script", folder)).collect();
-    Ok((median(&figures?), fresh("queue", folder)?))
-}
-
-/// Seconds to the first delivery from a queue that a crashed process has filled: median of three.
-fn starts(folder: &Path) -> Result<f64, Box<dyn Error>> {
-    fresh("fill", folder)?;
-    let mut seconds = Vec::new();
-    for _ in 0..3 {
-        // Each round ends in a crash, and the next one takes up where it was.
-        paths::write_configuration(folder, "backlog")?;
-        seconds.push(measure("backlog", folder)?.seconds);
-    }
-    seconds.sort_by(f64::total_cmp);
-    Ok(seconds[1])
 }
 
 fn median(figures: &[Figures]) -> Figures {
@@ -295,33 +391,39 @@ fn cpu(path: &'static str, figures: &Figures, floor: &Figures) -> Row {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of jobs and bytes are far below 2^52")]
-fn memory(small: &Figures, large: &Figures) -> [Row; 2] {
+fn memory(bench: &mut Bench) -> Rows {
+    let (small, rounds) = (bench.figures("script")?, bench.rounds);
+    let folder = bench.jobs(bench.jobs * BACKLOG_FACTOR)?;
+    let large: Result<Vec<_>, _> = (0..rounds).map(|_| fresh("script", folder)).collect();
+    let large = median(&large?);
     let mib = |figures: &Figures| figures.peak_bytes as f64 / f64::from(1 << 20);
-    let growth = mib(large) / mib(small);
-    [
+    let growth = mib(&large) / mib(&small);
+    Ok(vec![
         Row {
             path: "peak memory of the first path",
-            figure: format!("{:.0} MiB", mib(small)),
+            figure: format!("{:.0} MiB", mib(&small)),
             target: "< 128 MiB",
-            met: mib(small) < 128.0,
+            met: mib(&small) < 128.0,
         },
         Row {
             path: "  with 5 × the jobs",
-            figure: format!("{:.0} MiB ({growth:.2} ×)", mib(large)),
+            figure: format!("{:.0} MiB ({growth:.2} ×)", mib(&large)),
             target: "0.9 – 1.1 ×",
-            met: (0.9..=1.1).contains(&growth) && mib(large) < 128.0,
+            met: (0.9..=1.1).contains(&growth) && mib(&large) < 128.0,
         },
-    ]
+    ])
 }
 
 /// What it costs to let go of jobs, and that the file does not grow with them: it holds what is on its
 /// way at one time, which is more or less as the disk is slow or fast.
 #[expect(clippy::cast_precision_loss, reason = "counts of jobs and bytes are far below 2^52")]
-fn retention(queue: &Figures, kept: &Figures, endless: &Figures) -> [Row; 2] {
-    let share = rate(queue) / rate(kept);
+fn retention(bench: &mut Bench) -> Rows {
+    let (queue, kept) = (bench.figures("queue")?, bench.figures("kept")?);
+    let endless = fresh("queue", bench.jobs(bench.jobs * BACKLOG_FACTOR)?)?;
+    let share = rate(&queue) / rate(&kept);
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let (long, all) = (mib(endless.store_bytes), mib(kept.store_bytes) * BACKLOG_FACTOR as f64);
-    [
+    Ok(vec![
         Row {
             path: "  letting go of consumed jobs, against keeping them",
             figure: format!("{share:.2} ×"),
@@ -334,18 +436,16 @@ fn retention(queue: &Figures, kept: &Figures, endless: &Figures) -> [Row; 2] {
             target: "≤ 0.1 ×",
             met: long <= all * 0.1,
         },
-    ]
+    ])
 }
 
-fn print(floor: &Figures, rows: &[Row]) {
+fn print(floor: Option<&Figures>, rows: &[Row]) {
     println!("\n| path | reached | target | |");
     println!("| --- | --- | --- | --- |");
-    let figure = format!("{:.0} jobs/s, {:.2} CPU s", rate(floor), floor.cpu_seconds);
-    println!("| the floor: a bare loop | {figure} | | |");
-    print_rows(rows);
-}
-
-fn print_rows(rows: &[Row]) {
+    if let Some(floor) = floor {
+        let figure = format!("{:.0} jobs/s, {:.2} CPU s", rate(floor), floor.cpu_seconds);
+        println!("| the floor: a bare loop | {figure} | | |");
+    }
     for Row { path, figure, target, met } in rows {
         println!("| {path} | {figure} | {target} | {} |", if *met { "met" } else { "**missed**" });
     }
