@@ -15,7 +15,7 @@ use super::reading::{Reading, Text};
 use super::section::Section;
 use super::template::{template, templates};
 use crate::words::suggest::listed;
-use crate::words::template::Template;
+use crate::words::template::{Fact, Template};
 use crate::words::{Secret, parse_duration, parse_size};
 
 const METHODS: [(&str, Method); 7] = [
@@ -76,6 +76,16 @@ pub enum Response {
     Body,
     /// A map of the job, and the answer's status, headers and body.
     Full,
+}
+
+impl HttpRequest {
+    /// Whether it hands on the token by which the service finishes a job.
+    #[must_use]
+    pub fn passes_token(&self) -> bool {
+        let in_body = matches!(&self.body, Body::Json(shape) if shape.has(Fact::Token));
+        let headers = self.headers.iter().map(|(_, template)| template);
+        in_body || headers.chain([&self.url]).any(|template| template.has(Fact::Token))
+    }
 }
 
 impl Body {

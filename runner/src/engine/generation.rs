@@ -11,7 +11,8 @@ use crate::config::{
     Position, Processor, Script, Step, read_text,
 };
 use crate::hands::plugin::Plugins;
-use crate::hands::script::{self, CompileError, Entry};
+use crate::hands::script::{self, CompileError, Entry, Mentions};
+use crate::words::Address;
 
 /// A configuration whose scripts compile and whose plugins are loaded.
 #[derive(Clone, Debug)]
@@ -50,8 +51,9 @@ impl Generation {
     fn draft(path: &Path, options: &LoadOptions) -> Draft {
         let mut draft = config::load(path, options);
         let (steps, gates) = (draft.steps().to_vec(), draft.gates().to_vec());
+        let has_port = draft.settings().listen.is_some();
         for step in &steps {
-            check_step(step, &mut draft.diagnostics);
+            check_step(step, has_port, &mut draft.diagnostics);
         }
         for gate in &gates {
             check_inquiry(&gate.inquiry, Entry::Open, &mut draft.diagnostics);
@@ -81,9 +83,19 @@ impl Generation {
     }
 }
 
-fn check_step(step: &Step, diagnostics: &mut Diagnostics) {
+fn check_step(step: &Step, has_port: bool, diagnostics: &mut Diagnostics) {
+    let mut pending = None;
+    let mut token = step.processors.iter().any(Processor::passes_token);
     for script in step.processors.iter().filter_map(Processor::script) {
-        check_script(script, &step.limits, Entry::Process, diagnostics);
+        let mentions = check_script(script, &step.limits, Entry::Process, diagnostics);
+        pending = pending.or(mentions.pending.map(|place| (script, place)));
+        token |= mentions.token;
+    }
+    if let (Some((script, place)), None) = (pending, &step.monitor)
+        && !(token && has_port)
+    {
+        let doubt = never_finished(step, (script, place), token, diagnostics);
+        diagnostics.push(doubt);
     }
     if let Some(monitor) = &step.monitor {
         check_inquiry(&monitor.inquiry, Entry::Status, diagnostics);
@@ -97,6 +109,30 @@ fn check_step(step: &Step, diagnostics: &mut Diagnostics) {
     }
 }
 
+/// A doubt about a step that hands its jobs to an outside system which cannot say what became of them.
+/// `token`: it could, if there was a port.
+fn never_finished(
+    step: &Step,
+    (script, (line, column)): (&Script, (usize, usize)),
+    token: bool,
+    diagnostics: &mut Diagnostics,
+) -> Diagnostic {
+    let Address { name, .. } = &step.address;
+    let monitor = format!("give the step a monitor, `[step.{name}.monitor]`");
+    let (lacks, help) = if token {
+        let open = "or open the port: `[runner] listen = \"127.0.0.1:8484\"`";
+        ("there is no port on which the outside system could finish them", format!("{monitor}, {open}"))
+    } else {
+        let pass = "or pass `ctx.token` to the outside system, which finishes the job with it";
+        ("it passes no `ctx.token` to the outside system", format!("{monitor}, {pass}"))
+    };
+    diagnostics.add_file(&script.path, script.text.as_str());
+    let span = diagnostics.files().span_at(&script.path, Position { line, column });
+    let message = format!("jobs of the step `{name}` stay pending: it has no monitor, and {lacks}");
+    let named = Place { file: script.named_in.as_path().into(), span: script.named_at.clone() };
+    Diagnostic::warning(&*script.path, span, message).related(named, "named here").help(help)
+}
+
 /// The last processor is the one that answers.
 fn check_inquiry(inquiry: &Inquiry, entry: Entry, diagnostics: &mut Diagnostics) {
     let last = inquiry.run.len().saturating_sub(1);
@@ -108,10 +144,15 @@ fn check_inquiry(inquiry: &Inquiry, entry: Entry, diagnostics: &mut Diagnostics)
     }
 }
 
-fn check_script(script: &Script, limits: &Limits, entry: Entry, diagnostics: &mut Diagnostics) {
-    if let Err(error) = script::check_script(script, limits, entry) {
-        let diagnostic = in_script(script, &error, diagnostics);
-        diagnostics.push(diagnostic);
+/// What the script mentions; nothing where it does not compile.
+fn check_script(script: &Script, limits: &Limits, entry: Entry, diagnostics: &mut Diagnostics) -> Mentions {
+    match script::check_script(script, limits, entry) {
+        Ok(mentions) => mentions,
+        Err(error) => {
+            let diagnostic = in_script(script, &error, diagnostics);
+            diagnostics.push(diagnostic);
+            Mentions::default()
+        }
     }
 }
 

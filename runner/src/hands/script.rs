@@ -25,6 +25,7 @@ mod imported;
 mod imports;
 mod kind;
 mod locate;
+mod mentions;
 mod natives;
 mod number;
 mod said;
@@ -37,6 +38,7 @@ pub(crate) use compile::STACK;
 pub use compile::{CompileError, check_expression, check_script};
 pub use entry::Entry;
 pub use expression::Expression;
+pub use mentions::Mentions;
 pub use step::{Outlet, ScriptStep, ScriptStepSpec};
 
 #[cfg(test)]

@@ -85,6 +85,12 @@ impl Template {
         self.parts.iter().all(|part| matches!(part, Part::Text(_) | Part::Secret(_)))
     }
 
+    /// Whether it says this of each attempt.
+    #[must_use]
+    pub fn has(&self, fact: Fact) -> bool {
+        self.parts.contains(&Part::Fact(fact))
+    }
+
     /// What must not be shown of it.
     pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
         self.parts.iter().filter_map(|part| if let Part::Secret(secret) = part { Some(secret) } else { None })

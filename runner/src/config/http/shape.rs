@@ -7,7 +7,7 @@ use super::super::json::json;
 use super::super::reading::{Reading, Value};
 use super::super::template::template;
 use crate::words::Secret;
-use crate::words::template::{Part, Template};
+use crate::words::template::{Fact, Part, Template};
 
 /// JSON with places that each job fills.
 #[derive(Clone, Debug)]
@@ -23,6 +23,16 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// Whether it says this of each attempt.
+    pub(super) fn has(&self, fact: Fact) -> bool {
+        match self {
+            Self::Fixed(_) | Self::Value(_) => false,
+            Self::Text(template) => template.has(fact),
+            Self::List(shapes) => shapes.iter().any(|shape| shape.has(fact)),
+            Self::Map(shapes) => shapes.iter().any(|(_, shape)| shape.has(fact)),
+        }
+    }
+
     /// What must not be shown of it.
     pub(super) fn secrets(&self) -> Vec<&Secret> {
         match self {

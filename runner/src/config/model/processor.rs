@@ -26,6 +26,17 @@ impl Processor {
         }
     }
 
+    /// Whether it may hand on the token by which an outside system finishes a job; of a script, its text tells
+    /// that. Commands have it in their environment, and plugins can ask for it.
+    #[must_use]
+    pub fn passes_token(&self) -> bool {
+        match self {
+            Self::Script(_) => false,
+            Self::Http(request) => request.passes_token(),
+            Self::Plugin(_) | Self::Exec(_) => true,
+        }
+    }
+
     /// The plugin's step that it is.
     #[must_use]
     pub fn plugin(&self) -> Option<&PluginStep> {

@@ -96,13 +96,44 @@ fn what_can_be_called_is_not_told_to_be_missing() {
         let double = |x| twice(x) + job.n;\n    let named = Fn(\"twice\");\n    let held = #{ run: |x| x };\n    \
         print(type_of(job)); debug(double.call(2)); held.run(1); call(named, 3); more::more(4);\n    \
         if is_def_fn(\"other\", 1) { log_info(curry(named, 1)); }\n    \
-        if job.n in [1, 2] { retry(\"a\"); retry_in(1, \"b\"); reject(\"c\"); gate_closed(\"d\"); pending(1) }\n    \
+        if job.n in [1, 2] { retry(\"a\"); retry_in(1, \"b\"); reject(\"c\"); gate_closed(\"d\"); pending(ctx.token) }\n    \
         emit(\"x\", job); emit_in(\"x\", job, 1); emit_at(\"x\", job, ctx.now);\n    \
         let text = `${job.n.to_string()}`.to_upper(); text += parse_int(\"1\") ?? max(1, 2);\n    \
         for i in range(0, 3) { job.list[i] += -abs(1); }\n    \
         log_error(1); log_warn(2); log_debug(3); log_trace(4); len([1].map(|x| x + 1));\n    job\n}\n";
+    let files = [("price.rhai", text), ("more.rhai", "fn more(x) { x }\n"), PORT];
+    assert_eq!(step("run = \"price.rhai\"", &files), "");
+}
+
+const PORT: (&str, &str) = ("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:0\"\n");
+
+#[test]
+fn a_pending_job_that_nothing_can_finish_is_worth_a_word() {
+    let bare = ("price.rhai", "fn process(job) {\n    if job.late { pending(job.id) }\n    job\n}\n");
+    let token = ("price.rhai", "fn process(job, ctx) { pending(ctx.token) }\n");
+    let run = "run = \"price.rhai\"";
+    let shown = [step(run, &[bare, PORT]), step(run, &[token])];
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn a_pending_job_that_a_monitor_or_the_outside_finishes_is_fine() {
+    let bare = ("price.rhai", "fn process(job) { pending(job.id) }\n");
+    let monitor = "run = \"price.rhai\"\nmonitor = { run = \"status.rhai\", every = \"1s\" }";
+    let status = ("status.rhai", "fn status(jobs) { jobs.map(|job| \"pending\") }\n");
+    assert_eq!(step(monitor, &[bare, status]), "");
+    let passed = "run = [\"builtin:http\", \"price.rhai\"]\n\
+                  http = { url = \"http://h/\", method = \"POST\", body = { call = [\"t={ctx.token}\"] } }";
+    assert_eq!(step(passed, &[bare, PORT]), "");
+    let command = "run = [\"builtin:exec\", \"price.rhai\"]\nexec = { command = [\"true\"] }";
+    assert_eq!(step(command, &[bare, PORT]), "");
+    // A function of its own has nothing to do with it, and what is given `ctx` may pass the token on.
+    let own = ("price.rhai", "fn pending(x) { x }\nfn process(job) { pending(job) }\n");
+    assert_eq!(step("run = \"price.rhai\"", &[own]), "");
+    let passing =
+        ("price.rhai", "import \"lib\" as l;\nfn process(job, ctx) { l::send(ctx); pending(job.id) }\n");
     assert_eq!(
-        step("run = \"price.rhai\"", &[("price.rhai", text), ("more.rhai", "fn more(x) { x }\n")]),
+        step("run = \"price.rhai\"", &[passing, ("lib.rhai", "fn send(ctx) { ctx.token }\n"), PORT]),
         ""
     );
 }

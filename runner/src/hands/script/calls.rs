@@ -126,7 +126,7 @@ fn held(ast: &AST) -> BTreeSet<String> {
     held
 }
 
-fn call<'a>(path: &'a [ASTNode<'_>]) -> Option<(&'a FnCallExpr, Position)> {
+pub(super) fn call<'a>(path: &'a [ASTNode<'_>]) -> Option<(&'a FnCallExpr, Position)> {
     let (call, position): (&FnCallExpr, Position) = match path.last()? {
         ASTNode::Stmt(Stmt::FnCall(call, position)) | ASTNode::Expr(Expr::FnCall(call, position)) => {
             (call, *position)

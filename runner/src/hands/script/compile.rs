@@ -14,6 +14,7 @@ use super::captured;
 use super::entry::Entry;
 use super::explain::{self, lowercase};
 use super::imports::{Beside, IMPORT_MAX};
+use super::mentions::Mentions;
 use super::{context, frozen, hints, natives, number, top, values};
 use crate::config::{Limits, Script};
 use crate::words::suggest::nearest;
@@ -46,27 +47,27 @@ pub(super) struct Compiled {
 /// taking those apart recurses. The memory is only reserved, not used.
 pub(crate) const STACK: usize = 64 << 20;
 
-/// Compiles `script` as a run would, and forgets the result.
+/// Compiles `script` as a run would, and keeps only what it mentions.
 ///
 /// # Errors
 /// What is wrong with it, and where.
-pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<(), CompileError> {
+pub fn check_script(script: &Script, limits: &Limits, entry: Entry) -> Result<Mentions, CompileError> {
     on_a_stack(|| check(script, limits, entry))
 }
 
-fn check(script: &Script, limits: &Limits, entry: Entry) -> Result<(), CompileError> {
+fn check(script: &Script, limits: &Limits, entry: Entry) -> Result<Mentions, CompileError> {
     let attempt = Attempt::new(limits);
     let mut engine = engine(limits, &attempt);
     let compiled = compile(&mut engine, script, entry, &attempt)?;
     match calls::unknown(&engine, limits, &compiled.ast) {
-        None => Ok(()),
+        None => Ok(Mentions::of(&compiled.ast, &script.text, compiled.wants_context)),
         Some(Unknown { message, position, help }) => Err(CompileError { help, ..located(message, position) }),
     }
 }
 
 /// Compiles on a stack like a worker's: what nests deeply is read by as many calls, and whoever loads a
 /// configuration may have a small one.
-fn on_a_stack(check: impl FnOnce() -> Result<(), CompileError> + Send) -> Result<(), CompileError> {
+fn on_a_stack<T: Send>(check: impl FnOnce() -> Result<T, CompileError> + Send) -> Result<T, CompileError> {
     std::thread::scope(|scope| {
         let checking = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, check);
         let ended = checking.map(std::thread::ScopedJoinHandle::join);

@@ -8,7 +8,7 @@ fn checked(texts: &[&str], beside: &[(&str, &str)]) -> String {
     let told = texts.iter().map(|text| {
         let draft = beside.iter().fold(script(text), |draft, (name, text)| draft.beside(name, text));
         let told = match check_script(&draft.scripts[0], &draft.limits, Entry::Process) {
-            Ok(()) => "in order".to_owned(),
+            Ok(_) => "in order".to_owned(),
             Err(error) => {
                 let place = error.line.zip(error.column).map(|(line, column)| format!("{line}:{column}: "));
                 let help = error.help.map(|help| format!("\n    help: {help}"));
