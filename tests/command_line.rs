@@ -101,3 +101,43 @@ fn the_log_tells_times_as_lists_do() {
     assert_eq!(width(line), Some("2026-01-31T12:00:00.123Z".len()), "{line}");
     assert_eq!(width(line_of_it), width(line), "{errors}");
 }
+
+#[test]
+fn what_was_meant_on_the_command_line_is_said() {
+    let project =
+        Project::pipeline("[step.same]\nfrom = \"in\"\nto = \"out\"\n").file("in.ndjson", jobs(1..=3));
+    project.run().done();
+    let lanes = project.tidegate(&["status", "--lanes", "50"]).failed(64);
+    assert_eq!(lanes.stderr, "error: `50` is no configuration: write `--lanes=50`\n");
+    project.tidegate(&["status", "--lanes=50"]).done();
+    project.tidegate(&["status", "--lanes"]).done();
+    for command in
+        [&["status", "--json"][..], &["errors", "list", "--json"], &["queue", "show", "p/q", "--json"]]
+    {
+        project.tidegate(command).failed(64).says("did you mean `--format json`?");
+    }
+    let queue = project.tidegate(&["errors", "list", "p/failed"]).failed(64);
+    assert_eq!(
+        queue.stderr,
+        "error: `p/failed` is no configuration: for a queue, write `--queue p/failed`\n"
+    );
+    project.tidegate(&["replay", "same", "--from", "1"]).failed(1).says("did you mean `p/same`?");
+    project.tidegate(&["replay", "p/same", "--from", "abc"]).failed(64).says("an index is a number, from 1");
+}
+
+#[test]
+fn a_run_says_that_nothing_reads_what_it_has() {
+    let source = "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n";
+    let unread = Project::new()
+        .file("p.toml", format!("{source}[sink.out]\nfrom = \"event\"\ntype = \"null\"\n"))
+        .file("in.ndjson", jobs(1..=3));
+    unread.run().done().says("\nnothing to do: no step reads the source `p/events`\n");
+    let filled = Project::new()
+        .file("p.toml", format!("{source}[step.same]\nfrom = \"events\"\nto = \"made\"\n"))
+        .file("in.ndjson", jobs(1..=3));
+    let told = "\np/made → a queue that no step reads (see `tidegate queue show p/made`)\n";
+    filled.run().done().says(told);
+    let job = filled.tidegate(&["errors", "show", "p/made/1"]).failed(1);
+    assert_eq!(job.stderr, "error: `p/made/1` is a job, and no error record; `queue show` shows it\n");
+    filled.run().done().says("nothing to do: everything is delivered\n");
+}

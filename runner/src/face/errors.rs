@@ -1,5 +1,7 @@
 //! `tidegate errors list` and `show`: jobs that were rejected or failed.
 
+use std::path::Path;
+
 use super::cli::{ErrorsList, ErrorsShow, Format};
 use super::console::{self, Paint, painted};
 use super::exit::{self, Exit};
@@ -8,8 +10,18 @@ use super::look::{Answer, Job, Query};
 use super::record::Record;
 use super::table::{Column, columns, grouped, on_one_line};
 use super::terminal::width;
+use crate::words::Address;
 
 pub(super) fn list(command: &ErrorsList) -> Exit {
+    let config: &Path = &command.look.config;
+    if let (None, Some(queue)) =
+        (&command.queue, config.to_str().filter(|text| Address::parse(text).is_some()))
+        && !config.exists()
+    {
+        return exit::misuse(format_args!(
+            "`{queue}` is no configuration: for a queue, write `--queue {queue}`"
+        ));
+    }
     let query = Query::Errors { queue: command.queue.clone(), all: command.all, limit: command.limit };
     let (errors, total) = match ask(&command.look, query) {
         Ok(Answer::Errors { errors, total }) => (errors, total),

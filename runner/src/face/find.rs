@@ -144,6 +144,10 @@ pub(super) fn other_question() -> Exit {
 }
 
 fn no_answer(question: &Question, error: &io::Error) -> Exit {
+    exit::fail(unanswered(question, error))
+}
+
+fn unanswered(question: &Question, error: &io::Error) -> String {
     let what = match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             "the runner does not answer in time: its process may be stopped, or its disk full".to_owned()
@@ -157,7 +161,7 @@ fn no_answer(question: &Question, error: &io::Error) -> Exit {
             "; whether it has done what it was asked for is not known: look before you ask again"
         }
     };
-    exit::fail(format_args!("{what}{unknown}"))
+    format!("{what}{unknown}")
 }
 
 /// Opens a store; one that somebody only looks into is waited for.
@@ -206,4 +210,19 @@ pub(super) fn print_painted(text: &str) {
 fn print_lines(text: &str) {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     print([text, end].concat().as_str());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runner_that_does_not_answer_is_told_in_one_sentence() {
+        let told = |kind: io::ErrorKind| unanswered(&Question::Look(Query::Queues), &kind.into());
+        let late = "the runner does not answer in time: its process may be stopped, or its disk full";
+        assert_eq!(told(io::ErrorKind::WouldBlock), late);
+        assert_eq!(told(io::ErrorKind::TimedOut), late);
+        assert_eq!(told(io::ErrorKind::UnexpectedEof), "the runner has ended without an answer");
+        assert_eq!(told(io::ErrorKind::BrokenPipe), "the runner does not answer: broken pipe");
+    }
 }

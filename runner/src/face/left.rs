@@ -6,17 +6,41 @@ use std::fmt::Write as _;
 use super::look::{ClosedStatus, StepStatus};
 use super::table::{grouped, jobs, on_one_line};
 use crate::config::{Configuration, GateRef};
+use crate::words::{Address, suggest};
 
 /// What there is to say of a run that had nothing to do.
-pub(super) fn headline(left: &[StepStatus]) -> String {
+pub(super) fn headline(configuration: &Configuration, left: &[StepStatus]) -> String {
     if left.is_empty() {
-        return "nothing to do: everything is delivered".to_owned();
+        let unread = unread_sources(configuration);
+        return match &unread[..] {
+            [] => "nothing to do: everything is delivered".to_owned(),
+            [one] => format!("nothing to do: no step reads the source `{one}`"),
+            unread => format!("nothing to do: no step reads the sources {}", listed(unread)),
+        };
     }
     if left.iter().all(is_unpaired) {
         return "nothing to do: nothing can be delivered".to_owned();
     }
     let stand = stand(left);
     format!("nothing to do now: {}", if stand.is_empty() { "steps are held back" } else { &stand })
+}
+
+/// The sources whose jobs no step takes.
+pub(super) fn unread_sources(configuration: &Configuration) -> Vec<&Address> {
+    let pulled = configuration.sources.iter().map(|source| &source.address);
+    let filled = configuration.queues.iter().filter(|queue| queue.source.is_some());
+    let sources = pulled.chain(filled.map(|queue| &queue.address));
+    sources.filter(|address| !is_read(configuration, address)).collect()
+}
+
+/// Whether a step takes its jobs from there.
+pub(super) fn is_read(configuration: &Configuration, address: &Address) -> bool {
+    configuration.steps.iter().flat_map(|step| &step.inputs).any(|input| input.address == *address)
+}
+
+fn listed(addresses: &[&Address]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    suggest::listed(addresses.iter().map(String::as_str), "and")
 }
 
 /// What is left of each step, a line each after an empty one.

@@ -55,7 +55,8 @@ struct Place {
 
 impl Record<'_> {
     pub(super) fn of(error: &Job) -> Result<Record<'_>, String> {
-        let what = |problem| format!("{}/{} is no error record: {problem}", error.queue, error.index);
+        let Job { queue, index, .. } = error;
+        let what = |_| format!("`{queue}/{index}` is a job, and no error record; `queue show` shows it");
         serde_json::from_str(error.job.get()).map_err(what)
     }
 

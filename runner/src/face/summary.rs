@@ -9,7 +9,7 @@ use super::left;
 use super::look::StepStatus;
 use super::table::{grouped, jobs, on_one_line, rate, table};
 use super::terminal::{cut, error_width};
-use crate::config::{Configuration, SinkKind, Step, Target, shown};
+use crate::config::{Configuration, QueueRef, SinkKind, SinkRef, Step, Target, shown};
 use crate::decide::{Counters, End};
 use crate::engine::{Halt, Report, Stats, StepStats};
 
@@ -89,7 +89,8 @@ impl Ended<'_> {
     fn headline(self) -> String {
         let Self { configuration, stats, report, elapsed, left } = self;
         if self.did_nothing() {
-            return left.map_or_else(|| "nothing to do now".to_owned(), left::headline);
+            let told = |left| left::headline(configuration, left);
+            return left.map_or_else(|| "nothing to do now".to_owned(), told);
         }
         let count = jobs_in(configuration, stats);
         let rate = rate(count, elapsed);
@@ -136,22 +137,25 @@ fn steps(configuration: &Configuration, stats: &Stats) -> String {
 
 /// Where the outputs of this run are.
 fn outputs(configuration: &Configuration, stats: &Stats) -> String {
+    let is_fed = |target: Target| {
+        let mut steps = configuration.steps.iter().zip(&stats.steps);
+        steps.any(|(step, stats)| {
+            stats.counters().given > 0 && step.outputs.iter().any(|output| output.target == target)
+        })
+    };
     let mut text = String::new();
     for (position, sink) in configuration.sinks.iter().enumerate() {
         let SinkKind::File(file) = &sink.kind else { continue };
-        let feeds = configuration.steps.iter().zip(&stats.steps).any(|(step, stats)| {
-            stats.counters().given > 0
-                && step
-                    .outputs
-                    .iter()
-                    .any(|output| matches!(output.target, Target::Sink(to) if to.0 == position))
-        });
-        if feeds {
+        if is_fed(Target::Sink(SinkRef(position))) {
             let path = on_one_line(&shown(&file.path).to_string());
             let _ = writeln!(text, "{} → {path}", sink.address.name);
         }
     }
     for (position, queue) in configuration.queues.iter().enumerate() {
+        if is_fed(Target::Queue(QueueRef(position))) && !left::is_read(configuration, &queue.address) {
+            let show = configuration.command(&format!("queue show {}", queue.address));
+            let _ = writeln!(text, "{} → a queue that no step reads (see `{show}`)", queue.address);
+        }
         let failed: u64 = configuration
             .steps
             .iter()

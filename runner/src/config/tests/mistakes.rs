@@ -88,6 +88,7 @@ mod values {
         a_duration_is_a_text: "a.toml" = step!("timeout = 5");
         a_timeout_is_more_than_nothing: "a.toml" = step!("timeout = \"0s\"");
         a_size_has_a_known_unit: "a.toml" = step!("limits = { memory = \"16mb\" }");
+        a_quantity_has_no_blanks: "a.toml" = concat!(step!("limits = { memory = \"16 megs\" }\ntimeout = \"5 s\""), "[step.b]\nfrom = \"events\"\nlimits = { memory = \"16 MiB\" }\ntimeout = \"10 minutes\"\n");
         limits_are_one_or_more: "a.toml" = step!("limits = { operations = 0, depth = -3, speed = 1 }");
         calls_do_not_nest_deeper_than_a_stack_holds: "a.toml" = step!("limits = { depth = 5000 }");
         workers_are_not_negative: "tidegate.toml" = "[runner]\nworkers = -1\n", "a.toml" = GOOD;
