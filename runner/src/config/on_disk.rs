@@ -82,9 +82,16 @@ fn at_path(
     Some(Diagnostic::warning(&*pipeline.file, span, message).help(help))
 }
 
-/// A path without wildcards, where there is nothing.
+/// A path without wildcards, where there is nothing that can be read.
 fn missing(path: &Path, written: &str) -> Option<(String, String)> {
-    if written.contains(['*', '?', '[']) || !matches!(path.try_exists(), Ok(false)) {
+    if written.contains(['*', '?', '[']) {
+        return None;
+    }
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let help = "pass on what a program writes with `… | tidegate queue push PIPELINE/QUEUE`";
+        return Some((format!("`{written}` is neither a regular file nor a folder"), help.into()));
+    }
+    if !matches!(path.try_exists(), Ok(false)) {
         return None;
     }
     let near = near_file(path).map(|near| format!("did you mean `{near}`?"));

@@ -548,3 +548,17 @@ fn a_check_looks_at_files_on_disk() {
     check_disk(&configuration, &mut warnings);
     insta::assert_snapshot!(folder.plain(&warnings.render(false)));
 }
+
+#[test]
+fn a_check_looks_for_pipes_and_devices_among_sources() {
+    let folder = Folder::of(&[(
+        "a.toml",
+        "[source.in]\ntype = \"file\"\nformat = \"lines\"\npath = \"/dev/null\"\n\
+         [sink.out]\ntype = \"null\"\nfrom = \"in\"\n",
+    )]);
+    let (configuration, mut warnings) = folder.load().unwrap();
+    check_disk(&configuration, &mut warnings);
+    let told = warnings.render(false);
+    assert!(told.contains("warning: `/dev/null` is neither a regular file nor a folder"), "{told}");
+    assert!(told.contains("tidegate queue push PIPELINE/QUEUE"), "{told}");
+}
