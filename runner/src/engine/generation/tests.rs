@@ -95,7 +95,7 @@ fn what_can_be_called_is_not_told_to_be_missing() {
     let text = "import \"more\" as more;\nfn twice(x) { x * 2 }\nfn process(job, ctx) {\n    \
         let double = |x| twice(x) + job.n;\n    let named = Fn(\"twice\");\n    let held = #{ run: |x| x };\n    \
         print(type_of(job)); debug(double.call(2)); held.run(1); call(named, 3); more::more(4);\n    \
-        if is_def_fn(\"other\", 1) { log_info(curry(named, 1)); }\n    \
+        if is_def_fn(\"other\", 1) { log_info(named); }\n    \
         if job.n in [1, 2] { retry(\"a\"); retry_in(1, \"b\"); reject(\"c\"); gate_closed(\"d\"); pending(ctx.token) }\n    \
         emit(\"x\", job); emit_in(\"x\", job, 1); emit_at(\"x\", job, ctx.now);\n    \
         let text = `${job.n.to_string()}`.to_upper(); text += parse_int(\"1\") ?? max(1, 2);\n    \
@@ -136,6 +136,11 @@ fn a_pending_job_that_a_monitor_or_the_outside_finishes_is_fine() {
         step("run = \"price.rhai\"", &[passing, ("lib.rhai", "fn send(ctx) { ctx.token }\n"), PORT]),
         ""
     );
+}
+
+#[test]
+fn a_closure_that_captures_a_variable_calls_nothing_that_is_missing() {
+    assert_eq!(script("fn process(job) { let n = 1; [1, 2].map(|x| x + n + job.n) }\n"), "");
 }
 
 #[test]

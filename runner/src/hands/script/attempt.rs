@@ -97,7 +97,10 @@ impl Attempt {
             return Some(Ended::TooManyOperations);
         }
         if memory::left() < 0 {
-            return Some(Ended::TooMuchMemory { bytes: self.held(), by: None });
+            self.sweep();
+            if memory::left() < 0 {
+                return Some(Ended::TooMuchMemory { bytes: self.held(), by: None });
+            }
         }
         self.asked.set(ticker::see());
         let is_over = self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline);
@@ -111,7 +114,12 @@ impl Attempt {
 
     /// Goes on only where `bytes` more, which `function` is about to take, stay within the limit.
     pub(super) fn room(&self, function: &'static str, bytes: usize) -> Result<(), Box<EvalAltResult>> {
-        if i64::try_from(bytes).is_ok_and(|bytes| bytes <= memory::left()) {
+        let fits = || i64::try_from(bytes).is_ok_and(|bytes| bytes <= memory::left());
+        if fits() {
+            return Ok(());
+        }
+        self.sweep();
+        if fits() {
             return Ok(());
         }
         let bytes = self.held().saturating_add(bytes as u64);
@@ -121,7 +129,11 @@ impl Attempt {
     /// The bytes that it may still take.
     pub(super) fn free(&self) -> usize {
         let most = usize::try_from(self.limits.memory).unwrap_or(usize::MAX);
-        usize::try_from(memory::left()).map_or(0, |left| left.min(most))
+        let left = || usize::try_from(memory::left()).map_or(0, |left| left.min(most));
+        if left() < most / 2 {
+            self.sweep();
+        }
+        left()
     }
 
     /// The error of `function`, which has found that what it makes takes more than that.
@@ -172,6 +184,18 @@ impl Attempt {
     /// Takes charge of a captured variable that is read.
     pub(super) fn adopt(&self, variable: &mut Dynamic) {
         self.captured.borrow_mut().adopt(variable, &self.kept.borrow());
+    }
+
+    /// Holds a captured constant that is read.
+    pub(super) fn hold(&self, constant: &Dynamic) {
+        self.captured.borrow_mut().hold(constant);
+    }
+
+    /// Frees captured variables that the script has given up.
+    fn sweep(&self) {
+        if let Ok(mut captured) = self.captured.try_borrow_mut() {
+            captured.sweep();
+        }
     }
 
     /// Scripts that `work` reads leave nothing behind.

@@ -9,7 +9,8 @@ use super::{functions, hints, imported};
 use crate::config::Limits;
 use crate::words::suggest::listed;
 
-/// What Rhai itself makes something of, without a function of that name.
+/// What Rhai itself makes something of, without a function of that name. A closure with captured variables is
+/// made by `curry`, which an author cannot write.
 const BUILT_IN: [&str; 9] =
     ["print", "debug", "type_of", "Fn", "call", "curry", "is_shared", "is_def_var", "is_def_fn"];
 

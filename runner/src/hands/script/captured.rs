@@ -5,25 +5,29 @@
 //! nothing would ever free it: the variables of an attempt are emptied when it ends. And what the top of an
 //! imported script captures would be one variable for all jobs: each attempt has a copy of its own, made when it
 //! first reads the variable.
+//!
+//! A closure can hold one that holds one, and so on, as long as there is memory; to free such a chain from its end
+//! would take a call for each link, and more stack than there is. So each variable is held here too, and none is
+//! freed by another one.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::rc::{Rc, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use rhai::{AST, ASTNode, Dynamic, Engine, EvalContext, Stmt};
+use rhai::{AST, ASTNode, Dynamic, Engine, EvalContext, FnPtr, Stmt};
 
 use super::attempt::Attempt;
 
 type Shared = Rc<RefCell<Dynamic>>;
 
-/// Variables by the address of their values. A weak reference keeps its memory, so that no other value gets the
-/// address while it is here.
-type Variables = BTreeMap<usize, Weak<RefCell<Dynamic>>>;
+/// Variables by the address of their values.
+type Variables = BTreeMap<usize, Shared>;
 
 /// What the attempt that runs now has captured.
 #[derive(Debug, Default)]
 pub(super) struct Captured {
     own: Variables,
+    constants: Constants,
     /// In the place of variables that stay from attempt to attempt.
     copies: BTreeMap<usize, Shared>,
     /// From how many on it is worth to look for those that are gone.
@@ -32,10 +36,25 @@ pub(super) struct Captured {
 
 /// What stays from attempt to attempt: captured by the tops of imported scripts.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Variables);
+pub(super) struct Kept {
+    variables: Variables,
+    constants: Constants,
+}
+
+/// Captured constants that hold functions, by the address of their values, and as they came. A constant holds none
+/// that came later.
+#[derive(Debug, Default)]
+struct Constants {
+    addresses: BTreeSet<usize>,
+    held: Vec<Dynamic>,
+}
 
 /// From how many on variables that are gone are looked for.
 const CROWDED: usize = 64;
+
+/// Of how many values a constant consists at most that is searched for functions. Chains of larger ones are so
+/// short, for their memory, that the stack suffices.
+const SEARCHED_MAX: usize = 64;
 
 impl Captured {
     /// Takes charge of a captured variable that is read. One that has just been captured is shared by nothing
@@ -47,7 +66,7 @@ impl Captured {
         if self.own.contains_key(&address) || value.is_read_only() {
             return;
         }
-        if kept.0.contains_key(&address) {
+        if kept.variables.contains_key(&address) {
             let copy = match self.copies.get(&address) {
                 Some(copy) => Rc::clone(copy),
                 None => {
@@ -65,14 +84,42 @@ impl Captured {
         *variable = Dynamic::from(self.share(taken));
     }
 
+    /// Holds a captured constant that is read.
+    pub(super) fn hold(&mut self, constant: &Dynamic) {
+        let Some(value) = constant.read_lock::<Dynamic>() else { return };
+        let address = address(&value);
+        if !self.constants.addresses.contains(&address) && holds_function(&value, &mut 0) {
+            drop(value);
+            self.constants.addresses.insert(address);
+            self.constants.held.push(constant.clone());
+        }
+    }
+
     fn share(&mut self, value: Dynamic) -> Shared {
         if self.own.len() >= self.crowded.max(CROWDED) {
-            self.own.retain(|_, variable| variable.strong_count() > 0);
+            self.sweep();
             self.crowded = self.own.len() * 2;
         }
         let shared: Shared = Rc::new(RefCell::new(value));
-        self.own.insert(shared.as_ptr() as usize, Rc::downgrade(&shared));
+        self.own.insert(shared.as_ptr() as usize, Rc::clone(&shared));
         shared
+    }
+
+    /// Frees the variables that only this holds. The latest go first, since they hold earlier ones.
+    pub(super) fn sweep(&mut self) {
+        while self.sweep_once() {}
+    }
+
+    fn sweep_once(&mut self) -> bool {
+        let before = self.own.len();
+        let mut rest = std::mem::take(&mut self.own);
+        while let Some((address, variable)) = rest.pop_last() {
+            if Rc::strong_count(&variable) > 1 {
+                self.own.insert(address, variable);
+            }
+        }
+        // Addresses mostly grow with time. Where they do not, another round finds what this one has let go of.
+        before - self.own.len() > before / 4
     }
 
     /// Empties the variables, so that nothing holds itself.
@@ -82,25 +129,46 @@ impl Captured {
 
     /// Leaves the variables to the attempts to come, none of which will change them.
     pub(super) fn keep(&mut self, kept: &mut Kept) {
-        kept.0.retain(|_, variable| variable.strong_count() > 0);
-        kept.0.append(&mut self.own);
+        kept.variables.append(&mut self.own);
+        kept.constants.addresses.append(&mut self.constants.addresses);
+        kept.constants.held.append(&mut self.constants.held);
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        empty(std::mem::take(&mut self.0));
+        empty(std::mem::take(&mut self.variables));
+    }
+}
+
+impl Drop for Constants {
+    fn drop(&mut self) {
+        while self.held.pop().is_some() {}
     }
 }
 
 fn empty(variables: Variables) {
-    let emptied = |variable: Weak<RefCell<Dynamic>>| {
-        let variable = variable.upgrade()?;
+    let emptied = |variable: Shared| {
         let Ok(mut value) = variable.try_borrow_mut() else { return None };
         Some(std::mem::take(&mut *value))
     };
     // Dropped together, after each is emptied.
     drop(variables.into_values().map(emptied).collect::<Vec<_>>());
+}
+
+/// Whether a function with something captured is among the first values. `seen`: how many there were.
+fn holds_function(value: &Dynamic, seen: &mut usize) -> bool {
+    *seen += 1;
+    if *seen > SEARCHED_MAX {
+        return false;
+    }
+    if let Ok(map) = value.as_map_ref() {
+        return map.values().any(|value| holds_function(value, seen));
+    }
+    if let Ok(array) = value.as_array_ref() {
+        return array.iter().any(|value| holds_function(value, seen));
+    }
+    value.read_lock::<FnPtr>().is_some_and(|function| function.is_curried())
 }
 
 fn address(value: &Dynamic) -> usize {
@@ -126,8 +194,15 @@ pub(super) fn watch(engine: &mut Engine, attempt: &Rc<Attempt>) {
         reason = "not deprecated, says its note, but volatile: tests hold what is used of it"
     )]
     engine.on_var(move |name, _, mut context: EvalContext<'_, '_, '_, '_, '_, '_>| {
-        if let Some(variable) = context.scope_mut().get_mut(name).filter(|variable| variable.is_shared()) {
-            attempt.adopt(variable);
+        let scope = context.scope_mut();
+        match scope.get_mut(name) {
+            Some(variable) if variable.is_shared() => attempt.adopt(variable),
+            Some(_) => {}
+            None => {
+                if let Some(constant) = scope.get(name).filter(|constant| constant.is_shared()) {
+                    attempt.hold(constant);
+                }
+            }
         }
         Ok(None)
     });

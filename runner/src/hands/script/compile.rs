@@ -108,6 +108,8 @@ pub(super) fn engine(limits: &Limits, attempt: &Rc<Attempt>) -> Engine {
     context::register(&mut engine);
     // It would hide code from `check`.
     engine.disable_symbol("eval");
+    // Functions that hold functions nest without a bound, as closures cannot: `captured` holds what those capture.
+    engine.disable_symbol("curry");
     without_sleep(&mut engine);
     engine.set_strict_variables(true).set_fail_on_invalid_map_property(true);
     engine.set_optimization_level(OptimizationLevel::Simple);

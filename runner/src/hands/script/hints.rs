@@ -46,6 +46,10 @@ fn is_name(name: &str) -> bool {
 
 /// What a mistake in the writing of a script comes to, and what to do about it.
 pub(super) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> Option<(String, String)> {
+    if begins_with("curry", position, text) {
+        let help = "write a closure, which has the variables around it: `|x| scale(factor, x)`";
+        return Some(("`curry` is no function of scripts".to_owned(), help.to_owned()));
+    }
     match kind {
         ParseErrorType::BadInput(LexError::MalformedChar(inside)) => Some((
             format!("`'{inside}'` is no character"),
@@ -76,6 +80,13 @@ pub(super) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> 
 
 /// What other languages call `()`.
 const NOTHING: [&str; 7] = ["null", "NULL", "Null", "nil", "None", "none", "undefined"];
+
+/// Whether the text goes on with `word` at this position.
+fn begins_with(word: &str, position: Position, text: &str) -> bool {
+    let Some((line, column)) = position.line().zip(position.position()) else { return false };
+    let characters = text.lines().nth(line - 1).into_iter().flat_map(|line| line.chars().skip(column - 1));
+    characters.take_while(|char| char.is_alphanumeric() || *char == '_').eq(word.chars())
+}
 
 /// Whether nothing but blanks follows.
 fn is_at_end(position: Position, text: &str) -> bool {

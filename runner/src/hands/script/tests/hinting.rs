@@ -31,6 +31,8 @@ fn words_of_other_languages_are_known() {
         "fn process(job) { job.ok == True }",
         "fn process(job) { size(job) }",
         "fn process(job) { parseInt(job.n) }",
+        "fn process(job) { let f = |x, y| x + y; f.curry(1) }",
+        "fn process(job) { curry(|x, y| x + y, 1) }",
     ];
     insta::assert_snapshot!(checked(&texts, &[]));
 }

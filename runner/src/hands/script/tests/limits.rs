@@ -74,6 +74,35 @@ fn values_that_nest_without_end_end_the_script_and_not_the_process() {
 }
 
 #[test]
+fn closures_that_hold_each_other_without_end_end_the_script_and_not_the_process() {
+    let loops = [
+        ("", "let g = f; f = || g;"),
+        ("", "const G = f; f = || G;"),
+        ("", "let g = [f]; const H = #{ g: || g }; f = || H;"),
+        ("fn holding(f) { || f }", "f = holding(f);"),
+    ];
+    for (functions, link) in loops {
+        let endless = format!("{functions}\nfn process(job) {{ let f = 1; loop {{ {link} }} }}");
+        let made = on_a_workers_stack(move || script(&endless).run("1"));
+        assert!(made.contains("which exceeds `limits.memory` of 64.0 MiB"), "{link}: {made}");
+
+        let long = format!("{functions}\nlet f = 1;\nfor n in 0..50000 {{ {link} }}\nexport f as chain;");
+        let text = "import \"long\" as long;\nfn process(job) { type_of(long::chain) }";
+        let made = on_a_workers_stack(move || script(text).beside("long.rhai", &long).run("1"));
+        assert_eq!(made, "-> \"Fn\"", "{link}");
+    }
+}
+
+#[test]
+fn variables_that_closures_have_captured_are_free_when_the_script_gives_them_up() {
+    let mut draft = body(
+        "let found = 0; for n in 0..200 { let large = \"x\"; large.pad(300000, \"x\"); found += [n].filter(|n| large.len > n).len; } found",
+    );
+    draft.limits.memory = 1 << 20;
+    assert_eq!(draft.run("1"), "-> 200");
+}
+
+#[test]
 fn a_value_that_nests_too_deeply_is_no_output() {
     let made = on_a_workers_stack(|| body("let a = []; for n in 0..1000 { a = [a]; } a").run("1"));
     insta::assert_snapshot!(made);

@@ -35,7 +35,7 @@ const BOMBS: [&str; 28] = [
     "to_debug(many(s))",
     "s += many(s); s",
     "parse_json(\"[\" + \"[],\".repeated(100000) + \"1]\")",
-    "let f = |x, y| y; for i in 0..200 { f = f.curry(s + i); } f",
+    "let f = 1; for i in 0..200 { let g = [f, s + i]; f = || g; } f",
     "let a = s + 1; let b = s + 2; let c = s + 3; let d = s + 4; let e = s + 5; let f = s + 6; 1",
     "fn_of(s, 0)",
     "blob(1000000000, 1)",
