@@ -10,7 +10,7 @@
 
 use std::any::TypeId;
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -30,6 +30,24 @@ const PLAIN_MAX: usize = 64;
 pub(super) struct Frozen<T>(Rc<T>);
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
+
+thread_local! {
+    /// How many were made on this thread.
+    static MADE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many values this thread has put behind a reference count so far.
+pub(super) fn made() -> u64 {
+    MADE.get()
+}
+
+fn share<T>(value: T) -> Dynamic
+where
+    Frozen<T>: Variant + Clone,
+{
+    MADE.set(MADE.get() + 1);
+    Dynamic::from(Frozen(Rc::new(value)))
+}
 
 /// The same value, with shared maps and arrays in place of large ones.
 pub(super) fn freeze(value: Dynamic) -> Dynamic {
@@ -52,16 +70,14 @@ fn frozen(value: Dynamic, depth: usize) -> (Dynamic, usize) {
     if value.is_map() {
         let mut map = value.cast::<Map>();
         map.values_mut().for_each(&mut inner);
-        return if size > PLAIN_MAX { (Dynamic::from(Frozen(Rc::new(map))), 1) } else { (map.into(), size) };
+        // Rhai calls functions that stand in a map by their keys, and does so only in plain ones.
+        let is_plain = size <= PLAIN_MAX || map.values().any(Dynamic::is_fnptr);
+        return if is_plain { (map.into(), size) } else { (share(map), 1) };
     }
     if value.is_array() {
         let mut array = value.cast::<Array>();
         array.iter_mut().for_each(&mut inner);
-        return if size > PLAIN_MAX {
-            (Dynamic::from(Frozen(Rc::new(array))), 1)
-        } else {
-            (array.into(), size)
-        };
+        return if size > PLAIN_MAX { (share(array), 1) } else { (array.into(), size) };
     }
     (value, 1)
 }
@@ -154,7 +170,15 @@ fn like_plain(engine: &Engine) -> Module {
     }
     set_maps(&mut module);
     set_arrays(&mut module);
+    set_additions(&mut module);
     module
+}
+
+/// `array += table`. Rhai adds whatever is no array to an array as one element: an engine that is to use this must
+/// be without its fast operators.
+fn set_additions(module: &mut Module) {
+    let add = |array: &mut Array, table: Frozen<Array>| array.extend(table.0.iter().cloned());
+    FuncRegistration::new("+=").in_global_namespace().set_into_module(module, add);
 }
 
 /// All ways to put a shared kind in the place of a plain one.
@@ -220,6 +244,17 @@ fn set_maps(module: &mut Module) {
             table.0.get(key.as_str()).cloned().ok_or_else(missing)
         },
     );
+    // Otherwise Rhai takes the field `tag` for the tag of a value.
+    FuncRegistration::new_getter("tag").with_purity(true).set_into_module(
+        module,
+        |table: &mut Table| -> Answer<Dynamic> {
+            let missing = || EvalAltResult::ErrorPropertyNotFound("tag".to_owned(), Position::NONE).into();
+            table.0.get("tag").cloned().ok_or_else(missing)
+        },
+    );
+    FuncRegistration::new_setter("tag").set_into_module(module, |table: &mut Table, value: Dynamic| {
+        Rc::make_mut(&mut table.0).insert("tag".into(), value);
+    });
     set_entries(module, TypeId::of::<Table>(), TypeId::of::<ImmutableString>(), |table, key, value| {
         let (Some(mut table), Ok(key)) = (table.write_lock::<Table>(), key.as_immutable_string_ref()) else {
             return Ok(());

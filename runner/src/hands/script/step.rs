@@ -106,6 +106,7 @@ impl ScriptStep {
     /// The first script that does not compile; `check` has found them all before.
     pub fn new(spec: &ScriptStepSpec<'_>) -> Result<Self, CompileError> {
         let attempt = Attempt::new(spec.limits);
+        let tables_before = frozen::made();
         let emitted = Emitted::default();
         let config = serde_json::to_vec(spec.config)
             .ok()
@@ -123,6 +124,11 @@ impl ScriptStep {
             let top = Top::run(&engine, quiet, &attempt, &compiled.ast);
             let (path, text) = (script.path.clone(), script.text.clone());
             scripts.push(Loaded { engine, compiled, top, path, text, scope: Scope::new() });
+        }
+        if frozen::made() != tables_before {
+            for script in scripts.iter_mut().filter(|script| adds(&script.text)) {
+                script.engine.set_fast_operators(false);
+            }
         }
         let functions = names_of_functions(&scripts);
         let engine = || compile::engine(spec.limits, &attempt);
@@ -412,6 +418,11 @@ impl Loaded {
             engine.call_fn_with_options(options, scope, &compiled.ast, compiled.entry, (value,))
         }
     }
+}
+
+/// Whether a script may have `+=`, itself or in an import.
+fn adds(text: &str) -> bool {
+    text.contains("+=") || text.contains("import")
 }
 
 /// What can be called in the scripts, by name.

@@ -46,7 +46,10 @@ fn drafts(texts: &[&str], entries: u32) -> [Draft; 4] {
     ]
 }
 
-const READING: [&str; 69] = [
+const READING: [&str; 72] = [
+    "MAP.tag",
+    "let l = [1]; l += LIST; [l.len(), l[7]]",
+    "let l = [1]; for n in 0..2 { l += LIST; l += 5; } l.len()",
     "MAP.k7.tags.len()",
     "MAP[job.key].tags.contains(7)",
     "MAP[job.key].keys()",
@@ -118,7 +121,8 @@ const READING: [&str; 69] = [
     "switch LIST.len() { 5 => 1, _ => 2 }",
 ];
 
-const CHANGING: [&str; 26] = [
+const CHANGING: [&str; 27] = [
+    "let m = MAP; m.tag = 5; [m.tag, m.get(\"tag\"), m.len()]",
     "let m = MAP; m.k7 = 1; [m.k7, MAP.k7]",
     "let m = MAP; m.fresh = 1; [m.fresh, MAP.len()]",
     "let m = MAP; m[\"k7\"].n += 10; [m.k7.n, MAP.k7.n]",
@@ -191,6 +195,19 @@ fn agree(texts: &[&str]) -> String {
 #[test]
 fn a_large_table_reads_like_a_small_one() {
     insta::assert_snapshot!(agree(&READING));
+}
+
+#[test]
+fn a_table_has_its_own_field_tag_and_its_own_functions() {
+    for entries in [1, 200] {
+        let more: String = (0..entries).map(|n| format!(", k{n}: {n}")).collect();
+        let made = script(&format!(
+            "const NAMED = #{{ tag: \"v1\"{more} }};\nconst CALLED = #{{ double: |x| x * 2{more} }};\n\
+             fn process(job) {{\n    let own = global::NAMED;\n    own.tag += \"b\";\n    \
+             `${{global::NAMED.tag}} ${{own.tag}} ${{global::CALLED.double(4)}}`\n}}"
+        ));
+        assert_eq!(made.run("1"), "-> \"v1 v1b 8\"", "{entries}");
+    }
 }
 
 #[test]
