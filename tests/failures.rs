@@ -35,10 +35,13 @@ fn jobs_that_a_policy_drops_do_not_flood_the_log() {
         .file("work.rhai", "fn process(job) { throw \"no\" }")
         .file("more.rhai", "fn process(job) { job }")
         .file("in.ndjson", jobs(1..=5000));
-    let lines = lines(&project.run().done());
+    let run = project.run().done();
+    let lines = lines(&run);
     let [first, others] = &lines[..] else { panic!("{lines:?}") };
     assert!(first.contains("job `p/in/1` failed and is dropped by its retry policy: no ("), "{first}");
     assert!(others.contains("4999 more jobs of `p/work` failed in the last "), "{others}");
+    let summary = run.says("5,000 jobs of p/work failed and are dropped").stderr;
+    assert!(!summary.contains("failed → p/failed"), "{summary}");
 }
 
 #[test]

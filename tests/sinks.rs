@@ -145,7 +145,7 @@ fn one_sink_that_cannot_be_used_does_not_keep_the_others_from_their_jobs() {
         "[source.in]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
          [sink.out]\nfrom = \"in\"\ntype = \"file\"\npath = \"out/good.ndjson\"\n",
     );
-    project.run().failed(1).says("p/out stopped at");
+    project.run().failed(1).says("p/out stopped: ");
     assert_eq!(project.read(OUT), "a stranger's\n");
     assert_eq!(project.read("out/good.ndjson"), jobs(1..=10));
 }

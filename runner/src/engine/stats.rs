@@ -24,6 +24,8 @@ pub struct StepStats {
     given: AtomicU64,
     filtered: AtomicU64,
     failed: AtomicU64,
+    /// Those of the failed ones that are on no error queue.
+    dropped: AtomicU64,
     /// Bytes of the jobs taken, as they were read.
     bytes: AtomicU64,
     closed: Mutex<Option<Closed>>,
@@ -99,6 +101,15 @@ impl StepStats {
             // A run does not see what it loses; the next one counts it.
             lost: 0,
         }
+    }
+
+    /// Jobs that failed in this run and are on no error queue.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_dropped(&self, jobs: u64) {
+        self.dropped.fetch_add(jobs, Ordering::Relaxed);
     }
 
     /// Bytes of the jobs that were taken in this run.

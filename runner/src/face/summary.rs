@@ -105,7 +105,9 @@ impl Ended<'_> {
 
 /// Why a step stopped: in short where the log has it.
 fn stopped(halt: &Halt) -> String {
-    let text = format!("{} stopped at {}", halt.step, on_one_line(&halt.why));
+    // Some have no job in the way: a sink or source that cannot be used.
+    let at = if halt.why.starts_with("job ") { " at" } else { ":" };
+    let text = format!("{} stopped{at} {}", halt.step, on_one_line(&halt.why));
     let logged = tracing::enabled!(target: "tidegate::engine::floor", tracing::Level::ERROR);
     if logged { cut(&text, error_width().unwrap_or(REASON_MAX)) } else { text }
 }
@@ -161,11 +163,18 @@ fn outputs(configuration: &Configuration, stats: &Stats) -> String {
             .iter()
             .zip(&stats.steps)
             .filter(|(step, _)| step.errors.is_some_and(|errors| errors.0 == position))
-            .map(|(_, stats)| stats.counters().failed)
+            .map(|(_, stats)| stats.counters().failed.saturating_sub(stats.dropped()))
             .sum();
         if failed > 0 {
             let (failed, list) = (grouped(failed), configuration.command("errors list"));
             let _ = writeln!(text, "{failed} failed → {} (see `{list}`)", queue.address);
+        }
+    }
+    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+        let dropped = stats.dropped();
+        if dropped > 0 {
+            let is = if dropped == 1 { "is" } else { "are" };
+            let _ = writeln!(text, "{} of {} failed and {is} dropped", jobs(dropped), step.address);
         }
     }
     text

@@ -10,6 +10,9 @@ impl Floor {
     /// Reports jobs of a step that failed for good, which is durable.
     pub(super) fn note_failed(&mut self, step: usize, failed: Vec<Failed>, now: Timestamp) {
         for failed in failed {
+            if failed.cause.ending != Ending::SetAside {
+                self.stats.steps[step].add_dropped(failed.jobs);
+            }
             if let Some(line) = self.failures.note(step, failed, now) {
                 self.log_failures(&line);
             }
