@@ -38,10 +38,23 @@ fn no_job_forges_a_line_of_the_log_or_of_the_summary() {
     assert!(summary.starts_with("p/work stopped at job 1 ("), "{summary}");
     assert!(summary.contains("in.ndjson:1): x\\n2026-01-01"), "{summary}");
     assert!(summary.ends_with('…') && summary.chars().count() == 100, "{summary}");
+    for command in ["status", "job show p/in/1"] {
+        let arguments: Vec<&str> = command.split(' ').collect();
+        assert_plain(command, &project.tidegate(&arguments).done().stdout);
+    }
     project.change("p.toml", "to = \"out\"", "to = \"out\"\nerrors = \"failed\"");
     let outcome = project.run().done();
     assert_plain("run", &outcome.stderr);
-    for command in ["errors list", "errors show p/failed/1", "job show p/in/1"] {
+    for command in [
+        "errors list",
+        "errors show p/failed/1",
+        "job show p/in/1",
+        "queue show p/failed",
+        "errors list --format json",
+        "errors show p/failed/1 --format json",
+        "job show p/in/1 --format json",
+        "queue show p/failed --format json",
+    ] {
         let arguments: Vec<&str> = command.split(' ').collect();
         assert_plain(command, &project.tidegate(&arguments).done().stdout);
     }

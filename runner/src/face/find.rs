@@ -16,7 +16,7 @@ use super::look::{Answer, Query, answer};
 use crate::config::{Configuration, LoadOptions, shown};
 use crate::engine::{Chain, Generation, Granted, Request, amend};
 use crate::store::{self, OpenError, Store, Writer};
-pub(super) use crate::words::plain::lines as plain;
+pub(super) use crate::words::plain::{json as plain_json, lines as plain};
 use crate::words::{Clock as _, SystemClock};
 
 /// How long a store that another command has is waited for.
@@ -188,7 +188,7 @@ pub(super) fn no_state(configuration: &Configuration) -> String {
 pub(super) fn print_json(value: &impl Serialize, exit: Exit) -> Exit {
     match serde_json::to_string_pretty(value) {
         Ok(text) => {
-            print_lines(&text);
+            print_lines(&plain_json(&text));
             exit
         }
         Err(error) => exit::fail(error),

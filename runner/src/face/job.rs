@@ -66,7 +66,7 @@ fn describe(status: &JobStatus, teller: Teller, given: &Invocation, width: Optio
         let reason = step.reason.as_ref().filter(|_| step.status != Status::Cancelled);
         lines.extend(
             reason
-                .map(|reason| format!("{}: {}", which_failed(step), reason.replace('\n', " ")))
+                .map(|reason| format!("{}: {}", which_failed(step), on_one_line(&reason.replace('\n', " "))))
                 .map(|reason| indented(&reason, 4, width)),
         );
         if !step.joined_with.is_empty() {
@@ -74,7 +74,7 @@ fn describe(status: &JobStatus, teller: Teller, given: &Invocation, width: Optio
             lines.push(indented(&format!("{will} {}", step.joined_with.join(" and ")), 4, width));
         }
         let why = step.why.iter().map(|why| with_command(why, &step.step, given));
-        lines.extend(why.map(|why| indented(&why, 4, width)));
+        lines.extend(why.map(|why| indented(&on_one_line(&why), 4, width)));
         lines.extend(step.outputs.iter().map(|output| format!("    made {}", output.job)));
     }
     let is_over = |step: &StepOutcome| step.status.is_over();

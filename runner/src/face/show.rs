@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::chosen::Where;
 use super::cli::{Format, QueueShow};
 use super::exit::{self, Exit};
-use super::find::{Place, Teller, other_question, plain, print};
+use super::find::{Place, Teller, other_question, plain, plain_json, print};
 use super::look::{Answer, JOBS_MAX, Job, Page, Query};
 use super::terminal::{cut, width};
 
@@ -124,9 +124,11 @@ impl Printer {
         let first = self.printed == 0;
         self.printed += 1;
         match self.format {
-            Format::Json if self.lines => print(&(serde_json::to_string(job).unwrap_or_default() + "\n")),
+            Format::Json if self.lines => {
+                print(&(plain_json(&serde_json::to_string(job).unwrap_or_default()) + "\n"))
+            }
             Format::Json => {
-                let pretty = serde_json::to_string_pretty(job).unwrap_or_default();
+                let pretty = plain_json(&serde_json::to_string_pretty(job).unwrap_or_default());
                 let before = if first { "[\n  " } else { ",\n  " };
                 print(&format!("{before}{}", pretty.replace('\n', "\n  ")))
             }
