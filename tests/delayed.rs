@@ -96,6 +96,34 @@ fn until_idle_ends_though_a_retry_and_a_late_output_are_due_soon() {
 }
 
 #[test]
+fn jobs_of_a_step_that_is_gone_are_kept_and_shown() {
+    let project = project();
+    project.change("p.toml", "[step.work]", "[step.other]");
+    project.write("work.rhai", "fn process(job) { job }");
+    let gone = || {
+        let status = project.status("p/work", "p/jobs");
+        assert_eq!((&status["delayed"], &status["configured"]), (&2.into(), &false.into()), "{status}");
+        assert_eq!(delayed(&project), ["p/jobs/1", "p/jobs/2"]);
+        assert_eq!(project.json(&["delayed", "list", "--step", "p/work"])["total"], 2);
+    };
+    gone();
+    project.tidegate(&["run", ".", "--until-idle"]).done().says("done: 3 jobs in ");
+    gone();
+    for change in ["now", "cancel"] {
+        let refused = project.tidegate(&["delayed", change, "p/work", "--yes"]).failed(1);
+        assert!(refused.stderr.contains("`p/work` is not in the configuration"), "{}", refused.stderr);
+    }
+    gone();
+    project.change("p.toml", "[step.other]", "[step.work]");
+    project.tidegate(&["delayed", "now", "p/work", "--yes"]).done();
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let mut delivered = ids(&project.read("out.ndjson"));
+    delivered.sort_unstable();
+    assert_eq!(delivered, [1, 1, 2, 2, 3, 3]);
+    project.assert_sound();
+}
+
+#[test]
 fn a_run_that_has_only_failed_says_what_waits_for_another_attempt() {
     let project = Project::new()
         .file("p.toml", [PIPELINE, FIFO, "[sink.none]\nfrom = \"in\"\ntype = \"null\"\n"].concat())

@@ -39,8 +39,16 @@ pub(super) fn list(command: &DelayedList) -> Exit {
     if more > 0 {
         text.extend(["and ", &grouped(more), " more: --limit, --step\n"]);
     }
+    let gone = page.jobs.iter().filter(|job| !job.configured).map(|job| &*job.step);
+    for step in gone.collect::<BTreeSet<_>>() {
+        text.extend([&*is_gone(step), "\n"]);
+    }
     print_text(&text);
     Exit::Done
+}
+
+fn is_gone(step: &str) -> String {
+    format!("step `{step}` is not in the configuration: its jobs are kept, and go on when it is back")
 }
 
 /// The page for programs: without what the store calls the jobs, which means nothing outside.
@@ -148,7 +156,7 @@ fn choose(
             )));
         }
     };
-    let (by_name, mut after, mut found) = (job.is_some(), None, 0);
+    let (by_name, mut after, mut found, mut gone) = (job.is_some(), None, 0, None);
     if let Some(step) = step.as_deref().and_then(Address::parse) {
         // So that it is told of where there is none.
         outcomes.of(&step);
@@ -161,10 +169,14 @@ fn choose(
             _ => return Err(other_question()),
         };
         let full = page.jobs.len() == JOBS_MAX;
-        found += page.jobs.len();
         for one in &page.jobs {
             after = Some(one.row);
             let Some(address) = Address::parse(&one.step) else { continue };
+            if !one.configured {
+                gone = Some(one.step.clone());
+                continue;
+            }
+            found += 1;
             let outcome = outcomes.of(&address);
             match (how, one.waits_for) {
                 (How::Now, _) if one.due.is_some() => {}
@@ -188,6 +200,9 @@ fn choose(
         if !full || by_name {
             break;
         }
+    }
+    if let (0, Some(step)) = (found, gone) {
+        return Err(exit::fail(is_gone(&step)));
     }
     if found == 0 && by_name {
         return Err(nothing_of(place, text));
@@ -216,6 +231,7 @@ mod tests {
 
     fn delayed(waits_for: WaitsFor, due: Option<&str>) -> DelayedStatus {
         DelayedStatus {
+            configured: true,
             step: "withdrawals/submit".into(),
             jobs: vec!["withdrawals/requests/1234".into()],
             waits_for,

@@ -189,7 +189,7 @@ fn by_itself(place: &Place, job: &str) -> Result<Vec<(String, Stands)>, Exit> {
         return Ok(Vec::new());
     };
     let mut steps = BTreeMap::new();
-    for job in page.jobs {
+    for job in page.jobs.into_iter().filter(|job| job.configured) {
         let stands = match job.waits_for {
             WaitsFor::Time | WaitsFor::Turn | WaitsFor::Output => Stands::Waits,
             WaitsFor::Attempt => Stands::Begun,

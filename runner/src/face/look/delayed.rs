@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, rfc3339, steps};
-use crate::config::{Configuration, Step};
+use crate::config::{Configuration, InputRef};
 use crate::decide;
 use crate::engine::Row;
 use crate::store::{DelayedJob, DelayedKey, NEVER, ReadError, Standing, Store};
-use crate::words::{Clock as _, SystemClock, Timestamp};
+use crate::words::{Address, Clock as _, SystemClock, Timestamp};
 
 /// As many delayed jobs as one answer brings.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,6 +44,8 @@ pub(in crate::face) struct DelayedStatus {
     /// The output that it was made for already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) output: Option<String>,
+    /// The step is in the configuration.
+    pub(in crate::face) configured: bool,
     /// What the store calls it.
     pub(in crate::face) row: Row,
 }
@@ -72,15 +74,23 @@ pub(super) fn delayed(
     after: Option<Row>,
     limit: usize,
 ) -> Result<Answer, ReadError> {
-    let is_asked = |one: &&Step| step.is_none_or(|step| one.address.to_string() == step);
-    let asked: Vec<&Step> = configuration.steps.iter().filter(is_asked).collect();
+    let is_asked = |one: &Address| step.is_none_or(|step| one.to_string() == step);
+    let configured = configuration.steps.iter().map(|step| (step.address.clone(), Some(&*step.inputs)));
+    let mut asked: Vec<(Address, Option<&[InputRef]>)> =
+        configured.filter(|(step, _)| is_asked(step)).collect();
+    // Jobs of steps that are not in the configuration any more are kept.
+    for (gone, ..) in store.all_progress()? {
+        if is_asked(&gone) && asked.iter().all(|(step, _)| *step != gone) {
+            asked.push((gone, None));
+        }
+    }
     if let (Some(step), true) = (step, asked.is_empty()) {
         return Ok(steps::missing(configuration, step));
     }
     let (mut found, mut total) = (Vec::new(), 0);
-    for step in asked {
-        total += store.delayed_count(&step.address)?;
-        of_step(store, step, job, after, limit, &mut found)?;
+    for (step, inputs) in asked {
+        total += store.delayed_count(&step)?;
+        of_step(store, (&step, inputs), job, after, limit, &mut found)?;
     }
     found.sort_by_key(|(due, _)| *due);
     found.truncate(limit);
@@ -90,13 +100,13 @@ pub(super) fn delayed(
 
 fn of_step(
     store: &Store,
-    step: &Step,
+    (address, inputs): (&Address, Option<&[InputRef]>),
     job: Option<&str>,
     after: Option<Row>,
     limit: usize,
     found: &mut Vec<(Timestamp, DelayedStatus)>,
 ) -> Result<(), ReadError> {
-    let (mut left, address) = (limit, &step.address);
+    let mut left = limit;
     let now = SystemClock.now();
     let rows = match after {
         Some(row) => store.delayed_behind(address, row.key(address)),
@@ -105,7 +115,7 @@ fn of_step(
     for row in rows {
         let (key, row) = row?;
         let due = key.due;
-        let status = DelayedStatus::of(step, &key, row, now);
+        let status = DelayedStatus::of((address, inputs), &key, row, now);
         if job.is_none_or(|job| status.jobs.iter().any(|one| one == job)) {
             found.push((due, status));
             left = left.saturating_sub(1);
@@ -118,9 +128,14 @@ fn of_step(
 }
 
 impl DelayedStatus {
-    fn of(step: &Step, key: &DelayedKey, job: DelayedJob, now: Timestamp) -> Self {
+    fn of(
+        (step, inputs): (&Address, Option<&[InputRef]>),
+        key: &DelayedKey,
+        job: DelayedJob,
+        now: Timestamp,
+    ) -> Self {
         let jobs = job.inputs.iter().map(|(name, index)| {
-            let input = step.inputs.iter().find(|input| input.hash_name() == *name);
+            let input = inputs.unwrap_or_default().iter().find(|input| input.hash_name() == *name);
             // The step may have read something else then.
             input.map_or_else(|| format!("{name}/{index}"), |input| format!("{}/{index}", input.address))
         });
@@ -140,7 +155,7 @@ impl DelayedStatus {
             Standing::Delayed | Standing::Started => (None, None),
         };
         Self {
-            step: step.address.to_string(),
+            step: step.to_string(),
             jobs: jobs.collect(),
             waits_for,
             due: is_timed.then(|| rfc3339(key.due)),
@@ -150,6 +165,7 @@ impl DelayedStatus {
             since,
             told,
             output: job.to,
+            configured: inputs.is_some(),
             row: Row { due: key.due, sequence: key.sequence },
         }
     }

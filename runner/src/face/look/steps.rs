@@ -85,8 +85,16 @@ pub(super) fn statuses(
         let claims = |one: &Step| one.address == step && one.inputs.iter().any(|one| one.address == input);
         if !configuration.steps.iter().any(claims) {
             let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
-            let status = StepStatus::new(&step, &input, &progress);
-            steps.push(StepStatus { waiting, configured: false, ..status });
+            let mut status =
+                StepStatus { waiting, configured: false, ..StepStatus::new(&step, &input, &progress) };
+            let is_first = steps.iter().all(|before| before.step != status.step);
+            if is_first {
+                // A step that is configured has counted them.
+                let rows = Rows::count(store, &step, now)?;
+                (status.pending, status.delayed) = (rows.pending, rows.delayed);
+                (status.begun, status.waiting) = (rows.begun, waiting.map(|waiting| waiting + rows.waiting));
+            }
+            steps.push(status);
         }
     }
     Ok(steps)
