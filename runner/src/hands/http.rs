@@ -21,7 +21,7 @@ use super::give::give;
 use super::scrub::Scrub;
 use crate::config::{Body, HttpRequest, Response};
 use crate::words::template::Part;
-use crate::words::{TokenKey, format_duration};
+use crate::words::{TokenKey, format_duration, format_size};
 
 const KEY: &str = "idempotency-key";
 const AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
@@ -183,6 +183,14 @@ impl HttpStep {
                 (FailureKind::Limit, None, answer::too_large(self.response_max))
             }
             E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "there is no such host".into()),
+            E::Protocol(error) if is_of_request(&error.to_string()) => {
+                let most = format_size(BUFFER as u64);
+                let why = format!(
+                    "the request cannot be made: its URL and headers exceed {most}, or `authorization` or `host` \
+                     came to what is no ASCII"
+                );
+                (FailureKind::Payload, None, why)
+            }
             E::Protocol(error) => {
                 (FailureKind::Failed, Some(Cause::Connection), format!("the answer is no HTTP: {error}"))
             }
@@ -215,6 +223,11 @@ impl HttpStep {
         let filling = Filling { job, key: &key, pipeline, step, token_key };
         format!("{} {}", self.request.method.as_str(), filling.shown(&self.request.url))
     }
+}
+
+/// The library names no kinds of these. Nothing was sent then.
+fn is_of_request(error: &str) -> bool {
+    error == "output too small to write output" || error.ends_with("header is not a string")
 }
 
 fn agent(timeout: Option<Duration>) -> Agent {

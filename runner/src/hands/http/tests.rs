@@ -90,6 +90,20 @@ fn the_job_is_sent_under_its_hash() {
 }
 
 #[test]
+fn a_request_that_cannot_be_written_is_not_tried_again() {
+    let service = Service::saying("200 OK", "", "1");
+    let long = "x".repeat(100_000);
+    for (name, value) in [("x-name", &*long), ("authorization", "Bearer Zoë")] {
+        let headers = vec![(name.to_owned(), template(value))];
+        let request = HttpRequest { headers, ..request(&service, Method::Post, "/charge") };
+        let failure = asked(&request).unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Payload, "{name}: {failure}");
+        assert!(failure.message.starts_with("the request cannot be made: "), "{name}: {failure}");
+    }
+    assert!(service.asked().is_empty());
+}
+
+#[test]
 fn a_service_that_does_not_speak_tls_is_told_from_one_that_cannot_be_reached() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
