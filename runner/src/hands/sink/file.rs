@@ -5,13 +5,15 @@
 //! the file, and the sink refuses it or, with [`OnMismatch::Append`], takes it as it is.
 //!
 //! What is no regular file (`/dev/null`, a named pipe) has no position: it gets every payload at
-//! least once, and nothing can be cut back.
+//! least once, and nothing can be cut back. A pipe has to have a reader.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use tidegate_plugin::Payloads;
 use twox_hash::XxHash3_64;
 
@@ -312,7 +314,10 @@ impl FileSinkWriter {
     /// Opens and locks the file; `None` where it is missing and not to be made.
     fn open_file(&self, create: bool) -> Result<Option<(Target, u64)>, SinkError> {
         let path = &self.spec.path;
-        let opened = OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path);
+        let opened = match fs::metadata(path) {
+            Ok(found) if found.file_type().is_fifo() => open_pipe(path),
+            _ => OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path),
+        };
         let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound && !create => return Ok(None),
@@ -399,6 +404,22 @@ fn make_folder(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
         _ => sync_folder(above),
     }
+}
+
+/// Opens a pipe for writing alone: a process that could also read from it would count as its reader, and what it
+/// writes would be lost.
+fn open_pipe(path: &Path) -> io::Result<File> {
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+    let opened = OpenOptions::new().write(true).custom_flags(nonblocking).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(errno) if errno == Errno::NXIO.raw_os_error() => {
+            io::Error::other("no program reads from this pipe; start that first")
+        }
+        _ => error,
+    })?;
+    let flags = fcntl_getfl(&file)?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 fn sync_folder(folder: &Path) -> io::Result<()> {

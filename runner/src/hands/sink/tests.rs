@@ -3,11 +3,12 @@
 mod model;
 
 use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use tempfile::TempDir;
 
 use super::*;
@@ -92,6 +93,24 @@ fn open(path: &Path, on_mismatch: OnMismatch, stored: Option<&SinkPosition>) -> 
 
 fn payloads(lines: &[&str]) -> Payloads {
     lines.iter().map(|line| line.as_bytes()).collect()
+}
+
+#[test]
+fn a_pipe_without_a_reader_takes_nothing() {
+    let mut world = World::new(OnMismatch::Refuse);
+    fs::create_dir_all(world.path().parent().unwrap()).unwrap();
+    mknodat(CWD, world.path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    assert!(matches!(world.open(), Err(SinkError::Open { .. })));
+
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let mut reading = OpenOptions::new().read(true).custom_flags(nonblocking).open(world.path()).unwrap();
+    let mut sink = world.open().unwrap();
+    world.write(&mut sink, &["1", "2"]).unwrap();
+    let mut lines = [0; 64];
+    let read = reading.read(&mut lines).unwrap();
+    assert_eq!(lines[..read], *b"1\n2\n");
+    drop(reading);
+    assert!(matches!(world.write(&mut sink, &["3"]), Err(SinkError::Write { .. })));
 }
 
 #[test]
