@@ -35,7 +35,8 @@ pub(super) struct Picker {
     input: InputState,
     feed: Option<Feed>,
     room: WaitingRoom,
-    in_order: bool,
+    /// How many batches of outputs that were made already may be on their way at a time.
+    late_batches_max: usize,
     /// Jobs of the input that somebody takes out, until it is known what became of them.
     withheld: BTreeSet<u64>,
     /// Outputs that were made already, by when they are due.
@@ -92,7 +93,7 @@ impl Picker {
             input: InputState::new(feed.unwrap_or(Feed::Source), next),
             feed,
             room: WaitingRoom::new(rules),
-            in_order,
+            late_batches_max: if in_order { 1 } else { usize::MAX },
             withheld: BTreeSet::new(),
             late: BTreeSet::new(),
             settling: Vec::new(),

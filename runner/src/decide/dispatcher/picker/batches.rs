@@ -46,7 +46,8 @@ impl Picker {
     /// of them is on its way at a time.
     pub(super) fn pick_late(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         while self.late.first().is_some_and(|&(due, _)| due <= now) {
-            if self.in_order && self.batches.values().any(|batch| batch.content == Content::Late) {
+            let late = self.batches.values().filter(|batch| batch.content == Content::Late);
+            if late.count() >= self.late_batches_max {
                 return;
             }
             let mut jobs = Vec::new();
