@@ -84,6 +84,26 @@ macro_rules! fine {
     };
 }
 
+macro_rules! opens {
+    ($($name:ident($($argument:ty),*)),+ $(,)?) => {
+        $(fn $name(self, $(_: $argument),*) -> Result<Self::SerializeSeq, Found> { Ok(self.inside(None)) })+
+    };
+}
+
+macro_rules! opens_variant {
+    ($($name:ident),+ $(,)?) => {
+        $(fn $name(
+            self,
+            _: &'static str,
+            _: u32,
+            variant: &'static str,
+            _: usize,
+        ) -> Result<Self::SerializeSeq, Found> {
+            Ok(self.inside(Some(variant)))
+        })+
+    };
+}
+
 impl<'w> Serializer for Walk<'w> {
     type Ok = ();
     type Error = Found;
@@ -133,45 +153,14 @@ impl<'w> Serializer for Walk<'w> {
         self.inside(None).enter(variant.to_owned(), value)
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Inside<'w>, Found> {
-        Ok(self.inside(None))
+    opens! {
+        serialize_seq(Option<usize>),
+        serialize_tuple(usize),
+        serialize_tuple_struct(&'static str, usize),
+        serialize_map(Option<usize>),
+        serialize_struct(&'static str, usize),
     }
-
-    fn serialize_tuple(self, _: usize) -> Result<Inside<'w>, Found> {
-        Ok(self.inside(None))
-    }
-
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Inside<'w>, Found> {
-        Ok(self.inside(None))
-    }
-
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        variant: &'static str,
-        _: usize,
-    ) -> Result<Inside<'w>, Found> {
-        Ok(self.inside(Some(variant)))
-    }
-
-    fn serialize_map(self, _: Option<usize>) -> Result<Inside<'w>, Found> {
-        Ok(self.inside(None))
-    }
-
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Inside<'w>, Found> {
-        Ok(self.inside(None))
-    }
-
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        variant: &'static str,
-        _: usize,
-    ) -> Result<Inside<'w>, Found> {
-        Ok(self.inside(Some(variant)))
-    }
+    opens_variant!(serialize_tuple_variant, serialize_struct_variant);
 }
 
 macro_rules! lists {
