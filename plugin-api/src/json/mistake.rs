@@ -48,7 +48,7 @@ impl ReadError {
                 return Self { message: unknown(&word), line, column: start + 1 };
             }
             "expected value" => unknown(&String::from_utf8_lossy(first_character(
-                &line_text[column.min(line_text.len()) - 1..],
+                line_text.get(column.min(line_text.len()).saturating_sub(1)..).unwrap_or_default(),
             ))),
             _ => plain(said).map_or_else(|| said.to_owned(), str::to_owned),
         };
@@ -109,4 +109,19 @@ fn first_character(bytes: &[u8]) -> &[u8] {
 
 fn line_words(line: usize) -> String {
     if line > 1 { format!("line {line}, ") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_another_text_is_an_error_and_no_panic() {
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap_err();
+        for error in [read("[\n\n  ?]"), read("nul"), read("[1,]"), read("{\"a\":}")] {
+            for text in ["", "\n", "\n\n\n", "x"] {
+                assert!(!ReadError::new(&error, text.as_bytes()).message.is_empty());
+            }
+        }
+    }
 }

@@ -77,8 +77,9 @@ impl Seals {
         }
         let length = self.length(&header)?;
         let mut content = Vec::new();
-        from.take((length + CHECKSUM) as u64).read_to_end(&mut content)?;
-        if content.len() < length + CHECKSUM {
+        let sealed = length.checked_add(CHECKSUM).ok_or_else(stray)?;
+        from.take(sealed as u64).read_to_end(&mut content)?;
+        if content.len() < sealed {
             return Ok(None);
         }
         let checksum = content.split_off(length);
@@ -193,5 +194,17 @@ mod tests {
         assert!(ours.kind(first).is_err());
         assert_eq!(ours.kind(theirs.word(2)).unwrap(), 2);
         assert!(ours.kind([1; 9]).is_err());
+    }
+
+    #[test]
+    fn a_frame_longer_than_any_is_none() {
+        let seals = Seals::new(7, 1);
+        for length in [u64::MAX, u64::MAX - 8, 1 << 62] {
+            let mut bytes = length.to_le_bytes().to_vec();
+            bytes.extend(seals.checksum(&length.to_le_bytes()));
+            bytes.extend([0; 40]);
+            assert!(!matches!(Seals::new(7, 1).receive(&mut &bytes[..]), Ok(Some(_))));
+            assert!(!matches!(Seals::new(7, 1).open(&bytes), Ok(Some(_))));
+        }
     }
 }

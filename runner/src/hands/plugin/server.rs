@@ -25,7 +25,7 @@ use super::image::Image;
 use super::passing;
 use super::seal::Seals;
 use super::step::Journal;
-use crate::words::format_duration;
+use crate::words::{format_duration, format_size};
 
 /// The hidden command that makes a process serve.
 pub const COMMAND: &str = "plugin-host";
@@ -225,9 +225,7 @@ impl Server {
 
     /// Takes in what stands in the shared file, and answers whether there was anything.
     pub(super) fn take(&mut self, answers: &mut VecDeque<Answer>) -> io::Result<bool> {
-        let length = self.shared.metadata()?.len().saturating_sub(self.read);
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
-        self.shared.read_exact_at(&mut bytes, self.read)?;
+        let bytes = unread(&self.shared, self.read)?;
         let mut at = 0;
         while let Some((answer, length)) = frames::read(&bytes[at..], &mut self.frames)? {
             at += length;
@@ -354,6 +352,20 @@ fn end_group(pid: Pid, child: &mut Child) -> io::Result<ExitStatus> {
     child.wait()
 }
 
+/// The answers of a batch come to less: it is cut where they grow.
+const UNREAD_MAX: u64 = 16 << 30;
+
+/// What stands in the shared file from `from` on. The process can make it as long as it likes.
+fn unread(shared: &File, from: u64) -> io::Result<Vec<u8>> {
+    let length = shared.metadata()?.len().saturating_sub(from);
+    if length > UNREAD_MAX {
+        return Err(io::Error::other(format!("the answers of a batch take {}", format_size(length))));
+    }
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    shared.read_exact_at(&mut bytes, from)?;
+    Ok(bytes)
+}
+
 fn timespec(time: Duration) -> Timespec {
     let tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() }
@@ -379,4 +391,19 @@ fn signal_name(signal: i32) -> String {
         _ => return format!("signal {signal}"),
     };
     format!("signal {signal} ({name})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_file_that_was_made_endless_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"answer", 2).unwrap();
+        assert_eq!(unread(&file, 2).unwrap(), b"answer");
+        assert_eq!(unread(&file, 100).unwrap(), b"");
+        file.set_len(1 << 40).unwrap();
+        assert!(unread(&file, 2).unwrap_err().to_string().starts_with("the answers of a batch take "));
+    }
 }
