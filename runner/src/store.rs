@@ -13,16 +13,17 @@
 //! | `column` | what is known of jobs besides their payloads, as bytes |
 //! | `block` | jobs as bytes: lengths, compression, checksums |
 //! | `value` | the jobs of a commit, as the log holds them |
-//! | `format` | the tables, their records, the format's version |
+//! | `format` | the tables and their records |
 //! | `private` | files that only their owner reaches |
 //! | `lock` | one process at a time |
-//! | `read` | the reading handle, and what it tells of queues, progress, sources and sinks |
+//! | `read` | the reading handle: queues, progress, sources, sinks, and which jobs a step made of a job |
 //! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
-//! | `made`, `rows` | where to find what a step made of a job, and what it delayed of one |
 //! | `walk` | the delayed jobs of a step one by one, however many |
 //! | `completion` | what the outside has said of a pending job |
 //! | `pause`, `stop`, `token_key` | records that stand alone |
 //! | `trim`, `write` | the writing handle |
+//! | `migrate` | the format's version, and older ones |
+//! | `origin` | where a store can be opened again |
 //! | `open` | from a folder to the handles, or to what is wrong with the file |
 //! | `verify` | the walk over everything |
 //! | `compact` | gives unused room back |
@@ -63,10 +64,6 @@ mod completion;
 
 mod delayed;
 
-mod made;
-
-mod rows;
-
 mod walk;
 
 mod delivered;
@@ -84,6 +81,10 @@ mod token_key;
 mod trim;
 
 mod write;
+
+mod migrate;
+
+mod origin;
 
 mod open;
 
@@ -119,12 +120,10 @@ pub use generation::Generation;
 pub use guard::answers_panics;
 pub use import::import;
 pub use lines::Inventory;
-pub use lock::Holder;
-pub use made::{Made, MadeOf};
 pub use open::{open, open_disk, open_existing};
 pub use pause::Pause;
 pub use private::create_private;
-pub use read::{DetailedBatch, QueueState, Store};
+pub use read::{DetailedBatch, Made, MadeOf, QueueState, Store};
 pub use setups::{Died, Setup, Setups};
 pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
 pub use stop::Stop;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use super::error::{Cause, OpenError};
 use super::guard::{close, guarded};
-use super::open::{Opened, Origin, find};
+use super::open::find;
+use super::origin::{Opened, Origin};
 
 /// What compacting came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::bytes::{Bytes, Wrong, put_bytes};
-use super::delayed::Standing;
 use crate::decide::Status;
-use crate::words::{Timestamp, content_hash};
+use crate::words::content_hash;
 
 /// How the job stands, in the words of the outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,24 +60,4 @@ pub(super) fn code(status: Status) -> u8 {
 
 pub(super) fn status(code: u8) -> Option<Status> {
     Status::ALL.get(usize::from(code)).copied()
-}
-
-impl Standing {
-    /// Where an outside system has the job: the handle by which it knows it, since when, and what it has
-    /// said of it, if anything.
-    #[must_use]
-    pub fn outside(&self) -> Option<(&str, Timestamp, Option<&Completion>)> {
-        match self {
-            Self::Delayed | Self::Started => None,
-            Self::Pending { handle, since } => Some((handle, *since, None)),
-            Self::Told { handle, since, completion } => Some((handle, *since, Some(completion))),
-        }
-    }
-
-    /// How the outside says that the job stands, where it has it.
-    #[must_use]
-    pub fn status(&self) -> Option<Status> {
-        let (_, _, said) = self.outside()?;
-        Some(said.map_or(Status::Pending, |said| said.status))
-    }
 }

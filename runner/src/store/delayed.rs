@@ -12,6 +12,7 @@ use super::completion::Completion;
 use super::error::{Cause, ReadError};
 use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, Place, from_ordered, ordered};
 use super::read::Store;
+use crate::decide::Status;
 use crate::words::{Address, Timestamp};
 use record::{is_of, record};
 pub(super) use record::{seal, unseal};
@@ -59,6 +60,26 @@ pub enum Standing {
     /// The same, and it has said how the job stands: it is in order and goes on to wait, or that is not
     /// delivered yet.
     Told { handle: String, since: Timestamp, completion: Completion },
+}
+
+impl Standing {
+    /// Where an outside system has the job: the handle by which it knows it, since when, and what it has
+    /// said of it, if anything.
+    #[must_use]
+    pub fn outside(&self) -> Option<(&str, Timestamp, Option<&Completion>)> {
+        match self {
+            Self::Delayed | Self::Started => None,
+            Self::Pending { handle, since } => Some((handle, *since, None)),
+            Self::Told { handle, since, completion } => Some((handle, *since, Some(completion))),
+        }
+    }
+
+    /// How the outside says that the job stands, where it has it.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        let (_, _, said) = self.outside()?;
+        Some(said.map_or(Status::Pending, |said| said.status))
+    }
 }
 
 /// What a payload is.

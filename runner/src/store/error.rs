@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::disk::Taken;
-use super::lock::Holder;
-use crate::words::Address;
+use crate::words::{Address, Holder};
 
 /// The end of every message about a file that cannot be used as it is.
 const WAY_OUT: &str = "put back a copy of it, or move it away to begin anew (progress is then forgotten, and \
@@ -140,7 +139,7 @@ pub(super) enum Cause {
     Taken,
     Io(io::Error),
     Damaged(String),
-    Newer(u32),
+    Newer { found: u32, known: u32 },
     Gone { queue: Address, index: u64, first: u64 },
 }
 
@@ -160,7 +159,7 @@ impl Cause {
             }
             Self::Io(source) => OpenError::Io { path, source },
             Self::Taken => OpenError::Taken { path },
-            Self::Newer(found) => OpenError::Newer { path, found, known: super::format::VERSION },
+            Self::Newer { found, known } => OpenError::Newer { path, found, known },
             Self::Damaged(what) => OpenError::Damaged { path, what },
             other => OpenError::Damaged { path, what: ReadError::from(other).to_string() },
         }
@@ -174,7 +173,7 @@ impl From<Cause> for ReadError {
             Cause::Interrupted | Cause::Taken => Self::Interrupted,
             Cause::Io(source) => Self::Io(source),
             Cause::Damaged(what) => Self::Damaged(what),
-            Cause::Newer(found) => Self::Damaged(format!("its format is version {found}")),
+            Cause::Newer { found, .. } => Self::Damaged(format!("its format is version {found}")),
             Cause::Gone { queue, index, first } => Self::Gone { queue, index, first },
         }
     }

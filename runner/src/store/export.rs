@@ -22,6 +22,7 @@ use super::lines::{
     OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine, TokenKeyLine,
     VERSION,
 };
+use super::migrate;
 use super::pause;
 use super::read::Store;
 use super::snapshot;
@@ -99,7 +100,7 @@ impl<W: Write> Walk<'_, W> {
         let commit = CommitRecord::read(&meta)?;
         self.lines.put(&Line::Header(Header {
             version: VERSION,
-            created: format::created(&meta)?.0,
+            created: migrate::created(&meta)?.0,
             transaction: commit.number,
             time: commit.time.0,
             sequence: delayed::last_sequence(&meta)?,

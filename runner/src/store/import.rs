@@ -12,10 +12,11 @@ use redb::Database;
 use super::disk::{FileDisk, Medium};
 use super::error::{ImportError, OpenError};
 use super::fill::{Filling, Stop, wrong};
-use super::format;
 use super::guard::{close, guarded};
 use super::lines::{Header, Inventory, Line, Start, VERSION};
-use super::open::{self, FILE, FILE_IN_THE_MAKING, Origin};
+use super::migrate;
+use super::open::{self, FILE, FILE_IN_THE_MAKING};
+use super::origin::{Origin, open_database};
 use super::private;
 use crate::words::Timestamp;
 
@@ -61,7 +62,7 @@ fn make(path: &Path, input: impl BufRead) -> Result<Inventory, ImportError> {
     let mut reader = LineReader { input, line: Vec::new(), number: 0 };
     let made = guarded(|| {
         let medium = Medium::new(Box::new(FileDisk::new(private::create_private(path)?, path)?));
-        let database = open::open_database(&medium)?;
+        let database = open_database(&medium)?;
         let filled = fill(&database, &mut reader);
         drop(database);
         medium.disk().sync()?;
@@ -80,7 +81,7 @@ fn make(path: &Path, input: impl BufRead) -> Result<Inventory, ImportError> {
 fn fill<R: BufRead>(database: &Database, reader: &mut LineReader<R>) -> Result<Inventory, Stop> {
     let header = read_header(reader)?;
     let mut txn = database.begin_write()?;
-    format::initialise(&txn, Timestamp(header.created))?;
+    migrate::initialise(&txn, Timestamp(header.created))?;
     let mut filling = Filling::new(header);
     let mut bytes = 0;
     let said = loop {

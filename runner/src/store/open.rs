@@ -3,19 +3,16 @@
 //! A new store appears under its name only when it is whole, so a file that is not a store was
 //! never one.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use redb::{Database, ReadableDatabase as _};
-
 use super::disk::{Disk, FileDisk, Medium};
 use super::error::{Cause, OpenError};
-use super::format;
-use super::guard::{close, guarded};
-use super::lock::{Holder, Lock};
-use super::overlay::Overlay;
+use super::lock::Lock;
+use super::migrate;
+use super::origin::{Opened, Origin, open_database};
 use super::private;
 use super::read::{Shared, Store};
 use super::write::Writer;
@@ -24,12 +21,6 @@ use crate::words::{Clock as _, SystemClock};
 pub(super) const FILE: &str = "store.redb";
 pub(super) const FILE_IN_THE_MAKING: &str = "store.redb.new";
 const LOCK_FILE: &str = "lock";
-
-/// What redb may keep in memory of the file, in bytes; up to half of it are writes of a commit.
-const CACHE_BYTES: usize = 16 << 20;
-
-/// What a file of redb starts with.
-const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 
 /// Opens the store in `folder`, and creates what is missing of folder and store. Other users lose what
 /// rights they had to them.
@@ -60,104 +51,6 @@ pub fn open_disk(disk: Box<dyn Disk>) -> Result<(Store, Writer), OpenError> {
         initialise(&origin.medium).map_err(|cause| cause.at(origin.path.clone()))?;
     }
     start(origin, None)
-}
-
-/// Where a store can be opened again.
-#[derive(Debug)]
-pub(super) struct Origin {
-    pub(super) medium: Medium,
-    /// For messages.
-    pub(super) path: PathBuf,
-}
-
-pub(super) struct Opened {
-    pub(super) database: Database,
-    /// The number of the last commit.
-    pub(super) transaction: u64,
-}
-
-impl Origin {
-    /// The store at `path`, whose own file is locked as long as the medium lives.
-    pub(super) fn of_file(path: PathBuf) -> Result<Self, OpenError> {
-        let failed = |source| Cause::Io(source).at(path.clone());
-        let file = File::options().read(true).write(true).open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            // The file `lock` was free: it is not the one that the other process has.
-            Err(TryLockError::WouldBlock) => {
-                return Err(OpenError::Locked { holder: Holder::of(&file), path });
-            }
-            Err(TryLockError::Error(source)) => return Err(failed(source)),
-        }
-        let disk = FileDisk::new(file, &path).map_err(failed)?;
-        Ok(Self { medium: Medium::new(Box::new(disk)), path })
-    }
-
-    /// Opens the store and makes sure that it can be worked with, and that the commit with this
-    /// number, which is durable, is in it.
-    pub(super) fn open_at_least(&self, transaction: u64) -> Result<Opened, OpenError> {
-        self.check_header()?;
-        let database = guarded(|| {
-            self.medium.enter_epoch()?;
-            self.medium.settle()?;
-            open_database(&self.medium)
-        })
-        .map_err(|cause| cause.at(self.path.clone()))?;
-        let checked = guarded(|| {
-            format::migrate(&database)?;
-            match format::check(&database.begin_read()?)?.number {
-                found if found >= transaction => Ok(found),
-                found => {
-                    Err(Cause::Damaged(format!("commit {transaction} was durable, and the last is {found}")))
-                }
-            }
-        });
-        match checked {
-            Ok(transaction) => Ok(Opened { database, transaction }),
-            Err(cause) => {
-                close(Some(database));
-                Err(cause.at(self.path.clone()))
-            }
-        }
-    }
-
-    /// Opens the store for reading alone, where it cannot be written: the last commit that is on the disk is not
-    /// older than the one with this number. `None` where it cannot be read either.
-    pub(super) fn open_to_read(&self, transaction: u64) -> Option<Database> {
-        let database = guarded(|| {
-            let overlay = Overlay::over(self.medium.clone())?;
-            Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(overlay)?)
-        });
-        let database = database.ok()?;
-        let found = guarded(|| Ok(format::check(&database.begin_read()?)?.number));
-        if found.is_ok_and(|found| found >= transaction) {
-            return Some(database);
-        }
-        close(Some(database));
-        None
-    }
-
-    /// Tells what is no store from what is a damaged one. redb would make a store of an empty file.
-    fn check_header(&self) -> Result<(), OpenError> {
-        let path = || self.path.clone();
-        let failed = |source| OpenError::Io { path: path(), source };
-        let disk = self.medium.disk();
-        let len = disk.len().map_err(failed)?;
-        if len == 0 {
-            return Err(OpenError::Empty { path: path() });
-        }
-        // At most the length of the array.
-        let mut start = [0; 4096];
-        let start = &mut start[..usize::try_from(len.min(4096)).unwrap_or(0)];
-        disk.read(0, start).map_err(failed)?;
-        if start.iter().all(|&byte| byte == 0) {
-            return Err(OpenError::Zeros { path: path() });
-        }
-        if !start.starts_with(MAGIC) {
-            return Err(OpenError::Foreign { path: path() });
-        }
-        Ok(())
-    }
 }
 
 pub(super) fn take_lock(folder: &Path, store: &Path) -> Result<Lock, OpenError> {
@@ -194,16 +87,11 @@ fn create(folder: &Path) -> Result<(), Cause> {
 fn initialise(medium: &Medium) -> Result<(), Cause> {
     let database = open_database(medium)?;
     let txn = database.begin_write()?;
-    format::initialise(&txn, SystemClock.now())?;
+    migrate::initialise(&txn, SystemClock.now())?;
     txn.commit()?;
     drop(database);
     medium.disk().sync()?;
     Ok(())
-}
-
-pub(super) fn open_database(medium: &Medium) -> Result<Database, Cause> {
-    let database = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(medium.clone())?;
-    Ok(database)
 }
 
 /// A new name is durable when its folder is. Elsewhere than on Unix a folder cannot be opened, and

@@ -1,6 +1,10 @@
 //! The reading handle: every question is answered from one consistent snapshot, and so are several that
 //! are asked with [`Store::at_one_moment`].
 
+mod made;
+
+mod rows;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
@@ -14,11 +18,13 @@ use super::format::{
     SEGMENTS, SINKS,
 };
 use super::guard::{close, guarded};
-use super::made::Pages;
-use super::rows::Rows;
 use super::value::Value;
 use crate::decide::Progress;
 use crate::words::{Address, Batch, Mark, Origin, Segment, SinkPosition, Timestamp};
+use made::Pages;
+use rows::Rows;
+
+pub use made::{Made, MadeOf};
 
 /// Reads the store, from any thread. Cheap to clone.
 ///

@@ -15,7 +15,7 @@ use super::format::{
 use super::generation::{self, Generation};
 use super::guard::guarded;
 use super::lock::Lock;
-use super::open::{Opened, Origin};
+use super::origin::{Opened, Origin};
 use super::pause;
 use super::read::Shared;
 use super::snapshot::{self, Snapshot, SnapshotKey};

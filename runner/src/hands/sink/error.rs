@@ -5,8 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::config::shown;
-use crate::store::Holder;
-use crate::words::Address;
+use crate::words::{Address, Holder};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {

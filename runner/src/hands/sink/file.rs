@@ -21,8 +21,7 @@ use super::error::{Mismatch, SinkError};
 use super::format::append_lines;
 use super::tail::Tail;
 use crate::config::{FileSink, OnMismatch};
-use crate::store::Holder;
-use crate::words::{Address, SinkPosition};
+use crate::words::{Address, Holder, SinkPosition};
 
 /// Memory for lines that is kept between writes.
 const KEPT_BYTES: usize = 4 << 20;

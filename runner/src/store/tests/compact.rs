@@ -4,7 +4,7 @@ use super::history::{COMMITS, assert_is_after, run};
 use super::*;
 use crate::store::compact::{compact, compact_at};
 use crate::store::disk::Medium;
-use crate::store::open::Origin;
+use crate::store::origin::Origin;
 use crate::store::testing::Failure;
 use crate::store::{OpenError, Trim, TrimWhen, open};
 

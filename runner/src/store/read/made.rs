@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::error::ReadError;
-use super::read::Store;
+use super::Store;
+use crate::store::error::ReadError;
 use crate::words::{Address, Origin};
 
 /// Jobs of a page: those with the indices from a multiple of it on.
@@ -41,7 +41,7 @@ pub struct MadeOf<'a> {
 
 /// What is known of pages.
 #[derive(Debug, Default)]
-pub(super) struct Pages(Mutex<Known>);
+pub(in crate::store) struct Pages(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -186,7 +186,7 @@ impl MadeOf<'_> {
 
 impl Pages {
     /// Forgets all: the file may be another one now.
-    pub(super) fn forget(&self) {
+    pub(in crate::store) fn forget(&self) {
         *self.known() = Known::default();
     }
 

@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use twox_hash::XxHash3_64;
 
-use super::delayed::{Delayed, DelayedJob, DelayedKey};
-use super::error::ReadError;
-use super::read::Store;
+use super::Store;
+use crate::store::delayed::{Delayed, DelayedJob, DelayedKey};
+use crate::store::error::ReadError;
 use crate::words::{Address, Timestamp};
 
 /// Of a step that has more, each row is looked at when one is looked for. A row takes about 50 bytes here.
@@ -20,7 +20,7 @@ const GONE_MAX: u64 = 1024;
 
 /// What is known of the rows of steps.
 #[derive(Debug, Default)]
-pub(super) struct Rows(Mutex<BTreeMap<Address, Known>>);
+pub(in crate::store) struct Rows(Mutex<BTreeMap<Address, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -99,7 +99,7 @@ impl Store {
 
 impl Rows {
     /// Adds the rows of a commit that is durable.
-    pub(super) fn add(&self, delayed: &[Delayed], keys: &[DelayedKey]) {
+    pub(in crate::store) fn add(&self, delayed: &[Delayed], keys: &[DelayedKey]) {
         if delayed.is_empty() {
             return;
         }
@@ -115,7 +115,7 @@ impl Rows {
     }
 
     /// Forgets all: the file may be another one now.
-    pub(super) fn forget(&self) {
+    pub(in crate::store) fn forget(&self) {
         self.known().clear();
     }
 
