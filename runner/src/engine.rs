@@ -43,6 +43,10 @@ mod provenance;
 
 mod held;
 
+mod result;
+
+mod in_flight;
+
 mod gather;
 
 mod allowance;

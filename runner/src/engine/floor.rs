@@ -9,19 +9,19 @@ use std::sync::atomic::AtomicUsize;
 
 use super::delivery::Order;
 use super::error::{Chain, EngineError};
-use super::held::{Fetched, Held, Work};
+use super::held::{Fetched, Work};
+use super::in_flight::Held;
 use super::message::Message;
 use super::readers::StoreAsk;
 use super::report::Halt;
 use super::request::Asked;
 use super::request::Request;
-use super::retrying::Halts;
+use super::result::{Halts, Hindrance, Ran, Stumble};
 use super::shelf::Shelf;
 use super::stats::{ClosedBy, Stats};
 use super::status::Asking;
 use super::tail::Tails;
 use super::ticks::Ticks;
-use super::work::{Hindrance, Ran, Stumble};
 use crate::config::{Configuration, QueueRef, Step};
 use crate::decide::{
     BatchEnd, BatchId, Bounds, Dispatcher, End, Event, FailureLog, Flow, Port, ReadId, Ticker, Turn,

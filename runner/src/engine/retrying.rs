@@ -5,6 +5,7 @@ use std::time::Duration;
 use tidegate_plugin::{Cause, Failure, FailureKind};
 
 use super::gather::Item;
+use super::result::Halts;
 use crate::config::{Configuration, GateRef, Promise, Step};
 use crate::decide::{Before, Decision, RetryPolicy, Then, Tried, Trouble};
 use crate::hands::script::json;
@@ -51,17 +52,6 @@ pub(super) enum Fate {
     Dropped(Why),
     /// It stands in the way of the step.
     Halts(Halts),
-}
-
-/// Why a job that failed stands in the way of its step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Halts {
-    /// There is no error queue to put it on.
-    NoErrors,
-    /// The policy says so.
-    Policy,
-    /// What failed is the run, and not the job.
-    Run,
 }
 
 /// Why a failed job is consumed.

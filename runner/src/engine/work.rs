@@ -13,7 +13,8 @@ use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
 use super::leash::{self, Leash};
 use super::link::{Common, Owner, Scripts};
-use super::retrying::{self, Halts, Retrying, before};
+use super::result::{Halts, Hindrance, Ran, Stumble};
+use super::retrying::{self, Retrying, before};
 use super::status::Word;
 use crate::config::{self, Configuration, Processor, Promise, Take};
 use crate::decide::{Before, Counters, JobEnd, Status};
@@ -30,7 +31,6 @@ mod setup;
 
 use failing::{After, Failing};
 use ran::{Binding, Yield};
-pub(super) use ran::{Hindrance, Ran, Stumble};
 use setup::{Setback, Setup};
 
 /// A step made ready for one thread.

@@ -12,7 +12,7 @@ use crate::engine::answering::Asked;
 use crate::engine::delivery::{Begin, Delivery, Entry, Order, Rewind};
 use crate::engine::held::{Fetched, Portion};
 use crate::engine::readers::{StoreAsk, Wanted};
-use crate::engine::work::Ran;
+use crate::engine::result::Ran;
 use crate::words::Timestamp;
 
 impl Floor {

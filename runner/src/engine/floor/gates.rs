@@ -8,8 +8,8 @@ use super::Floor;
 use crate::config::GateRef;
 use crate::decide::JobEnd;
 use crate::engine::answering::Asked;
+use crate::engine::result::{Hindrance, Ran};
 use crate::engine::stats::ClosedBy;
-use crate::engine::work::{Hindrance, Ran};
 use crate::words::{Timestamp, format_duration};
 
 impl Floor {

@@ -2,7 +2,7 @@
 
 use super::{Action, Floor};
 use crate::decide::{BatchId, Command, Event};
-use crate::engine::held::Held;
+use crate::engine::in_flight::Held;
 use crate::engine::message::{Durable, Stays};
 use crate::words::Timestamp;
 

@@ -2,13 +2,14 @@
 
 use tidegate_plugin::Failure;
 
-use super::ran::{Hindrance, Yield};
+use super::ran::Yield;
 use super::setup::Setback;
 use crate::config::Take;
 use crate::decide::{Ending, Failed, FailedJob, FailureCause, JobEnd};
 use crate::engine::error_record::{self, Case};
 use crate::engine::gather::Item;
-use crate::engine::retrying::{self, Fate, Halts, Retrying, Why};
+use crate::engine::result::{Halts, Hindrance};
+use crate::engine::retrying::{self, Fate, Retrying, Why};
 use crate::engine::stats::ClosedBy;
 use crate::engine::turn;
 use crate::store::{Delayed, Outcome};

@@ -1,80 +1,15 @@
-//! What became of a batch, and what its jobs have come to while it runs.
+//! What the jobs of a batch have come to while it runs.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
-
-use tidegate_plugin::{Failure, Outputs, Payloads};
+use tidegate_plugin::{Outputs, Payloads};
 
 use crate::config::{self, Target};
-use crate::decide::{Counters, EndedBy, Failed, JobEnd};
+use crate::decide::JobEnd;
 use crate::engine::delivery::Made;
 use crate::engine::gather::Item;
-use crate::engine::held::Attempt;
-use crate::engine::retrying::{self, Halts};
-use crate::engine::stats::ClosedBy;
-use crate::store::{Delayed, Outcome, Span};
-use crate::words::{Address, DeliveryHash, Origins, Timestamp};
-
-/// What became of a batch.
-#[derive(Debug, Default)]
-pub(in crate::engine) struct Ran {
-    /// How many of its jobs are accounted for: all, or those before the one that halts the step.
-    pub(in crate::engine) taken: usize,
-    /// In the order of the step's bindings.
-    pub(in crate::engine) outputs: Vec<Made>,
-    /// Error records.
-    pub(in crate::engine) errors: Option<Made>,
-    /// Jobs that are run again, and outputs that are due later.
-    pub(in crate::engine) delayed: Vec<Delayed>,
-    pub(in crate::engine) outcomes: Vec<(DeliveryHash, Outcome)>,
-    /// Jobs that are no suspects any more when this is delivered.
-    pub(in crate::engine) settles: Vec<Span>,
-    pub(in crate::engine) counters: Counters,
-    pub(in crate::engine) halt: Option<Stumble>,
-    /// How many of those that are taken come again.
-    pub(in crate::engine) stayed: usize,
-    /// Of jobs that were picked: what became of each that is taken.
-    pub(in crate::engine) ends: Vec<JobEnd>,
-    /// By cause: the jobs that failed for good.
-    pub(in crate::engine) failed: Vec<Failed>,
-    /// What keeps the step from starting anything, if the batch has come upon that.
-    pub(in crate::engine) held: Option<Hindrance>,
-    /// Nothing of it has run, and it can run again as it is.
-    pub(in crate::engine) goes_back: bool,
-    /// The rest was not attempted: it took long, or gave much.
-    pub(in crate::engine) cut: bool,
-    /// The job behind those that were taken waits for its next attempt: as it is delivered when its turn comes
-    /// before that.
-    pub(in crate::engine) waits: Option<Box<Ran>>,
-    /// How long the worker took.
-    pub(in crate::engine) took: Duration,
-}
-
-/// What keeps a step from starting anything.
-#[derive(Clone, Debug)]
-pub(in crate::engine) struct Hindrance {
-    pub(in crate::engine) by: ClosedBy,
-    /// A sentence fragment.
-    pub(in crate::engine) why: String,
-}
-
-impl Hindrance {
-    /// What the step runs could not be set up, and is set up again at `until`.
-    pub(super) fn of_setup(failure: &Failure, until: Timestamp) -> Self {
-        Self { by: ClosedBy::Setup { until }, why: failure.to_string() }
-    }
-}
-
-/// The job that halted a step, and why.
-#[derive(Debug)]
-pub(in crate::engine) struct Stumble {
-    pub(in crate::engine) index: u64,
-    pub(in crate::engine) failure: Failure,
-    pub(in crate::engine) halts: Halts,
-    /// Where the job stood in a file.
-    pub(in crate::engine) file: Option<(Arc<Path>, u64)>,
-}
+use crate::engine::result::Ran;
+use crate::engine::retrying;
+use crate::store::Outcome;
+use crate::words::{Address, Origins, Timestamp};
 
 /// What the jobs of a batch have come to so far.
 pub(super) struct Yield {
@@ -104,46 +39,6 @@ pub(super) struct Side {
 pub(super) struct Binding {
     pub(super) name: String,
     pub(super) to_queue: bool,
-}
-
-impl Ran {
-    /// A job is taken, and stands in the store by itself.
-    pub(super) fn stays(&mut self, row: Delayed, end: JobEnd) {
-        self.delayed.push(row);
-        self.taken += 1;
-        self.stayed += 1;
-        self.ends.push(end);
-    }
-
-    /// One job that waits for its next attempt.
-    pub(super) fn waiting(row: Delayed, end: JobEnd, settles: Vec<Span>) -> Box<Self> {
-        let mut ran = Self { settles, ..Self::default() };
-        ran.stays(row, end);
-        Box::new(ran)
-    }
-
-    /// What was attempted of its one job, where that waits for its next attempt.
-    pub(in crate::engine) fn attempt(&self) -> Option<Attempt> {
-        let job = &self.delayed.first()?.job;
-        Some(Attempt { number: job.attempt, first: job.first_attempt, error: job.last_error.clone() })
-    }
-
-    /// Why the worker ended the batch.
-    pub(in crate::engine) fn ending(&self) -> EndedBy {
-        let waits = self.waits.as_ref().and_then(|waits| waits.ends.first());
-        match waits {
-            Some(JobEnd::Held(until)) => EndedBy::Holds(*until),
-            Some(JobEnd::Delayed(due)) => EndedBy::Waits(*due),
-            _ if self.halt.is_some() => EndedBy::Halts,
-            _ if self.cut => EndedBy::Cut,
-            _ => EndedBy::Whole,
-        }
-    }
-
-    /// Bytes of everything that it brings.
-    pub(in crate::engine) fn byte_len(&self) -> usize {
-        self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
-    }
 }
 
 impl Yield {

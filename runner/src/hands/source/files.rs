@@ -11,8 +11,14 @@ use flate2::bufread::MultiGzDecoder;
 use twox_hash::XxHash3_64;
 
 use super::error::SourceError;
-use super::rotated::{Written, written};
 use crate::words::{Address, Segment};
+
+/// When a file was written to: seconds and nanoseconds since 1970.
+pub(super) type Written = (i64, i64);
+
+pub(super) fn written(metadata: &Metadata) -> Written {
+    (metadata.mtime(), metadata.mtime_nsec())
+}
 
 /// How much of a file's beginning tells it from another.
 pub(super) const FINGERPRINT_BYTES: u32 = 1024;

@@ -7,23 +7,15 @@
 //! the files.
 
 use std::cmp::Reverse;
-use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::error::SourceError;
 use super::files::{
-    FileId, Found, Named, folder_of, found, is_gzip, settled, settled_by_name, still_begins_like,
+    FileId, Found, Named, Written, folder_of, found, is_gzip, settled, settled_by_name, still_begins_like,
+    written,
 };
 use crate::words::Segment;
-
-/// When a file was written to: seconds and nanoseconds since 1970.
-pub(super) type Written = (i64, i64);
-
-pub(super) fn written(metadata: &Metadata) -> Written {
-    (metadata.mtime(), metadata.mtime_nsec())
-}
 
 /// Rotated files beside a followed path.
 #[derive(Debug, Default)]

@@ -10,17 +10,63 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_64;
 
-use super::files::{FINGERPRINT_BYTES, FileId, Found, Head, begins_like, is_gzip, still_begins_like};
-use super::rotated::Written;
+use super::files::{
+    FINGERPRINT_BYTES, FileId, Found, Head, Written, begins_like, is_gzip, still_begins_like,
+};
 use crate::words::{Address, Mark, Segment, Tail};
 
 mod choosing;
 
 mod copies;
 
-pub(super) use choosing::{Fresh, Standing};
-use choosing::{Part, Why};
 use copies::LogName;
+
+/// Where a reader stands that has come to the end of the last segment.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) segment: u32,
+    pub(super) at: Mark,
+    /// The file it reads; `None` where it was lost.
+    pub(super) id: Option<FileId>,
+    /// The file still has a name somewhere.
+    pub(super) linked: bool,
+    /// When it was written to last.
+    pub(super) written: Option<Written>,
+}
+
+/// A part of a file that no segment holds yet.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    path: PathBuf,
+    id: FileId,
+    fingerprint: (u64, u32),
+    part: Part,
+    /// The bytes before the part end in the middle of a line, and the part goes on with it.
+    mid_line: bool,
+    /// A file that was read begins alike, too briefly to say that this one is a copy of it.
+    like: Option<PathBuf>,
+    /// The file itself: its name may be another one's by the time it is read.
+    opened: (File, Metadata),
+}
+
+/// From where on, and why it is one.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    offset: u64,
+    line: u64,
+    why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    New,
+    /// It goes on after it was taken as ended.
+    Grown,
+    /// It is shorter than it was.
+    Truncated,
+    /// It begins otherwise than it did, or is another file of the same name.
+    Replaced,
+}
 
 #[derive(Debug)]
 pub(super) struct Segments {

@@ -8,7 +8,7 @@ use super::{Place, Read, Reader, explain};
 use crate::hands::source::cursor::Cursor;
 use crate::hands::source::error::SourceError;
 use crate::hands::source::files::list;
-use crate::hands::source::rotated::written;
+use crate::hands::source::files::written;
 use crate::hands::source::segments::{Segments, Standing};
 use crate::hands::source::stream::Stream;
 use crate::words::{Mark, Segment};

@@ -1,66 +1,19 @@
 //! The decision which file, and from where on, comes after the segments that there are.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use super::Segments;
 use super::copies::Copy;
+use super::{Fresh, Part, Segments, Standing, Why};
 use crate::config::{DataFormat, FileSource};
 use crate::hands::source::error::SourceError;
 use crate::hands::source::files::{
     FINGERPRINT_BYTES, FileId, Found, Head, is_gzip, list, open_if_there, still_begins_like,
 };
-use crate::hands::source::rotated::{Written, rotated_since, siblings};
-use crate::words::{Address, Mark};
-
-/// Where a reader stands that has come to the end of the last segment.
-#[derive(Debug)]
-pub(in crate::hands::source) struct Standing {
-    pub(in crate::hands::source) segment: u32,
-    pub(in crate::hands::source) at: Mark,
-    /// The file it reads; `None` where it was lost.
-    pub(in crate::hands::source) id: Option<FileId>,
-    /// The file still has a name somewhere.
-    pub(in crate::hands::source) linked: bool,
-    /// When it was written to last.
-    pub(in crate::hands::source) written: Option<Written>,
-}
-
-/// A part of a file that no segment holds yet.
-#[derive(Debug)]
-pub(in crate::hands::source) struct Fresh {
-    pub(super) path: PathBuf,
-    pub(super) id: FileId,
-    pub(super) fingerprint: (u64, u32),
-    pub(super) part: Part,
-    /// The bytes before the part end in the middle of a line, and the part goes on with it.
-    pub(super) mid_line: bool,
-    /// A file that was read begins alike, too briefly to say that this one is a copy of it.
-    pub(super) like: Option<PathBuf>,
-    /// The file itself: its name may be another one's by the time it is read.
-    pub(super) opened: (File, Metadata),
-}
-
-/// From where on, and why it is one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) offset: u64,
-    pub(super) line: u64,
-    pub(super) why: Why,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    New,
-    /// It goes on after it was taken as ended.
-    Grown,
-    /// It is shorter than it was.
-    Truncated,
-    /// It begins otherwise than it did, or is another file of the same name.
-    Replaced,
-}
+use crate::hands::source::rotated::{rotated_since, siblings};
+use crate::words::Address;
 
 impl Segments {
     /// What comes after the last segment, where the reader at `here` (`None`: there is no segment)

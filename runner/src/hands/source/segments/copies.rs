@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_64;
 
-use super::choosing::{Part, Standing, Why};
-use super::{Segments, tell_copy};
+use super::{Part, Segments, Standing, Why, tell_copy};
 use crate::config::{DataFormat, FileSource};
 use crate::hands::source::error::SourceError;
 use crate::hands::source::files::{
