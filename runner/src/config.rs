@@ -110,16 +110,15 @@ pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
 pub use exec::ExecCommand;
 pub use files::{Files, Position};
 pub(crate) use files::{ReadError, read_text};
-pub use http::{Body, HttpRequest, Method, Response, Shape};
 pub use interpolate::Lookup;
 pub use load::{Draft, LoadOptions, load};
 pub use locate::locate;
 pub use model::{
-    BeginAt, Configuration, DataFormat, FieldPath, FileSink, FileSource, Gate, GateRef, Input, InputRef,
-    Inquiry, Invocation, Lane, LaneMissing, Limits, LogFormat, LogSettings, Meta, Monitor, OnMismatch,
-    OutputOrder, OutputRef, Pin, Pipeline, PluginStep, Processor, Promise, Queue, QueueRef, Queuer, Retain,
-    Script, Settings, Sink, SinkFormat, SinkKind, SinkRef, Source, SourceKind, SourceRef, Step, StepFilter,
-    Strategy, Take, Target,
+    BeginAt, Body, Configuration, DataFormat, FieldPath, FileSink, FileSource, Gate, GateRef, HttpRequest,
+    Input, InputRef, Inquiry, Invocation, Lane, LaneMissing, Limits, LogFormat, LogSettings, Meta, Method,
+    Monitor, OnMismatch, OutputOrder, OutputRef, Pin, Pipeline, PluginStep, Processor, Promise, Queue,
+    QueueRef, Queuer, Response, Retain, Script, Settings, Shape, Sink, SinkFormat, SinkKind, SinkRef, Source,
+    SourceKind, SourceRef, Step, StepFilter, Strategy, Take, Target,
 };
 pub use on_disk::check_disk;
 pub use order::check as check_order;

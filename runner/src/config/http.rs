@@ -6,106 +6,21 @@ mod url;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-pub use shape::Shape;
-
 use super::diagnostic::Diagnostic;
 use super::field::Field;
 use super::grammar::Kind;
+use super::model::{Body, HttpRequest, METHODS, Method, Response, Shape};
 use super::reading::{Reading, Text};
 use super::section::Section;
 use super::template::{template, templates};
 use crate::words::suggest::listed;
-use crate::words::template::{Fact, Template};
-use crate::words::{Secret, parse_duration, parse_size};
+use crate::words::template::Template;
+use crate::words::{parse_duration, parse_size};
 
-const METHODS: [(&str, Method); 7] = [
-    ("GET", Method::Get),
-    ("HEAD", Method::Head),
-    ("POST", Method::Post),
-    ("PUT", Method::Put),
-    ("PATCH", Method::Patch),
-    ("DELETE", Method::Delete),
-    ("OPTIONS", Method::Options),
-];
 const RESPONSES: [(&str, Response); 2] = [("body", Response::Body), ("full", Response::Full)];
 /// What the request itself decides about.
 const NOT_BY_HAND: [&str; 6] =
     ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade"];
-
-/// A request for each job.
-#[derive(Clone, Debug)]
-pub struct HttpRequest {
-    /// Begins with a scheme and a host that are the same for every job.
-    pub url: Template,
-    pub method: Method,
-    /// In lowercase.
-    pub headers: Vec<(String, Template)>,
-    pub body: Body,
-    /// `None`: as long as the attempt may take.
-    pub timeout: Option<Duration>,
-    /// Bytes of the answer's body. `None`: what `limits.memory` says.
-    pub max_response: Option<u64>,
-    /// The answers that are no failures.
-    pub accept: Vec<RangeInclusive<u16>>,
-    pub response: Response,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    Get,
-    Head,
-    Post,
-    Put,
-    Patch,
-    Delete,
-    Options,
-}
-
-/// What is sent.
-#[derive(Clone, Debug)]
-pub enum Body {
-    None,
-    Job,
-    Json(Shape),
-}
-
-/// What the request gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Response {
-    /// The answer's body.
-    Body,
-    /// A map of the job, and the answer's status, headers and body.
-    Full,
-}
-
-impl HttpRequest {
-    /// Whether it hands on the token by which the service finishes a job.
-    #[must_use]
-    pub fn passes_token(&self) -> bool {
-        let in_body = matches!(&self.body, Body::Json(shape) if shape.has(Fact::Token));
-        let headers = self.headers.iter().map(|(_, template)| template);
-        in_body || headers.chain([&self.url]).any(|template| template.has(Fact::Token))
-    }
-}
-
-impl Body {
-    /// What must not be shown of it.
-    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
-        let shape = if let Self::Json(shape) = self { Some(shape) } else { None };
-        shape.into_iter().flat_map(Shape::secrets)
-    }
-}
-
-impl Method {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        METHODS.iter().find(|(_, method)| *method == self).map_or("GET", |(word, _)| word)
-    }
-
-    fn sends_jobs(self) -> bool {
-        matches!(self, Self::Post | Self::Put | Self::Patch)
-    }
-}
 
 /// What `http = { … }` says.
 pub(super) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<HttpRequest> {

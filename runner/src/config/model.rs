@@ -3,6 +3,7 @@
 //! Sources, queues, sinks and steps of all pipelines stand in one list each; a `…Ref` is a
 //! position in its list, valid for the [`Configuration`] it came from.
 
+mod http_request;
 mod inquiry;
 mod invocation;
 mod processor;
@@ -17,10 +18,11 @@ use std::time::Duration;
 use twox_hash::XxHash3_64;
 
 use super::absolute::absolute;
-use super::http::HttpRequest;
 use super::push::PushSource;
 use crate::words::{Address, Name};
 
+pub(super) use http_request::METHODS;
+pub use http_request::{Body, HttpRequest, Method, Response, Shape};
 pub use inquiry::{Gate, GateRef, Inquiry, Monitor};
 pub use invocation::Invocation;
 pub use processor::{Limits, Pin, PluginStep, Processor, Script, StepFilter};

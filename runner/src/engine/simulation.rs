@@ -17,7 +17,9 @@
 //! | `effects` | what was seen outside |
 //! | `stage` | one run, with chance in the place of threads |
 //! | `workers`, `tally` | what is kept from run to run, and how much was played |
-//! | `world` | a seed: runs, crashes, changes between them |
+//! | `world` | the state of a seed: store, files, configuration, and what changes between runs |
+//! | `outcome` | what may befall a run, and how it ends |
+//! | `play` | a seed: runs, crashes, and the comparison between them |
 //! | `jobs` | what is played beside graphs: a step that retries, delays and picks its jobs |
 //! | `waiting` | the same of one that waits: gates, monitors, pushes, schedules, and whoever moves its jobs |
 //! | `model` | what a step must have come to |
@@ -32,7 +34,9 @@ mod effects;
 mod history;
 mod jobs;
 mod model;
+mod outcome;
 mod outlets;
+mod play;
 mod requests;
 mod stage;
 mod tally;
@@ -57,7 +61,7 @@ const STACK: usize = 16 << 20;
 
 #[test]
 fn whole_graphs_keep_their_promise_whatever_crashes_when() {
-    let (tally, count) = play_all(world::play, SEEDS);
+    let (tally, count) = play_all(play::play, SEEDS);
     let Tally { crashes, again, retries, granted, jobs, lost, .. } = tally;
     let all_happened = [crashes, again, retries, granted, jobs, lost].iter().all(|&times| times > 0);
     assert!(all_happened || count < 100, "so many seeds should see everything");
@@ -65,13 +69,13 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
 
 #[test]
 fn jobs_that_are_retried_delayed_and_picked_end_exactly_once_whatever_crashes_when() {
-    let (Tally { crashes, jobs, .. }, count) = play_all(world::play_jobs, SEEDS);
+    let (Tally { crashes, jobs, .. }, count) = play_all(play::play_jobs, SEEDS);
     assert!(crashes > 0 && jobs > 0 || count < 100, "so many seeds should see everything");
 }
 
 #[test]
 fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
-    let (tally, count) = play_all(world::play_waiting, WAITING_SEEDS);
+    let (tally, count) = play_all(play::play_waiting, WAITING_SEEDS);
     let Tally { crashes, granted, jobs, held, forgotten, told, moved, ticks, .. } = tally;
     let all = [crashes, granted, jobs, held, forgotten, told, moved, ticks];
     let all_happened = all.iter().all(|&times| times > 0);
@@ -81,7 +85,7 @@ fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
 #[test]
 fn what_once_failed_holds() {
     for seed in [248, 349, 402, 415, 420, 442, 890, 1292, 1868, 6233, 9449, 18_766] {
-        world::play_waiting(seed);
+        play::play_waiting(seed);
     }
 }
 
@@ -124,6 +128,6 @@ fn play_all(play: fn(u64) -> Tally, seeds: u64) -> (Tally, u64) {
 
 #[test]
 fn recovery_may_be_interrupted_at_every_step_of_itself() {
-    let steps: Vec<u64> = (1..).filter_map(world::interrupt).take(2).collect();
+    let steps: Vec<u64> = (1..).filter_map(play::interrupt).take(2).collect();
     assert!(steps.iter().all(|&steps| steps > 10), "{steps:?}");
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use super::HttpRequest;
 use crate::config::diagnostic::Place;
 use crate::config::exec::ExecCommand;
-use crate::config::http::HttpRequest;
 
 #[derive(Clone, Debug)]
 pub enum Processor {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::dice::Dice;
 use super::history::History;
-use super::stage::Ended;
+use super::outcome::Ended;
 use crate::config::{Configuration, Step};
 use crate::decide::End;
 use crate::engine::gather::{Gatherer, Walk};

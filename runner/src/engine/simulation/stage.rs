@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
+use super::outcome::{Crash, Ended, Perils};
 use super::world::World;
 use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{Before, End, Port};
@@ -27,7 +28,7 @@ use crate::engine::request::Request;
 use crate::engine::status::Asking;
 use crate::hands::source::{BatchLimit, Read, Reader, Source};
 use crate::store::{Attempts, Store};
-use crate::words::{Address, Clock as _};
+use crate::words::Clock as _;
 
 /// More moves than this are a run that does not end.
 const MOVES_MAX: u64 = 200_000;
@@ -50,32 +51,6 @@ enum Move {
     LookAtGate,
     /// A monitor answers.
     Answer(usize),
-}
-
-/// How a run ended, if it was no crash.
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) end: End,
-    pub(super) halted: Vec<Address>,
-    /// Something was asked of it, which may have been granted when it was about to end.
-    pub(super) asked: bool,
-}
-
-/// The process has died.
-#[derive(Debug)]
-pub(super) struct Crash;
-
-/// What may befall a run besides failures of the disk.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Perils {
-    /// It dies after so many moves.
-    pub(super) dies_after: Option<u64>,
-    /// Somebody asks it to stop after so many.
-    pub(super) stops_after: Option<u64>,
-    /// Everything outside behaves after so many, so that it has to drain.
-    pub(super) calms_after: Option<u64>,
-    /// Somebody asks something of it so many times.
-    pub(super) requests: usize,
 }
 
 struct Stage<'w> {

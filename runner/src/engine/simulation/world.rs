@@ -9,14 +9,13 @@ use std::sync::{Arc, OnceLock};
 use tempfile::TempDir;
 
 use super::blueprint::Blueprint;
-use super::check;
 use super::dice::Dice;
 use super::drawing;
 use super::effects::Effects;
 use super::history::History;
 use super::jobs::{self, JobsPlan};
+use super::outcome::Perils;
 use super::requests::Requests;
-use super::stage::{self, Ended, Perils};
 use super::tally::Tally;
 use super::waiting::Waiting;
 use super::workers::Workers;
@@ -24,7 +23,7 @@ use crate::config::{Configuration, Promise, SinkKind};
 use crate::engine::amend::amend;
 use crate::engine::request::Request;
 use crate::store::testing::{Failure, FaultyDisk};
-use crate::store::{Store, Writer, open_disk, verify};
+use crate::store::{Store, Writer, open_disk};
 use crate::words::{Address, Clock as _, ManualClock};
 
 pub(super) struct World {
@@ -44,81 +43,7 @@ pub(super) struct World {
     pub(super) waiting: Option<Waiting>,
     failure: Option<Failure>,
     /// The last run crashed, and whether the power went.
-    crashed: Option<bool>,
-}
-
-/// Plays the history of a graph that the seed says, and asserts what was promised.
-pub(super) fn play(seed: u64) -> Tally {
-    play_in(World::new(seed))
-}
-
-/// The same of a step that retries, delays and picks its jobs.
-pub(super) fn play_jobs(seed: u64) -> Tally {
-    play_in(World::of_jobs(seed))
-}
-
-/// The same of a step that waits for everything there is to wait for.
-pub(super) fn play_waiting(seed: u64) -> Tally {
-    play_in(World::of_waiting(seed))
-}
-
-fn play_in(mut world: World) -> Tally {
-    let mut ended = None;
-    for _ in 0..world.dice.between(1, 6) {
-        world.between(ended.as_ref());
-        let perils = world.perils();
-        world.tally.runs += 1;
-        ended = stage::run(&mut world, perils).ok();
-    }
-    world.calm();
-    for last in [false, true, true] {
-        world.between(ended.as_ref());
-        let requests = if last || !world.is_graph() { 0 } else { world.dice.below(4) };
-        let Ok(calm) = stage::run(&mut world, Perils { requests, ..Perils::default() }) else {
-            panic!("nothing failed, and it crashed")
-        };
-        if world.is_graph() {
-            world.plan.mend();
-            world.reload();
-        }
-        ended = Some(calm);
-    }
-    world.between(ended.as_ref());
-    world.tally()
-}
-
-/// Crashes a run that leaves attempts on record, and then the recovery at each step of it, one after the
-/// other. Answers how many steps that were; `None` where the run left nothing on record.
-pub(super) fn interrupt(seed: u64) -> Option<u64> {
-    let mut world = World::new(seed);
-    world.between(None);
-    if stage::run(&mut world, Perils { dies_after: Some(60), ..Perils::default() }).is_ok() {
-        return None;
-    }
-    let (store, writer) = open_disk(Box::new(world.disk.clone())).unwrap();
-    let nothing = store.all_snapshots().unwrap().is_empty();
-    world.look(&store, None);
-    drop(writer);
-    if nothing {
-        return None;
-    }
-    for step in 1.. {
-        world.disk = FaultyDisk::with(world.disk.bytes());
-        world.disk.fail(Failure::From(step));
-        let failing = world.disk.clone();
-        // Where nothing strikes, it dies with the recovery behind it.
-        assert!(stage::run(&mut world, Perils { dies_after: Some(0), ..Perils::default() }).is_err());
-        let (store, writer) = open_disk(Box::new(world.disk.clone())).unwrap();
-        world.look(&store, None);
-        drop(writer);
-        if !failing.struck() {
-            world.between(None);
-            let ended = stage::run(&mut world, Perils::default()).unwrap();
-            world.between(Some(&ended));
-            return Some(step);
-        }
-    }
-    None
+    pub(super) crashed: Option<bool>,
 }
 
 /// An empty store, which takes a while to make.
@@ -133,7 +58,7 @@ fn empty_store() -> Vec<u8> {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let folder = tempfile::tempdir().unwrap();
         let plan = drawing::random(&mut dice);
@@ -141,7 +66,7 @@ impl World {
         Self::with(dice, folder, plan)
     }
 
-    fn of_jobs(seed: u64) -> Self {
+    pub(super) fn of_jobs(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let folder = tempfile::tempdir().unwrap();
         let jobs = jobs::random(&mut dice);
@@ -151,7 +76,7 @@ impl World {
         Self { jobs: Some(jobs), ..Self::with(dice, folder, plan) }
     }
 
-    fn of_waiting(seed: u64) -> Self {
+    pub(super) fn of_waiting(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let folder = tempfile::tempdir().unwrap();
         let waiting = Waiting::random(&mut dice);
@@ -162,7 +87,7 @@ impl World {
     }
 
     /// A whole graph is played.
-    fn is_graph(&self) -> bool {
+    pub(super) fn is_graph(&self) -> bool {
         self.jobs.is_none() && self.waiting.is_none()
     }
 
@@ -195,7 +120,7 @@ impl World {
         }
     }
 
-    fn tally(&self) -> Tally {
+    pub(super) fn tally(&self) -> Tally {
         let jobs = self.history.rows.values().map(|rows| rows.len() as u64).sum();
         let granted = self.requests.all.iter().filter(|wish| wish.granted).count() as u64;
         let lost = self.history.steps.values().map(|known| known.lost.fresh.len() as u64).sum();
@@ -229,7 +154,7 @@ impl World {
     }
 
     /// From here on nothing fails.
-    fn calm(&mut self) {
+    pub(super) fn calm(&mut self) {
         self.failure = None;
         self.disk.heal();
         if let Some(waiting) = &mut self.waiting {
@@ -238,7 +163,7 @@ impl World {
     }
 
     /// What happens to the next run.
-    fn perils(&mut self) -> Perils {
+    pub(super) fn perils(&mut self) -> Perils {
         let requests = if self.is_graph() { self.dice.below(5) } else { 0 };
         let mut perils = Perils { requests, ..Perils::default() };
         let soon = |dice: &mut Dice, most: u64| {
@@ -267,45 +192,8 @@ impl World {
         perils
     }
 
-    /// Between two runs: looks at what is left, and then somebody may change something. `ended` is how
-    /// the last run ended, where it did.
-    fn between(&mut self, ended: Option<&Ended>) {
-        let (store, mut writer) = open_disk(Box::new(self.disk.clone())).unwrap();
-        self.look(&store, ended);
-        self.change();
-        self.history.begin(&self.configuration, &store).unwrap();
-        if self.is_graph() && self.dice.chance(15) {
-            self.amend_at_rest(&store, &mut writer);
-        }
-        drop(writer);
-        self.disk = FaultyDisk::with(self.disk.bytes());
-    }
-
-    /// Compares what is left with what was promised.
-    fn look(&mut self, store: &Store, ended: Option<&Ended>) {
-        self.history.observe(store).unwrap();
-        self.requests.settle(&self.history, store);
-        if let Some(power) = self.crashed {
-            self.effects.crashed(&mut self.history, store);
-            self.meddle_with_sinks(store, power);
-        }
-        self.history.compare(store);
-        assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
-        if let Some(waiting) = &mut self.waiting {
-            waiting.look(store, &self.history).unwrap();
-            waiting.hang_up(store, self.crashed.is_none()).unwrap();
-            waiting.check(&self.history, ended.is_some());
-        }
-        if let Some(jobs) = &self.jobs {
-            jobs.check(&self.history, store, ended);
-        }
-        if self.is_graph() {
-            check::check(self, store, ended);
-        }
-    }
-
     /// Somebody asks for something while nothing runs.
-    fn amend_at_rest(&mut self, store: &Store, writer: &mut Writer) {
+    pub(super) fn amend_at_rest(&mut self, store: &Store, writer: &mut Writer) {
         let World { dice, requests, history, configuration, clock, .. } = self;
         let Some(request) = requests.think(dice, history, configuration) else { return };
         let Ok(amendment) = amend(store, configuration, &request, clock.now()) else { return };
@@ -319,7 +207,7 @@ impl World {
     }
 
     /// Somebody edits the files.
-    fn change(&mut self) {
+    pub(super) fn change(&mut self) {
         let number = self.plan.steps.len();
         let most = if self.is_graph() { 20 } else { 5 };
         match self.dice.below(most) {
@@ -350,13 +238,13 @@ impl World {
         self.reload();
     }
 
-    fn reload(&mut self) {
+    pub(super) fn reload(&mut self) {
         self.configuration = Arc::new(self.plan.load(self.folder.path()));
     }
 
     /// A file that is written holds more than was committed when the process dies; of what was not
     /// synced some is lost when the power goes.
-    fn meddle_with_sinks(&mut self, store: &Store, power: bool) {
+    pub(super) fn meddle_with_sinks(&mut self, store: &Store, power: bool) {
         for (address, path) in self.files() {
             let position = store.sink(&address).unwrap();
             let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };

@@ -1,0 +1,30 @@
+//! What may befall a run, and how it ends.
+
+use crate::decide::End;
+use crate::words::Address;
+
+/// How a run ended, if it was no crash.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) end: End,
+    pub(super) halted: Vec<Address>,
+    /// Something was asked of it, which may have been granted when it was about to end.
+    pub(super) asked: bool,
+}
+
+/// The process has died.
+#[derive(Debug)]
+pub(super) struct Crash;
+
+/// What may befall a run besides failures of the disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Perils {
+    /// It dies after so many moves.
+    pub(super) dies_after: Option<u64>,
+    /// Somebody asks it to stop after so many.
+    pub(super) stops_after: Option<u64>,
+    /// Everything outside behaves after so many, so that it has to drain.
+    pub(super) calms_after: Option<u64>,
+    /// Somebody asks something of it so many times.
+    pub(super) requests: usize,
+}
