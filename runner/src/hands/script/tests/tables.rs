@@ -1,5 +1,7 @@
 //! Large constants and a large `ctx.config`: maps and arrays like any other, which are shared.
 
+use std::fmt::Write as _;
+
 use tidegate_plugin::{Outputs, Step as _};
 
 use super::{Draft, job, listed, script, told};
@@ -200,7 +202,10 @@ fn a_large_table_reads_like_a_small_one() {
 #[test]
 fn a_table_has_its_own_field_tag_and_its_own_functions() {
     for entries in [1, 200] {
-        let more: String = (0..entries).map(|n| format!(", k{n}: {n}")).collect();
+        let more = (0..entries).fold(String::new(), |mut more, n| {
+            write!(more, ", k{n}: {n}").unwrap();
+            more
+        });
         let made = script(&format!(
             "const NAMED = #{{ tag: \"v1\"{more} }};\nconst CALLED = #{{ double: |x| x * 2{more} }};\n\
              fn process(job) {{\n    let own = global::NAMED;\n    own.tag += \"b\";\n    \
