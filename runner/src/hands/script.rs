@@ -1,8 +1,8 @@
 //! Rhai scripts as steps.
 //!
 //! A script is pure: it sees a job and its context (`ctx`), and nothing else of the world. Each worker
-//! thread has its own engine and its own compiled copy, so nothing is shared or locked while jobs
-//! run.
+//! thread has its own engines and its own compiled copies, so nothing is shared with other threads or locked
+//! while jobs run. The engines of a thread share their functions.
 //!
 //! Architecture Invariant: no type of Rhai crosses a thread.
 
@@ -14,6 +14,7 @@ mod captured;
 mod compile;
 mod context;
 mod control;
+mod decided;
 mod entry;
 mod explain;
 mod expression;
@@ -26,8 +27,10 @@ mod imports;
 mod kind;
 mod locate;
 mod mentions;
+mod modules;
 mod natives;
 mod number;
+mod register;
 mod said;
 mod step;
 mod ticker;

@@ -3,15 +3,20 @@
 //! Each operation of a script is charged here, also those of closures that a native function calls. A native
 //! function that makes more than it is given asks for room first; what comes together in between is seen
 //! with the next operation.
+//!
+//! A limit that strikes between two operations unwinds the stack up to [`run`]. An error would not do: Rhai makes
+//! a text of the whole value where the function fails that makes its text.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rhai::{Dynamic, Engine, EvalAltResult, Position};
 
 use super::captured::{Captured, Kept};
-use super::control::Ended;
+use super::context::Context;
+use super::decided::{Emit, Ended};
 use super::ticker;
 use crate::config::Limits;
 use crate::memory::{self, Budget};
@@ -20,15 +25,32 @@ use crate::memory::{self, Budget};
 #[derive(Debug)]
 pub(super) struct Attempt {
     limits: Limits,
+    context: Context,
+    /// The jobs that it has emitted.
+    emitted: RefCell<Vec<Emit>>,
     deadline: Cell<Option<Instant>>,
     /// How many operations it has taken.
     operations: Cell<u64>,
+    /// How many it may take before it is looked at why it must end.
+    most: Cell<u64>,
     /// The tick at which the clock was asked last.
     asked: Cell<u64>,
-    /// What a function found that could not fail itself.
-    doom: RefCell<Option<Ended>>,
+    /// The operation at which it stops with an error that has a place; `None`: it runs up to its limits.
+    stop: Cell<Option<u64>>,
+    /// The operation that makes a text, while it does.
+    writing: Cell<Option<u64>>,
     captured: RefCell<Captured>,
     kept: RefCell<Kept>,
+}
+
+thread_local! {
+    /// The attempt that runs now; while none does, one that is like those of a step without settings.
+    static CURRENT: RefCell<Rc<Attempt>> = RefCell::new(Attempt::new(&Limits::default()));
+}
+
+/// The attempt that runs now on this thread, for functions of scripts.
+pub(super) fn current() -> Rc<Attempt> {
+    CURRENT.with_borrow(Rc::clone)
 }
 
 /// An attempt under way. What it holds is free once this is dropped.
@@ -43,20 +65,35 @@ pub(super) struct Running {
 /// What an attempt that is under way resumes with.
 #[derive(Debug)]
 struct Outer {
+    /// The one that ran before on this thread.
+    current: Option<Rc<Attempt>>,
     deadline: Option<Instant>,
     operations: u64,
-    doom: Option<Ended>,
+    most: u64,
+    stop: Option<u64>,
     captured: Captured,
 }
 
+/// Unwinds the stack.
+struct Struck(Ended);
+
 impl Attempt {
     pub(super) fn new(limits: &Limits) -> Rc<Self> {
+        Self::with(limits, Context::none())
+    }
+
+    /// Attempts at jobs, of which `context` tells.
+    pub(super) fn with(limits: &Limits, context: Context) -> Rc<Self> {
         Rc::new(Self {
             limits: *limits,
+            context,
+            emitted: RefCell::default(),
             deadline: Cell::default(),
             operations: Cell::default(),
+            most: Cell::new(limits.operations),
             asked: Cell::new(ticker::NEVER),
-            doom: RefCell::default(),
+            stop: Cell::default(),
+            writing: Cell::default(),
             captured: RefCell::default(),
             kept: RefCell::default(),
         })
@@ -65,10 +102,13 @@ impl Attempt {
     /// Begins an attempt, which has `left` of its time. Where one is under way it goes on afterwards.
     pub(super) fn begin(self: &Rc<Self>, left: Option<Duration>) -> Running {
         let deadline = left.and_then(|left| Instant::now().checked_add(left));
+        self.writing.set(None);
         let outer = Outer {
+            current: Some(CURRENT.replace(Rc::clone(self))),
             deadline: self.deadline.replace(deadline),
             operations: self.operations.replace(0),
-            doom: self.doom.take(),
+            most: self.most.replace(self.limits.operations),
+            stop: self.stop.take(),
             captured: self.captured.take(),
         };
         Running { attempt: Rc::clone(self), outer, _budget: Budget::new(self.limits.memory) }
@@ -78,21 +118,32 @@ impl Attempt {
     pub(super) fn watch(self: &Rc<Self>, engine: &mut Engine) {
         let attempt = Rc::clone(self);
         engine.on_progress(move |_| {
+            #[cfg(test)]
+            looks::look();
             let operations = attempt.operations.get() + 1;
             attempt.operations.set(operations);
-            let is_plain = operations <= attempt.limits.operations
+            let is_plain = operations <= attempt.most.get()
                 && memory::left() >= 0
                 && ticker::ticks() == attempt.asked.get();
-            if is_plain { None } else { attempt.end().map(Dynamic::from) }
+            if is_plain { None } else { attempt.interrupt() }
         });
+    }
+
+    #[cold]
+    fn interrupt(&self) -> Option<Dynamic> {
+        if self.stop.get().is_some_and(|stop| self.operations.get() >= stop) {
+            return Some(Dynamic::from(Ended::TooManyOperations));
+        }
+        if let Some(why) = self.end() {
+            self.operations.set(self.writing.get().unwrap_or(self.operations.get()));
+            strike(why);
+        }
+        None
     }
 
     /// Why the attempt must end, if it must.
     #[cold]
     fn end(&self) -> Option<Ended> {
-        if let Some(doom) = &*self.doom.borrow() {
-            return Some(doom.clone());
-        }
         if self.operations.get() > self.limits.operations {
             return Some(Ended::TooManyOperations);
         }
@@ -146,6 +197,8 @@ impl Attempt {
     /// left.
     #[inline]
     pub(super) fn go_on(&self, function: &'static str) -> Result<(), Box<EvalAltResult>> {
+        #[cfg(test)]
+        looks::look();
         if memory::left() >= 0 && ticker::ticks() == self.asked.get() { Ok(()) } else { self.stop(function) }
     }
 
@@ -160,25 +213,57 @@ impl Attempt {
         }
     }
 
-    /// Ends the attempt with its next operation, or with [`Self::settle`]: for functions whose errors Rhai
-    /// takes for something else.
-    pub(super) fn doom(&self, why: &EvalAltResult) {
-        if let EvalAltResult::ErrorTerminated(token, _) = why {
-            self.doom.replace(token.clone().try_cast());
-            self.asked.set(ticker::NEVER);
+    /// How many operations it has taken.
+    pub(super) fn operations(&self) -> u64 {
+        self.operations.get()
+    }
+
+    /// Where `work` fails at a limit, the attempt ends by unwinding, and no operation of `work` counts: for
+    /// functions whose errors Rhai takes for something else.
+    pub(super) fn or_strike<T>(&self, work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Option<T> {
+        let outer = self.writing.get();
+        let before = outer.unwrap_or(self.operations.get());
+        self.writing.set(Some(before));
+        let worked = work();
+        self.writing.set(outer);
+        match worked.map_err(|error| *error) {
+            Ok(made) => Some(made),
+            Err(EvalAltResult::ErrorTerminated(token, _)) => {
+                self.operations.set(before);
+                token.try_cast().map(|why| strike(why))
+            }
+            Err(_) => None,
         }
     }
 
-    /// Whether the script, which has come to its end, was allowed to.
-    pub(super) fn settle(&self) -> Result<(), Box<EvalAltResult>> {
-        match &*self.doom.borrow() {
-            Some(doom) => Err(ended(doom.clone())),
-            None => Ok(()),
-        }
+    /// The attempt that has just begun stops at this operation at the latest.
+    pub(super) fn stop_at(&self, operation: u64) {
+        self.stop.set(Some(operation));
+        self.most.set(self.limits.operations.min(operation.saturating_sub(1)));
     }
 
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// What its functions know of the job.
+    pub(super) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Adds an output, where there are fewer than `most`.
+    pub(super) fn emit(&self, one: Emit, most: usize) -> bool {
+        let mut emitted = self.emitted.borrow_mut();
+        let has_room = emitted.len() < most;
+        if has_room {
+            emitted.push(one);
+        }
+        has_room
+    }
+
+    /// What it has emitted, in the order of the calls.
+    pub(super) fn take_emitted(&self) -> Vec<Emit> {
+        self.emitted.take()
     }
 
     /// Takes charge of a captured variable that is read.
@@ -207,6 +292,19 @@ impl Attempt {
     }
 }
 
+/// Runs a script, or a part of one. A limit that strikes in it is an error of it, past any `try` of the script.
+pub(super) fn run<T>(work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Result<T, Box<EvalAltResult>> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| match panic.downcast::<Struck>() {
+        Ok(struck) => Err(ended(struck.0)),
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
+/// Ends the attempt, up to [`run`].
+fn strike(why: Ended) -> ! {
+    resume_unwind(Box::new(Struck(why)))
+}
+
 /// Ends the attempt, past any `try` of the script.
 #[expect(clippy::unnecessary_box_returns, reason = "as errors of Rhai are")]
 pub(super) fn ended(why: Ended) -> Box<EvalAltResult> {
@@ -222,10 +320,51 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Outer { deadline, operations, doom, captured } = &mut self.outer;
+        let Outer { current, deadline, operations, most, stop, captured } = &mut self.outer;
+        if let Some(outer) = current.take() {
+            CURRENT.set(outer);
+        }
         self.attempt.captured.replace(std::mem::take(captured)).release();
         self.attempt.deadline.set(*deadline);
         self.attempt.operations.set(*operations);
-        self.attempt.doom.replace(doom.take());
+        self.attempt.most.set(*most);
+        self.attempt.stop.set(stop.take());
+    }
+}
+
+/// For tests: how long an attempt works without a look at whether its time is over. In time of the thread, which other
+/// threads do not take.
+#[cfg(test)]
+pub(super) mod looks {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    thread_local! {
+        static LAST: Cell<Option<Duration>> = const { Cell::new(None) };
+        static LONGEST: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    fn now() -> Duration {
+        Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
+    }
+
+    pub(super) fn look() {
+        if let Some(last) = LAST.get() {
+            let now = now();
+            LONGEST.set(LONGEST.get().max(now.saturating_sub(last)));
+            LAST.set(Some(now));
+        }
+    }
+
+    /// The longest time between two looks while `work` runs.
+    pub(in crate::hands::script) fn longest_between(work: impl FnOnce()) -> Duration {
+        LONGEST.set(Duration::ZERO);
+        LAST.set(Some(now()));
+        work();
+        look();
+        LAST.set(None);
+        LONGEST.get()
     }
 }

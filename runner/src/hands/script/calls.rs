@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rhai::{AST, ASTNode, Engine, Expr, FnCallExpr, Position, Span, Stmt};
 
-use super::{functions, hints, imported};
-use crate::config::Limits;
+use super::{hints, imported, modules};
 use crate::words::suggest::listed;
 
 /// What Rhai itself makes something of, without a function of that name. A closure with captured variables is
@@ -27,8 +26,8 @@ type Takes = Option<BTreeSet<usize>>;
 /// The first one in `ast`, which `engine` has compiled. Of what kind its arguments may be, only a run can
 /// tell, and so with a method, which may stand in a map. A script that asks what there is, or that catches
 /// what fails, may name what there is not.
-pub(super) fn unknown(engine: &Engine, limits: &Limits, ast: &AST) -> Option<Unknown> {
-    let known = known(engine, limits, ast);
+pub(super) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
+    let known = known(engine, ast);
     let held = held(ast);
     let tried = tried(ast);
     let mut asks = false;
@@ -66,10 +65,10 @@ pub(super) fn unknown(engine: &Engine, limits: &Limits, ast: &AST) -> Option<Unk
 }
 
 /// What can be called. The arguments of what Rhai brings are not counted: it is called in more than one way.
-fn known(engine: &Engine, limits: &Limits, ast: &AST) -> BTreeMap<String, Takes> {
+fn known(engine: &Engine, ast: &AST) -> BTreeMap<String, Takes> {
     let mut known: BTreeMap<String, Takes> = BUILT_IN.iter().map(|&name| (name.to_owned(), None)).collect();
     known.extend(engine.collect_fn_metadata(None, |info| Some((info.metadata.name.to_string(), None)), true));
-    let own = functions::alone(limits).collect_fn_metadata(
+    let own = modules::control_alone().collect_fn_metadata(
         None,
         |info| Some((info.metadata.name.to_string(), info.metadata.num_params)),
         false,

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rhai::module_resolvers::DummyModuleResolver;
-use rhai::packages::{Package, StandardPackage};
 use rhai::{AST, Engine, EvalAltResult, LexError, OptimizationLevel, ParseErrorType, Position, Scope};
 
 use super::attempt::Attempt;
@@ -15,7 +14,7 @@ use super::entry::Entry;
 use super::explain::{self, lowercase};
 use super::imports::{Beside, IMPORT_MAX};
 use super::mentions::Mentions;
-use super::{context, frozen, hints, natives, number, top, values};
+use super::{hints, modules, top};
 use crate::config::{Limits, Script};
 use crate::words::suggest::nearest;
 
@@ -59,7 +58,7 @@ fn check(script: &Script, limits: &Limits, entry: Entry) -> Result<Mentions, Com
     let attempt = Attempt::new(limits);
     let mut engine = engine(limits, &attempt);
     let compiled = compile(&mut engine, script, entry, &attempt)?;
-    match calls::unknown(&engine, limits, &compiled.ast) {
+    match calls::unknown(&engine, &compiled.ast) {
         None => Ok(Mentions::of(&compiled.ast, &script.text, compiled.wants_context)),
         Some(Unknown { message, position, help }) => Err(CompileError { help, ..located(message, position) }),
     }
@@ -90,43 +89,19 @@ pub fn check_expression(text: &str, limits: &Limits) -> Result<(), CompileError>
     compile_expression(&mut engine(limits, &attempt), text, "job", &attempt).map(drop)
 }
 
-thread_local! {
-    /// Rhai's own functions, made once a thread: they take some 200 KiB, and thousands of steps may have a
-    /// script each.
-    static STANDARD: StandardPackage = StandardPackage::new();
-}
-
-/// An engine without access to files, network or clock.
+/// An engine without access to files, network or clock. It is small: functions are shared by those of a thread.
 pub(super) fn engine(limits: &Limits, attempt: &Rc<Attempt>) -> Engine {
     let mut engine = Engine::new_raw();
-    STANDARD.with(|standard| {
-        standard.register_into_engine(&mut engine);
-    });
-    natives::register(&mut engine, attempt);
-    number::register(&mut engine);
-    values::register(&mut engine, attempt);
-    context::register(&mut engine);
+    modules::register(&mut engine);
     // It would hide code from `check`.
     engine.disable_symbol("eval");
     // Functions that hold functions nest without a bound, as closures cannot: `captured` holds what those capture.
     engine.disable_symbol("curry");
-    without_sleep(&mut engine);
     engine.set_strict_variables(true).set_fail_on_invalid_map_property(true);
     engine.set_optimization_level(OptimizationLevel::Simple);
     limit(&mut engine, limits);
     attempt.watch(&mut engine);
-    top::register(&mut engine);
-    frozen::register(&mut engine);
     engine
-}
-
-/// `sleep` would hold up a worker past any timeout. The standard package brings it, and what is
-/// registered apart goes before a package.
-fn without_sleep(engine: &mut Engine) {
-    fn refuse() -> Result<(), Box<EvalAltResult>> {
-        Err("a script cannot wait: it would hold up other jobs".into())
-    }
-    engine.register_fn("sleep", |_: i64| refuse()).register_fn("sleep", |_: f64| refuse());
 }
 
 /// How deeply one function may nest what it is made of; an `else if` is a level. What functions that call each

@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use rhai::{Dynamic, Engine, ImmutableString};
+use rhai::{Dynamic, EvalAltResult, FuncRegistration, ImmutableString, Module, Position};
 use tidegate_plugin::Job;
 
 use super::frozen;
+use super::register::add_getter;
 use crate::hands::scrub::Scrub;
 use crate::words::{DeliveryHash, Secret, TokenKey};
 
@@ -50,6 +51,11 @@ impl Context {
         let config = frozen::freeze(config);
         let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config, token_key, scrub };
         Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default(), messages: Rc::default() }
+    }
+
+    /// Of what belongs to no step.
+    pub(super) fn none() -> Self {
+        Self::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE)
     }
 
     /// Moves on to another job.
@@ -105,20 +111,32 @@ impl Context {
 pub(super) const FIELDS: [&str; 9] =
     ["attempt", "config", "hash", "index", "lane", "now", "pipeline", "step", "token"];
 
-pub(super) fn register(engine: &mut Engine) {
-    engine
-        .register_type_with_name::<Context>("ctx")
-        .register_get("hash", |ctx: &mut Context| DeliveryHash(ctx.current.get().hash).to_string())
-        .register_get("token", |ctx: &mut Context| {
-            ctx.fixed.token_key.token(DeliveryHash(ctx.current.get().hash))
-        })
-        .register_get("attempt", |ctx: &mut Context| i64::from(ctx.current.get().attempt))
-        .register_get("index", |ctx: &mut Context| i64::try_from(ctx.index()).unwrap_or(i64::MAX))
-        .register_get("now", |ctx: &mut Context| ctx.now())
-        .register_get("pipeline", |ctx: &mut Context| ctx.fixed.pipeline.clone())
-        .register_get("step", |ctx: &mut Context| ctx.fixed.step.clone())
-        .register_get("config", |ctx: &mut Context| ctx.fixed.config.clone())
-        .register_get("lane", |ctx: &mut Context| {
-            ctx.lane.borrow().clone().map_or(Dynamic::UNIT, Dynamic::from)
-        });
+pub(super) fn register(module: &mut Module) {
+    module.set_custom_type::<Context>("ctx");
+    add_getter(module, "hash", |ctx: &mut Context| DeliveryHash(ctx.current.get().hash).to_string());
+    add_getter(module, "token", |ctx: &mut Context| {
+        ctx.fixed.token_key.token(DeliveryHash(ctx.current.get().hash))
+    });
+    add_getter(module, "attempt", |ctx: &mut Context| i64::from(ctx.current.get().attempt));
+    add_getter(module, "index", |ctx: &mut Context| i64::try_from(ctx.index()).unwrap_or(i64::MAX));
+    add_getter(module, "now", |ctx: &mut Context| ctx.now());
+    add_getter(module, "pipeline", |ctx: &mut Context| ctx.fixed.pipeline.clone());
+    add_getter(module, "step", |ctx: &mut Context| ctx.fixed.step.clone());
+    add_getter(module, "config", |ctx: &mut Context| ctx.fixed.config.clone());
+    add_getter(module, "lane", |ctx: &mut Context| {
+        ctx.lane.borrow().clone().map_or(Dynamic::UNIT, Dynamic::from)
+    });
+    FuncRegistration::new_setter("config").set_into_module(module, keep_config);
+}
+
+/// How an error names the config that a script tried to change.
+pub(super) const CONFIG: &str = "ctx.config";
+
+/// Refuses a change of `ctx.config`. Rhai also sets it after a method of something in it was called, in case that
+/// this has changed it.
+fn keep_config(ctx: &mut Context, config: Dynamic) -> Result<(), Box<EvalAltResult>> {
+    if frozen::is_same(&ctx.fixed.config, &config) {
+        return Ok(());
+    }
+    Err(EvalAltResult::ErrorAssignmentToConstant(CONFIG.to_owned(), Position::NONE).into())
 }

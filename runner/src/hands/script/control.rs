@@ -1,135 +1,82 @@
 //! The functions by which a script decides what becomes of its job: what ends the attempt, and what adds
 //! to its outputs.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
-use rhai::{Dynamic, Engine, EvalAltResult, ImmutableString, NativeCallContext, Position};
+use rhai::{Dynamic, EvalAltResult, ImmutableString, Module, NativeCallContext};
 use tidegate_plugin::FailureKind;
 
-use super::context::Context;
+use super::attempt::current;
+use super::decided::{Emit, Ended};
 use super::kind;
+use super::register::add;
 use super::said::{self, as_json, text};
-use crate::config::Limits;
 use crate::hands::handle;
 use crate::words::{Timestamp, parse_duration};
-
-/// Ends a script from within, past any `try` of the script.
-#[derive(Clone, Debug)]
-pub(super) enum Ended {
-    /// The script said so.
-    Said {
-        kind: FailureKind,
-        /// The reason; of a pending job its handle.
-        why: String,
-        /// What the author says about the circumstances, as JSON.
-        context: Option<Box<str>>,
-        /// Where the function was called; Rhai forgets it on the way out.
-        at: Position,
-        file: Option<String>,
-    },
-    TimedOut,
-    TooManyOperations,
-    TooMuchMemory {
-        /// What the attempt holds, or would hold.
-        bytes: u64,
-        /// The function that was not let to take them.
-        by: Option<&'static str>,
-    },
-}
-
-/// A job that the script hands on beside what it returns.
-#[derive(Clone, Debug)]
-pub(super) struct Emit {
-    pub(super) binding: ImmutableString,
-    pub(super) job: Dynamic,
-    /// Milliseconds since 1970; `None`: at once.
-    pub(super) due: Option<i64>,
-}
-
-/// What the job that runs now has emitted.
-pub(super) type Emitted = Rc<RefCell<Vec<Emit>>>;
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 type Call<'a> = NativeCallContext<'a>;
 
 /// `reject`, `retry`, `retry_in`, `gate_closed` and `pending`.
-pub(super) fn register_endings(engine: &mut Engine, context: &Context) {
-    let retry_in = {
-        let context = context.clone();
-        move |call: &Call<'_>, delay: &Dynamic| -> Answer<FailureKind> {
-            let delay = duration(call, "retry_in", delay)?;
-            after(call, "retry_in", context.now(), delay)?;
-            Ok(FailureKind::RetryIn(delay))
-        }
-    };
-    let with_reason = retry_in.clone();
-    engine
-        .register_fn("reject", |call: Call<'_>, why: Dynamic, context: Dynamic| {
-            end(&call, FailureKind::Rejected, text(&why), as_json(&context))
-        })
-        .register_fn("retry_in", move |call: Call<'_>, delay: Dynamic, why: Dynamic| {
-            let kind = with_reason(&call, &delay)?;
-            end(&call, kind, text(&why), said::context(&why))
-        })
-        .register_fn("retry_in", move |call: Call<'_>, delay: Dynamic| {
-            end(&call, retry_in(&call, &delay)?, NO_REASON.to_owned(), None)
-        })
-        .register_fn("pending", |call: Call<'_>, handle: Dynamic| {
-            end(&call, FailureKind::Pending, self::handle(&call, &handle)?, None)
-        });
+pub(super) fn register_endings(module: &mut Module) {
+    add(module, "reject", |call: Call<'_>, why: Dynamic, context: Dynamic| {
+        end(&call, FailureKind::Rejected, text(&why), as_json(&context))
+    });
+    add(module, "retry_in", |call: Call<'_>, delay: Dynamic, why: Dynamic| {
+        let kind = retry_in(&call, &delay)?;
+        end(&call, kind, text(&why), said::context(&why))
+    });
+    add(module, "retry_in", |call: Call<'_>, delay: Dynamic| {
+        end(&call, retry_in(&call, &delay)?, NO_REASON.to_owned(), None)
+    });
+    add(module, "pending", |call: Call<'_>, handle: Dynamic| {
+        end(&call, FailureKind::Pending, self::handle(&call, &handle)?, None)
+    });
     for (name, kind) in [
         ("reject", FailureKind::Rejected),
         ("retry", FailureKind::Retry),
         ("gate_closed", FailureKind::GateClosed),
     ] {
-        engine
-            .register_fn(name, move |call: Call<'_>, why: Dynamic| {
-                end(&call, kind, text(&why), said::context(&why))
-            })
-            .register_fn(name, move |call: Call<'_>| end(&call, kind, NO_REASON.to_owned(), None));
+        add(module, name, move |call: Call<'_>, why: Dynamic| {
+            end(&call, kind, text(&why), said::context(&why))
+        });
+        add(module, name, move |call: Call<'_>| end(&call, kind, NO_REASON.to_owned(), None));
     }
 }
 
 const NO_REASON: &str = "without a reason";
 
+fn retry_in(call: &Call<'_>, delay: &Dynamic) -> Answer<FailureKind> {
+    let delay = duration(call, "retry_in", delay)?;
+    after(call, "retry_in", delay)?;
+    Ok(FailureKind::RetryIn(delay))
+}
+
 /// `emit`, `emit_in` and `emit_at`.
-pub(super) fn register_outputs(engine: &mut Engine, context: &Context, emitted: &Emitted, limits: &Limits) {
+pub(super) fn register_outputs(module: &mut Module) {
+    add(module, "emit", |call: Call<'_>, binding: ImmutableString, job: Dynamic| {
+        emit(&call, Emit { binding, job, due: None })
+    });
+    add(module, "emit_in", |call: Call<'_>, binding: ImmutableString, job: Dynamic, delay: Dynamic| {
+        let delay = duration(&call, "emit_in", &delay)?;
+        let due = after(&call, "emit_in", delay)?;
+        emit(&call, Emit { binding, job, due: Some(due) })
+    });
+    add(module, "emit_at", |call: Call<'_>, binding: ImmutableString, job: Dynamic, time: Dynamic| {
+        let due = self::time(&call, &time)?;
+        emit(&call, Emit { binding, job, due: Some(due) })
+    });
+}
+
+fn emit(call: &Call<'_>, one: Emit) -> Answer<()> {
+    let attempt = current();
     // Each takes some memory before it is written, however small it is.
-    let most = usize::try_from(limits.memory / 64).unwrap_or(usize::MAX).max(1);
-    let emit = {
-        let emitted = Rc::clone(emitted);
-        move |call: &Call<'_>, binding: ImmutableString, job: Dynamic, due: Option<i64>| -> Answer<()> {
-            let mut emitted = emitted.borrow_mut();
-            if emitted.len() >= most {
-                let what = "Number of emitted jobs".to_owned();
-                return Err(EvalAltResult::ErrorDataTooLarge(what, call.call_position()).into());
-            }
-            emitted.push(Emit { binding, job, due });
-            Ok(())
-        }
-    };
-    let (emit_in, emit_at, context) = (emit.clone(), emit.clone(), context.clone());
-    engine
-        .register_fn("emit", move |call: Call<'_>, binding: ImmutableString, job: Dynamic| {
-            emit(&call, binding, job, None)
-        })
-        .register_fn(
-            "emit_in",
-            move |call: Call<'_>, binding: ImmutableString, job: Dynamic, delay: Dynamic| {
-                let delay = duration(&call, "emit_in", &delay)?;
-                let due = after(&call, "emit_in", context.now(), delay)?;
-                emit_in(&call, binding, job, Some(due))
-            },
-        )
-        .register_fn(
-            "emit_at",
-            move |call: Call<'_>, binding: ImmutableString, job: Dynamic, time: Dynamic| {
-                let due = self::time(&call, &time)?;
-                emit_at(&call, binding, job, Some(due))
-            },
-        );
+    let most = usize::try_from(attempt.limits().memory / 64).unwrap_or(usize::MAX).max(1);
+    if !attempt.emit(one, most) {
+        let what = "Number of emitted jobs".to_owned();
+        return Err(EvalAltResult::ErrorDataTooLarge(what, call.call_position()).into());
+    }
+    Ok(())
 }
 
 fn end(call: &Call<'_>, kind: FailureKind, why: String, context: Option<Box<str>>) -> Answer<Dynamic> {
@@ -183,10 +130,10 @@ fn last_day(text: &str) -> Option<i64> {
     i64::try_from(local.as_millis()).ok()?.checked_sub(i64::from(offset.seconds()) * 1000)
 }
 
-/// The time so long after `now`, in milliseconds since 1970.
-fn after(call: &Call<'_>, function: &str, now: i64, delay: Duration) -> Answer<i64> {
+/// The time so long after now, in milliseconds since 1970.
+fn after(call: &Call<'_>, function: &str, delay: Duration) -> Answer<i64> {
     let delay = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
-    in_time(call, function, now.saturating_add(delay))
+    in_time(call, function, current().context().now().saturating_add(delay))
 }
 
 /// The time, where something can be due then.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rhai::{Dynamic, EvalAltResult, Position};
 use tidegate_plugin::{Cause, Failure, FailureKind, Place};
 
-use super::control::Ended;
+use super::decided::Ended;
 use super::{context, hints, kind, said};
 use crate::config::Limits;
 use crate::words::suggest::{listed, nearest};
@@ -32,7 +32,7 @@ pub(super) struct Known<'a> {
     /// As its author has written it.
     pub(super) text: &'a str,
     pub(super) config: Option<&'a Dynamic>,
-    /// The names of all functions that it can call.
+    /// The names of all functions that it can call, where the error is about a name.
     pub(super) functions: &'a [String],
 }
 
@@ -98,6 +98,17 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
 pub(super) fn place(position: Position, file: String) -> Option<Place> {
     let line = position.line()? as u64;
     Some(Place { file, line, column: position.position().map(|column| column as u64) })
+}
+
+/// Whether the message names what was meant, which is one of the functions of the script.
+pub(super) fn is_about_a_name(error: &EvalAltResult) -> bool {
+    match error {
+        EvalAltResult::ErrorInFunctionCall(_, _, inner, _) | EvalAltResult::ErrorInModule(_, inner, _) => {
+            is_about_a_name(inner)
+        }
+        EvalAltResult::ErrorFunctionNotFound(..) | EvalAltResult::ErrorDotExpr(..) => true,
+        _ => false,
+    }
 }
 
 /// Whether the time of the script was over.
@@ -216,6 +227,9 @@ pub(super) fn in_words(error: &EvalAltResult) -> String {
         ),
         E::ErrorNonPureMethodCallOnConstant(name, _) if !name.contains('$') => {
             format!("`{name}` would change a constant; call it on a copy, which `let` makes")
+        }
+        E::ErrorAssignmentToConstant(name, _) if name == context::CONFIG => {
+            "`ctx.config` is read-only; change a copy, which `let config = ctx.config;` makes".to_owned()
         }
         E::ErrorAssignmentToConstant(..) | E::ErrorNonPureMethodCallOnConstant(..) => {
             "a constant cannot be changed; change a copy, which `let` makes".to_owned()

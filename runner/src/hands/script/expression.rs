@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rhai::{AST, Engine, Scope};
 
-use super::attempt::Attempt;
+use super::attempt::{self, Attempt};
 use super::compile::{CompileError, compile_expression, engine};
 use super::explain::{self, Circumstances, Known};
 use super::json;
@@ -46,9 +46,8 @@ impl Expression {
         let read = json::read(value).map_err(|error| format!("it is no JSON that can be read: {error}"))?;
         self.scope.clear();
         self.scope.push_dynamic(self.variable, read);
-        let holds = self.engine.eval_ast_with_scope::<bool>(&mut self.scope, &self.ast);
+        let holds = attempt::run(|| self.engine.eval_ast_with_scope::<bool>(&mut self.scope, &self.ast));
         self.scope.clear();
-        let holds = holds.and_then(|holds| self.attempt.settle().map(|()| holds));
         let (limits, timeout) = (self.attempt.limits(), Some(TIMEOUT));
         let known = Known::default();
         let circumstances = Circumstances { file: "", limits, timeout, payload: value, first: true, known };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Scope};
 
-use super::attempt::Attempt;
+use super::attempt::{self, Attempt};
 use super::compile::{CompileError, compile_expression};
 use crate::config::StepFilter;
 
@@ -17,7 +17,6 @@ pub(super) struct Filter {
     wrapped: bool,
     when: Option<AST>,
     scope: Scope<'static>,
-    attempt: Rc<Attempt>,
 }
 
 impl Filter {
@@ -36,15 +35,7 @@ impl Filter {
         let compile = |(text, _): &(String, _)| compile_expression(&mut engine, text, "job", attempt);
         let when = when.as_ref().map(compile).transpose()?;
         let (types, topics) = (types.clone(), topics.clone());
-        Ok(Some(Self {
-            engine,
-            types,
-            topics,
-            wrapped,
-            when,
-            scope: Scope::new(),
-            attempt: Rc::clone(attempt),
-        }))
+        Ok(Some(Self { engine, types, topics, wrapped, when, scope: Scope::new() }))
     }
 
     /// Whether `job` passes. It is handed back, since Rhai takes it for the while.
@@ -61,10 +52,8 @@ impl Filter {
         let Some(when) = &self.when else { return Ok(Some(job)) };
         self.scope.clear();
         self.scope.push_dynamic("job", job);
-        let holds = self.engine.eval_ast_with_scope::<bool>(&mut self.scope, when);
-        let job = self.scope.remove("job");
-        let holds = holds.and_then(|holds| self.attempt.settle().map(|()| holds))?;
-        Ok(job.filter(|_| holds))
+        let holds = attempt::run(|| self.engine.eval_ast_with_scope::<bool>(&mut self.scope, when))?;
+        Ok(self.scope.remove("job").filter(|_| holds))
     }
 }
 

@@ -331,8 +331,8 @@ fn entry(table: &Dynamic, key: &Dynamic) -> Option<Dynamic> {
     array.get(place(array.len(), index)?).cloned()
 }
 
-/// Whether two values cannot be told apart. Of what can be, it may say so too.
-fn is_same(one: &Dynamic, other: &Dynamic) -> bool {
+/// Whether two values are the same, as data goes. Of shared tables and of functions it may not see it.
+pub(super) fn is_same(one: &Dynamic, other: &Dynamic) -> bool {
     if let (Some(one), Some(other)) = (map(one), map(other)) {
         return Rc::ptr_eq(&one, &other);
     }

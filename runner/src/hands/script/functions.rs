@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use rhai::{Dynamic, Engine};
+use rhai::{Dynamic, Engine, Module};
 use tracing::Level;
 
+use super::attempt::current;
 use super::context::Context;
-use super::control::{self, Emitted};
-use super::said;
-use crate::config::Limits;
-use crate::words::{TokenKey, grouped};
+use super::register::add;
+use super::{control, said};
+use crate::words::grouped;
 
 /// How many messages of one attempt at a job are written.
 const MESSAGES_MAX: u64 = 100;
@@ -17,21 +17,21 @@ const MESSAGES_MAX: u64 = 100;
 /// How many bytes of one message are written.
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
 
-pub(super) fn register(engine: &mut Engine, context: &Context, emitted: &Emitted, limits: &Limits) {
-    control::register_endings(engine, context);
-    control::register_outputs(engine, context, emitted, limits);
-    register_log(engine, context);
+pub(super) fn register(module: &mut Module) {
+    control::register_endings(module);
+    control::register_outputs(module);
+    register_log(module);
 }
 
-/// An engine that has these functions and no others, to ask for their names: nothing calls them.
-pub(super) fn alone(limits: &Limits) -> Engine {
-    let context = Context::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE);
-    let mut engine = Engine::new_raw();
-    register(&mut engine, &context, &Emitted::default(), limits);
-    engine
+/// Writes what scripts of `engine` print.
+pub(super) fn listen(engine: &mut Engine) {
+    engine.on_print(|message| say(Level::INFO, None, || message.to_owned()));
+    engine.on_debug(|message, _, position| {
+        say(Level::DEBUG, position.line(), || message.to_owned());
+    });
 }
 
-fn register_log(engine: &mut Engine, context: &Context) {
+fn register_log(module: &mut Module) {
     for (name, level) in [
         ("log_error", Level::ERROR),
         ("log_warn", Level::WARN),
@@ -39,15 +39,8 @@ fn register_log(engine: &mut Engine, context: &Context) {
         ("log_debug", Level::DEBUG),
         ("log_trace", Level::TRACE),
     ] {
-        let of = context.clone();
-        engine.register_fn(name, move |message: Dynamic| say(&of, level, None, || said::shown(&message)));
+        add(module, name, move |message: Dynamic| say(level, None, || said::shown(&message)));
     }
-    let of = context.clone();
-    engine.on_print(move |message| say(&of, Level::INFO, None, || message.to_owned()));
-    let of = context.clone();
-    engine.on_debug(move |message, _, position| {
-        say(&of, Level::DEBUG, position.line(), || message.to_owned());
-    });
 }
 
 /// Says how many messages of the attempt that has ended were left out.
@@ -61,7 +54,9 @@ pub(super) fn say_left_out(of: &Context) {
 }
 
 /// Writes one message of the job, as long as it has not written too many.
-fn say(of: &Context, level: Level, line: Option<usize>, message: impl FnOnce() -> String) {
+fn say(level: Level, line: Option<usize>, message: impl FnOnce() -> String) {
+    let attempt = current();
+    let of = attempt.context();
     if is_heard(level) && of.count_message() <= MESSAGES_MAX {
         write(of, level, line, &shortened(of, &message()));
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rhai::{AST, Engine, EvalAltResult, Module, ModuleResolver, Position};
 
-use super::attempt::Attempt;
+use super::attempt::{self, Attempt};
 use super::captured::captures;
 use super::top;
 use crate::config::{ReadError, read_text};
@@ -72,10 +72,23 @@ impl Beside {
 
     fn evaluate(&self, engine: &Engine, name: &str, at: Position) -> Result<Rc<Module>, Box<EvalAltResult>> {
         let ast = memory::uncounted(|| self.compile(engine, name, at))?;
-        let running = self.attempt.begin(Some(IMPORT_MAX));
-        let module = top::module(engine, &ast)
-            .and_then(|module| self.attempt.settle().map(|()| module))
-            .map_err(|error| in_module(ast.source().unwrap_or(name), error, at))?;
+        let run = || attempt::run(|| top::module(engine, &ast));
+        let mut running = self.attempt.begin(Some(IMPORT_MAX));
+        let mut module = run();
+        if let Err(error) = &mut module
+            && matches!(**error, EvalAltResult::ErrorTerminated(..))
+            && error.position().is_none()
+        {
+            // A limit strikes without a place: another run stops one operation before.
+            let operations = self.attempt.operations();
+            drop(running);
+            running = self.attempt.begin(Some(IMPORT_MAX));
+            self.attempt.stop_at(operations.saturating_sub(1));
+            if let Err(again) = run() {
+                error.set_position(again.position());
+            }
+        }
+        let module = module.map_err(|error| in_module(ast.source().unwrap_or(name), error, at))?;
         running.keep();
         Ok(module.into())
     }

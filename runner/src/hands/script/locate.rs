@@ -4,14 +4,18 @@
 //! after the other, and the outermost call, which is ours, has none. So the body of that function is
 //! run once more, as statements outside of any function, where its places stay. This happens only
 //! after a limit has struck. Scripts are pure, so that running one again does no harm.
+//!
+//! A limit of an attempt strikes without a place there, too. A third run stops one operation before, with an error
+//! that has one: all that Rhai may make of that error was within the limits in the run before.
 
 use std::mem::discriminant;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use rhai::{Dynamic, Engine, EvalAltResult, Position, Scope};
 
-use super::attempt::Attempt;
+use super::attempt::{self, Attempt};
 use super::compile;
 
 /// Where the function that is called stands in a script.
@@ -22,34 +26,46 @@ struct Head<'t> {
     parameters: Vec<&'t str>,
 }
 
-/// Runs the function `entry` of the script again on `arguments`, where they are still known, and says where it
-/// ends in an error like `error`; failing that, where it begins.
+/// Runs the function `entry` of the script again on `arguments`, where they are still known, for so long at most,
+/// and says where it ends in an error like `error`; failing that, where it begins.
 pub(super) fn place(
     engine: &mut Engine,
     (path, text, entry): (&Path, &str, &str),
-    arguments: Option<[Dynamic; 2]>,
+    arguments: &dyn Fn() -> Option<[Dynamic; 2]>,
     error: &EvalAltResult,
-    attempt: &Rc<Attempt>,
+    (attempt, left): (&Rc<Attempt>, Duration),
 ) -> Option<Position> {
     let head = head(text, entry)?;
-    let begins = begin_of(text, head.start);
-    let Some(arguments) = arguments else { return begins };
-    let mut scope = Scope::new();
-    for (parameter, argument) in head.parameters.iter().zip(arguments) {
-        scope.push_dynamic(*parameter, argument);
-    }
-    let statements = without(text, &head);
-    let ran = attempt.apart(|| {
-        compile::self_contained(engine, path, &statements, &scope, attempt).and_then(|ast| {
+    let again = attempt.apart(|| {
+        let scope = |arguments: [Dynamic; 2]| {
+            let mut scope = Scope::new();
+            for (parameter, argument) in head.parameters.iter().zip(arguments) {
+                scope.push_dynamic(*parameter, argument);
+            }
+            scope
+        };
+        let (unset, statements) = (scope([Dynamic::UNIT, Dynamic::UNIT]), without(text, &head));
+        let ast = compile::self_contained(engine, path, &statements, &unset, attempt).ok()?;
+        let run = |stop: Option<u64>| {
+            // It comes as far as the one before, but not at the same pace.
+            let _running = attempt.begin(Some(if stop.is_some() { left * 2 / 3 } else { left / 3 }));
+            if let Some(stop) = stop {
+                attempt.stop_at(stop);
+            }
+            let mut scope = scope(arguments()?);
             // What it logs, it has logged before.
-            tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::new(), || {
-                engine.eval_ast_with_scope::<Dynamic>(&mut scope, &ast)
-            })
-        })
+            let ran = tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::new(), || {
+                attempt::run(|| engine.eval_ast_with_scope::<Dynamic>(&mut scope, &ast))
+            });
+            Some((ran.err()?, attempt.operations()))
+        };
+        let (again, operations) = run(None)?;
+        let is_placed = !again.position().is_none();
+        if is_placed { Some(again) } else { run(Some(operations.saturating_sub(1))).map(|(again, _)| again) }
     });
-    match ran {
-        Err(again) if !again.position().is_none() && is_such(&again, error) => Some(again.position()),
-        _ => begins,
+    match again {
+        Some(again) if !again.position().is_none() && is_such(&again, error) => Some(again.position()),
+        _ => begin_of(text, head.start),
     }
 }
 

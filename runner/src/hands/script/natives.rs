@@ -12,38 +12,34 @@ mod print;
 mod sorting;
 mod texts;
 
-use std::rc::Rc;
-
-use rhai::{Engine, EvalAltResult, FuncRegistration, RhaiNativeFunc, Variant};
-
-use super::attempt::Attempt;
+use rhai::{EvalAltResult, FuncRegistration, Module, RhaiNativeFunc, Variant};
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
-pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
-    texts::register(engine, attempt);
-    characters::register(engine, attempt);
-    arrays::register(engine, attempt);
-    sorting::register(engine, attempt);
-    equality::register(engine, attempt);
-    blobs::register(engine, attempt);
-    print::register(engine, attempt);
+pub(super) fn register(module: &mut Module) {
+    texts::register(module);
+    characters::register(module);
+    arrays::register(module);
+    sorting::register(module);
+    equality::register(module);
+    blobs::register(module);
+    print::register(module);
 }
 
 /// Registers a function that leaves what it is given as it is, so that it is good for constants.
 fn reads<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
-    engine: &mut Engine,
+    module: &mut Module,
     name: &str,
     function: impl RhaiNativeFunc<A, N, X, R, F> + 'static,
 ) {
-    FuncRegistration::new(name).with_purity(true).register_into_engine(engine, function);
+    FuncRegistration::new(name).in_global_namespace().with_purity(true).set_into_module(module, function);
 }
 
 /// Registers a function that changes the first of what it is given, so that constants are out.
 fn changes<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
-    engine: &mut Engine,
+    module: &mut Module,
     name: &str,
     function: impl RhaiNativeFunc<A, N, X, R, F> + 'static,
 ) {
-    FuncRegistration::new(name).with_purity(false).register_into_engine(engine, function);
+    FuncRegistration::new(name).in_global_namespace().with_purity(false).set_into_module(module, function);
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use rhai::{Dynamic, Engine, EvalAltResult};
+use rhai::{Dynamic, EvalAltResult, Module};
+
+use super::register::add;
 
 /// An integer past 64 bits, or a float past the largest one, by its digits. A script can pass it
 /// on unchanged and ask for its text; computing with it is an error instead of a wrong result.
@@ -36,31 +38,28 @@ const OPERATORS: [&str; 9] = ["-", "*", "/", "%", "**", "<", "<=", ">", ">="];
 
 type Refused = Result<Dynamic, Box<EvalAltResult>>;
 
-pub(super) fn register(engine: &mut Engine) {
-    engine
-        .register_type_with_name::<BigNumber>(BIG_NUMBER)
-        .register_fn("to_string", |number: &mut BigNumber| number.digits().to_owned())
-        .register_fn("to_debug", |number: &mut BigNumber| number.digits().to_owned())
-        .register_fn("==", |a: BigNumber, b: BigNumber| a == b)
-        .register_fn("!=", |a: BigNumber, b: BigNumber| a != b);
+pub(super) fn register(module: &mut Module) {
+    module.set_custom_type::<BigNumber>(BIG_NUMBER);
+    add(module, "to_string", |number: &mut BigNumber| number.digits().to_owned());
+    add(module, "to_debug", |number: &mut BigNumber| number.digits().to_owned());
+    add(module, "==", |a: BigNumber, b: BigNumber| a == b);
+    add(module, "!=", |a: BigNumber, b: BigNumber| a != b);
     for operator in OPERATORS {
-        engine
-            .register_fn(operator, |number: BigNumber, _: Dynamic| -> Refused { number.refuse() })
-            .register_fn(operator, |_: Dynamic, number: BigNumber| -> Refused { number.refuse() });
+        add(module, operator, |number: BigNumber, _: Dynamic| -> Refused { number.refuse() });
+        add(module, operator, |_: Dynamic, number: BigNumber| -> Refused { number.refuse() });
     }
     // `+` also puts texts together.
-    engine
-        .register_fn("-", |number: BigNumber| -> Refused { number.refuse() })
-        .register_fn("+", |number: BigNumber, other: Dynamic| -> Refused {
-            match other.as_immutable_string_ref() {
-                Ok(text) => Ok(format!("{}{}", number.digits(), *text).into()),
-                Err(_) => number.refuse(),
-            }
-        })
-        .register_fn("+", |other: Dynamic, number: BigNumber| -> Refused {
-            match other.as_immutable_string_ref() {
-                Ok(text) => Ok(format!("{}{}", *text, number.digits()).into()),
-                Err(_) => number.refuse(),
-            }
-        });
+    add(module, "-", |number: BigNumber| -> Refused { number.refuse() });
+    add(module, "+", |number: BigNumber, other: Dynamic| -> Refused {
+        match other.as_immutable_string_ref() {
+            Ok(text) => Ok(format!("{}{}", number.digits(), *text).into()),
+            Err(_) => number.refuse(),
+        }
+    });
+    add(module, "+", |other: Dynamic, number: BigNumber| -> Refused {
+        match other.as_immutable_string_ref() {
+            Ok(text) => Ok(format!("{}{}", *text, number.digits()).into()),
+            Err(_) => number.refuse(),
+        }
+    });
 }

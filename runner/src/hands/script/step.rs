@@ -9,17 +9,17 @@ use std::time::Duration;
 use rhai::{CallFnOptions, Dynamic, Engine, EvalAltResult, Scope};
 use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Place, Step};
 
-use super::attempt::Attempt;
+use super::attempt::{self, Attempt};
 use super::compile::{self, CompileError, Compiled};
 use super::context::Context;
-use super::control::{Emit, Emitted};
+use super::decided::Emit;
 use super::entry::Entry;
 use super::explain::{self, Circumstances, Known};
 use super::filter::Filter;
 use super::functions;
 use super::json::{self, WriteError};
 use super::top::Top;
-use super::{frozen, hints, kind, locate};
+use super::{frozen, hints, kind, locate, modules};
 use crate::config::{Limits, Script, StepFilter};
 use crate::memory;
 use crate::words::suggest::{listed, nearest};
@@ -71,9 +71,6 @@ pub struct ScriptStep {
     scripts: Vec<Loaded>,
     filter: Option<Filter>,
     context: Context,
-    /// The names of all that its scripts can call, in order.
-    functions: Vec<String>,
-    emitted: Emitted,
     attempt: Rc<Attempt>,
     timeout: Option<Duration>,
     limits: Limits,
@@ -105,20 +102,19 @@ impl ScriptStep {
     /// # Errors
     /// The first script that does not compile; `check` has found them all before.
     pub fn new(spec: &ScriptStepSpec<'_>) -> Result<Self, CompileError> {
-        let attempt = Attempt::new(spec.limits);
         let tables_before = frozen::made();
-        let emitted = Emitted::default();
         let config = serde_json::to_vec(spec.config)
             .ok()
             .and_then(|text| json::read(&text).ok())
             .unwrap_or(Dynamic::UNIT);
         let context = Context::new((spec.pipeline, spec.step), config, spec.secrets, spec.token_key);
+        let attempt = Attempt::with(spec.limits, context.clone());
         let mut scripts = Vec::with_capacity(spec.scripts.len());
         for (position, script) in spec.scripts.iter().enumerate() {
             let last = position + 1 == spec.scripts.len();
             let entry = if last { spec.entry } else { Entry::Process };
             let mut engine = compile::engine(spec.limits, &attempt);
-            functions::register(&mut engine, &context, &emitted, spec.limits);
+            modules::register_control(&mut engine);
             let compiled = compile::compile(&mut engine, script, entry, &attempt)?;
             let quiet = || compile::engine(spec.limits, &attempt);
             let top = Top::run(&engine, quiet, &attempt, &compiled.ast);
@@ -130,15 +126,12 @@ impl ScriptStep {
                 script.engine.set_fast_operators(false);
             }
         }
-        let functions = names_of_functions(&scripts);
         let engine = || compile::engine(spec.limits, &attempt);
         let filter = Filter::compile(engine, spec.filter, spec.wrapped, &attempt)?;
         Ok(Self {
             scripts,
             filter,
             context,
-            functions,
-            emitted,
             attempt,
             timeout: spec.timeout,
             limits: *spec.limits,
@@ -154,12 +147,18 @@ impl ScriptStep {
     fn circumstances<'a>(
         &'a self,
         (file, text): (&'a str, &'a str),
+        functions: &'a [String],
         first: bool,
         job: &Job<'a>,
     ) -> Circumstances<'a> {
         let (limits, timeout) = (&self.limits, self.timeout);
-        let known = Known { text, config: Some(self.context.config()), functions: &self.functions };
+        let known = Known { text, config: Some(self.context.config()), functions };
         Circumstances { file, limits, timeout, payload: job.payload, first, known }
+    }
+
+    /// The names of all that its scripts can call, in order, where `error` is about a name.
+    fn functions(&self, error: &EvalAltResult) -> Vec<String> {
+        if explain::is_about_a_name(error) { names_of_functions(&self.scripts) } else { Vec::new() }
     }
 
     fn failure_of_payload(&self, error: &json::ReadError) -> Failure {
@@ -174,18 +173,21 @@ impl ScriptStep {
     fn failure_of_script(&mut self, position: usize, error: &EvalAltResult, job: &Job<'_>) -> Failure {
         let file = self.scripts[position].path.display().to_string();
         let text = &*self.scripts[position].text;
-        let mut failure = explain::failure(error, self.circumstances((&file, text), position == 0, job));
+        let functions = self.functions(error);
+        let circumstances = self.circumstances((&file, text), &functions, position == 0, job);
+        let mut failure = explain::failure(error, circumstances);
         if failure.kind == FailureKind::Limit && failure.place.is_none() {
             // An attempt that is out of time must end soon.
             let most = if explain::is_timeout(error) { LOCATE_LATE_MAX } else { LOCATE_MAX };
             let left = self.timeout.map_or(most, |timeout| timeout.min(most));
-            let _running = self.attempt.begin(Some(left));
             // What a later script was given is gone, so that only its beginning can be named.
-            let value = if position == 0 { json::read(job.payload).ok() } else { None };
-            let arguments = value.map(|value| [value, Dynamic::from(self.context.clone())]);
+            let arguments = || {
+                let value = json::read(job.payload).ok().filter(|_| position == 0)?;
+                Some([value, Dynamic::from(self.context.clone())])
+            };
             let script = &mut self.scripts[position];
             let source = (&*script.path, &*script.text, script.compiled.entry);
-            let found = locate::place(&mut script.engine, source, arguments, error, &self.attempt);
+            let found = locate::place(&mut script.engine, source, &arguments, error, (&self.attempt, left));
             failure.place = found.and_then(|position| explain::place(position, file));
         }
         failure
@@ -202,8 +204,7 @@ impl ScriptStep {
         let Some(script) = self.scripts.get_mut(from) else {
             return self.hand_on(&value, outputs);
         };
-        let called = script.call(value, &self.context);
-        let returned = match called.and_then(|returned| self.attempt.settle().map(|()| returned)) {
+        let returned = match attempt::run(|| script.call(value, &self.context)) {
             Ok(returned) => returned,
             Err(error) => return Err(self.failure_of_script(from, &error, job)),
         };
@@ -252,10 +253,7 @@ impl ScriptStep {
 
     /// Hands on what `emit` collected, in the order of the calls.
     fn hand_on_emitted(&self, outputs: &mut Outputs) -> Result<(), Failure> {
-        if self.emitted.borrow().is_empty() {
-            return Ok(());
-        }
-        for Emit { binding, job, due } in self.emitted.take() {
+        for Emit { binding, job, due } in self.attempt.take_emitted() {
             let position = binding_position(&binding, outputs)?;
             match due {
                 None => self.push(&job, position, outputs)?,
@@ -363,7 +361,7 @@ impl ScriptStep {
         // Dropped last, when nothing of the attempt is left.
         let _running = self.attempt.begin(left);
         let processed = self.process_now(job, outputs);
-        self.emitted.borrow_mut().clear();
+        drop(self.attempt.take_emitted());
         processed
     }
 
@@ -375,10 +373,9 @@ impl ScriptStep {
                 Ok(Some(passed)) => value = passed,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    return Err(in_when(explain::failure(
-                        &error,
-                        self.circumstances((&self.file, ""), true, job),
-                    )));
+                    let functions = self.functions(&error);
+                    let circumstances = self.circumstances((&self.file, ""), &functions, true, job);
+                    return Err(in_when(explain::failure(&error, circumstances)));
                 }
             }
             if self.scripts.is_empty() {
@@ -409,6 +406,8 @@ impl Loaded {
             let count = if compiled.wants_context { 2 } else { 1 };
             return top.call(engine, compiled.entry, &mut arguments[..count]);
         }
+        // A limit may have struck in the call before.
+        scope.clear();
         // Where there is nothing at the top, Rhai skips it.
         let options = CallFnOptions::new().eval_ast(true).rewind_scope(true);
         if compiled.wants_context {

@@ -1,6 +1,7 @@
 //! Scripts as their authors meet them: what goes in, what comes out, and what they are told.
 
 mod answering;
+mod at_rest;
 mod comparing;
 mod context;
 mod control;

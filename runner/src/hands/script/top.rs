@@ -14,10 +14,10 @@ use rhai::{
     Position, Scope,
 };
 
-use super::attempt::Attempt;
+use super::attempt::{self, Attempt};
 use super::imports::IMPORT_MAX;
-use super::{frozen, functions};
-use crate::config::Limits;
+use super::register::add;
+use super::{frozen, modules};
 
 /// The function that the last statement of a top calls, to hand over what it has made. Another call of it
 /// has no effect.
@@ -43,8 +43,8 @@ thread_local! {
 #[derive(Debug)]
 pub(super) struct Top(GlobalRuntimeState);
 
-pub(super) fn register(engine: &mut Engine) {
-    engine.register_fn(KEEP, |call: NativeCallContext<'_>| {
+pub(super) fn register(module: &mut Module) {
+    add(module, KEEP, |call: NativeCallContext<'_>| {
         let global = call.global_runtime_state();
         let imports = global.scan_imports_raw().map(|(name, module)| (name.clone(), Rc::clone(module)));
         MADE.set(Some(Made { constants: global.constants.clone(), imports: imports.collect() }));
@@ -99,12 +99,11 @@ impl Top {
             return None;
         }
         let mut quiet = quiet();
-        let heard = deafen(&mut quiet, attempt.limits());
+        let heard = deafen(&mut quiet);
         let keeping = that_keeps(&quiet, ast).ok()?;
         MADE.take();
         let _running = attempt.begin(Some(IMPORT_MAX));
-        let ran = quiet.eval_ast_with_scope::<Dynamic>(&mut Scope::new(), &keeping);
-        let ran = ran.and_then(|_| attempt.settle());
+        let ran = attempt::run(|| quiet.eval_ast_with_scope::<Dynamic>(&mut Scope::new(), &keeping));
         let made = MADE.take().filter(|_| ran.is_ok() && !heard.get())?;
         if let Some(constants) = &made.constants {
             let mut constants = constants.borrow_mut();
@@ -142,8 +141,8 @@ impl Top {
 
 /// Makes our own functions, by which a script does something to its job, end the run; and says whether something
 /// was printed.
-fn deafen(quiet: &mut Engine, limits: &Limits) -> Rc<Cell<bool>> {
-    let functions = functions::alone(limits).collect_fn_metadata(
+fn deafen(quiet: &mut Engine) -> Rc<Cell<bool>> {
+    let functions = modules::control_alone().collect_fn_metadata(
         None,
         |info| Some((info.metadata.name.to_string(), info.metadata.num_params)),
         false,

@@ -4,12 +4,12 @@
 //! of jobs, and `to_json` is the writer of outputs: both replace Rhai's for every kind of argument.
 
 use std::any::TypeId;
-use std::rc::Rc;
 
-use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map, NativeCallContext};
+use rhai::{Array, Dynamic, EvalAltResult, ImmutableString, Map, Module, NativeCallContext};
 
-use super::attempt::Attempt;
+use super::attempt::current;
 use super::json::{self, WriteError};
+use super::register::{add, add_raw};
 use super::said;
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
@@ -22,13 +22,12 @@ const ITERATORS: [&str; 4] = [
     "rhai::packages::iter_basic::StepRange<f64>",
 ];
 
-pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
-    let of = Rc::clone(attempt);
-    engine.register_fn("parse_json", move |call: NativeCallContext<'_>, text: ImmutableString| {
+pub(super) fn register(module: &mut Module) {
+    add(module, "parse_json", |call: NativeCallContext<'_>, text: ImmutableString| {
         json::read(text.as_bytes()).map_err(|error| {
             // The value is gone by now, and its room is free again.
             if error.is_full() {
-                of.full("parse_json")
+                current().full("parse_json")
             } else {
                 Box::new(fail(&call, format!("`parse_json` got no JSON: {error}")))
             }
@@ -36,8 +35,8 @@ pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
     });
     // Rhai prefers the function for the very kind of an argument, and brings one for maps.
     for kind in [TypeId::of::<Map>(), TypeId::of::<Dynamic>()] {
-        let attempt = Rc::clone(attempt);
-        engine.register_raw_fn("to_json", [kind], move |call, arguments| -> Answer<ImmutableString> {
+        add_raw(module, "to_json", &[kind], |call, arguments| -> Answer<ImmutableString> {
+            let attempt = current();
             let mut text = Vec::new();
             json::write_within(arguments[0], &mut text, attempt.free()).map_err(|error| match error {
                 WriteError::Unsayable(why) => {
@@ -50,13 +49,13 @@ pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
     }
     for name in ["print", "debug"] {
         for kind in [TypeId::of::<Map>(), TypeId::of::<Array>()] {
-            engine.register_raw_fn(name, [kind], |_, arguments| -> Answer<ImmutableString> {
+            add_raw(module, name, &[kind], |_, arguments| -> Answer<ImmutableString> {
                 Ok(said::shown(arguments[0]).into())
             });
         }
     }
     for path in ITERATORS {
-        engine.register_type_with_name_raw(path, "iterator");
+        module.set_custom_type_raw(path, "iterator");
     }
 }
 

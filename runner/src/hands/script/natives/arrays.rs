@@ -1,24 +1,21 @@
 //! Functions on arrays that make more than they are given, or go through much by themselves.
 
-use std::rc::Rc;
-
-use rhai::{Array, Dynamic, Engine, FnPtr, NativeCallContext};
+use rhai::{Array, Dynamic, FnPtr, Module, NativeCallContext};
 
 use super::equality::equal;
 use super::{Answer, changes};
-use crate::hands::script::attempt::Attempt;
+use crate::hands::script::attempt::{Attempt, current};
 
-pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
-    let of = Rc::clone(attempt);
-    changes(engine, "pad", move |array: &mut Array, length: i64, with: Dynamic| {
-        pad(&of, array, length, &with)
+pub(super) fn register(module: &mut Module) {
+    changes(module, "pad", |array: &mut Array, length: i64, with: Dynamic| {
+        pad(&current(), array, length, &with)
     });
-    let of = Rc::clone(attempt);
-    changes(engine, "dedup", move |call: NativeCallContext<'_>, array: &mut Array| {
+    changes(module, "dedup", |call: NativeCallContext<'_>, array: &mut Array| {
+        let of = current();
         dedup(array, |kept, next| equal(&of, &call, kept, next, 0))
     });
-    let of = Rc::clone(attempt);
-    changes(engine, "dedup", move |call: NativeCallContext<'_>, array: &mut Array, same: FnPtr| {
+    changes(module, "dedup", |call: NativeCallContext<'_>, array: &mut Array, same: FnPtr| {
+        let of = current();
         dedup(array, |kept, next| {
             of.go_on("dedup")?;
             match same.call_raw(&call, None, [kept.clone(), next.clone()]) {

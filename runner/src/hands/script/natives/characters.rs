@@ -1,12 +1,9 @@
 //! The characters of a text, one after the other. Rhai gathers all of them first.
 
+use rhai::{FuncRegistration, ImmutableString, Module};
 use std::any::TypeId;
-use std::rc::Rc;
-
-use rhai::{Engine, ImmutableString, Module};
 
 use super::reads;
-use crate::hands::script::attempt::Attempt;
 
 /// Some characters of a text that come one by one.
 #[derive(Clone, Debug)]
@@ -43,26 +40,25 @@ impl Iterator for Characters {
     }
 }
 
-pub(super) fn register(engine: &mut Engine, _attempt: &Rc<Attempt>) {
+pub(super) fn register(module: &mut Module) {
     type Text = ImmutableString;
     type Exclusive = std::ops::Range<i64>;
     type Inclusive = std::ops::RangeInclusive<i64>;
-    engine.register_type_with_name::<Characters>("characters").register_iterator::<Characters>();
-    reads(engine, "chars", |text: Text| Characters::new(text, 0, i64::MAX));
-    reads(engine, "chars", |text: Text, start: i64| Characters::new(text, start, i64::MAX));
-    reads(engine, "chars", Characters::new);
-    reads(engine, "chars", |text: Text, range: Exclusive| {
+    module.set_custom_type::<Characters>("characters").set_iterator::<Characters>();
+    reads(module, "chars", |text: Text| Characters::new(text, 0, i64::MAX));
+    reads(module, "chars", |text: Text, start: i64| Characters::new(text, start, i64::MAX));
+    reads(module, "chars", Characters::new);
+    reads(module, "chars", |text: Text, range: Exclusive| {
         let start = range.start.max(0);
         Characters::new(text, start, range.end.max(start) - start)
     });
-    reads(engine, "chars", |text: Text, range: Inclusive| {
+    reads(module, "chars", |text: Text, range: Inclusive| {
         let start = (*range.start()).max(0);
         Characters::new(text, start, (*range.end()).max(start - 1).min(i64::MAX - 1) - start + 1)
     });
-    engine.register_get("chars", |text: &mut Text| Characters::new(text.clone(), 0, i64::MAX));
-    let mut module = Module::new();
+    FuncRegistration::new_getter("chars")
+        .set_into_module(module, |text: &mut Text| Characters::new(text.clone(), 0, i64::MAX));
     module.set_iter(TypeId::of::<Text>(), |text| {
         Box::new(Characters::new(text.cast(), 0, i64::MAX).map(Into::into))
     });
-    engine.register_global_module(module.into());
 }

@@ -1,25 +1,22 @@
 //! Whether arrays and maps are equal. Rhai goes into them as deep as they nest, which may be deeper than the
 //! stack.
 
-use std::rc::Rc;
-
-use rhai::{Array, Dynamic, Engine, EvalAltResult, Map, NativeCallContext, Position};
+use rhai::{Array, Dynamic, EvalAltResult, Map, Module, NativeCallContext, Position};
 
 use super::{Answer, reads};
-use crate::hands::script::attempt::Attempt;
+use crate::hands::script::attempt::{Attempt, current};
 
 /// How deep values may nest that are compared.
 const DEPTH_MAX: usize = 1000;
 
-pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
+pub(super) fn register(module: &mut Module) {
     macro_rules! compare {
         ($name:literal, $kind:ty, $with:ident, $wanted:literal) => {
-            let of = Rc::clone(attempt);
             reads(
-                engine,
+                module,
                 $name,
-                move |call: NativeCallContext<'_>, a: &mut $kind, mut b: $kind| -> Answer<bool> {
-                    Ok($with(&of, &call, a, &mut b, 0)? == $wanted)
+                |call: NativeCallContext<'_>, a: &mut $kind, mut b: $kind| -> Answer<bool> {
+                    Ok($with(&current(), &call, a, &mut b, 0)? == $wanted)
                 },
             );
         };

@@ -1,39 +1,35 @@
 //! Arrays, maps, blobs and texts as text. A text that stands in an array many times is written as often, so that
 //! a small array can make a large text.
 
-use std::fmt::{self, Write};
-use std::rc::Rc;
-
 use rhai::{
-    Array, Blob, Dynamic, Engine, EvalAltResult, FUNC_TO_DEBUG, ImmutableString, Map, NativeCallContext,
+    Array, Blob, Dynamic, EvalAltResult, FUNC_TO_DEBUG, ImmutableString, Map, Module, NativeCallContext,
 };
+use std::fmt::{self, Write};
 
 use super::{Answer, reads};
-use crate::hands::script::attempt::Attempt;
+use crate::hands::script::attempt::{Attempt, current};
 
 /// How deep values may nest that are written as text.
 const DEPTH_MAX: usize = 1000;
 
-pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
+pub(super) fn register(module: &mut Module) {
     for name in ["to_string", "to_debug"] {
-        let of = Rc::clone(attempt);
-        reads(engine, name, move |call: NativeCallContext<'_>, array: &mut Array| {
-            Text::of(&of, |text| text.array(&call, array, 0))
+        reads(module, name, |call: NativeCallContext<'_>, array: &mut Array| {
+            Text::of(&current(), |text| text.array(&call, array, 0))
         });
-        let of = Rc::clone(attempt);
-        reads(engine, name, move |call: NativeCallContext<'_>, map: &mut Map| {
-            Text::of(&of, |text| text.map(&call, map, 0))
+        reads(module, name, |call: NativeCallContext<'_>, map: &mut Map| {
+            Text::of(&current(), |text| text.map(&call, map, 0))
         });
     }
     for name in ["to_string", "to_debug", "print", "debug"] {
-        let of = Rc::clone(attempt);
-        reads(engine, name, move |blob: Blob| {
-            Text::of(&of, |text| text.write(format_args!("{}", Dynamic::from_blob(blob))))
+        reads(module, name, |blob: Blob| {
+            Text::of(&current(), |text| text.write(format_args!("{}", Dynamic::from_blob(blob))))
         });
     }
     for name in ["to_debug", "debug"] {
-        let of = Rc::clone(attempt);
-        reads(engine, name, move |quoted: &str| Text::of(&of, |text| text.write(format_args!("{quoted:?}"))));
+        reads(module, name, |quoted: &str| {
+            Text::of(&current(), |text| text.write(format_args!("{quoted:?}")))
+        });
     }
 }
 
@@ -46,15 +42,11 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The text that `write` makes. Rhai takes an error for a reason to try it otherwise, so that one that ends the
-    /// attempt does so with the next operation.
+    /// The text that `write` makes. Rhai takes an error for a reason to try it otherwise.
     fn of(attempt: &'a Attempt, write: impl FnOnce(&mut Self) -> Answer<()>) -> ImmutableString {
         let mut text = Self { attempt, text: String::new(), failure: None };
-        if let Err(error) = write(&mut text) {
-            attempt.doom(&error);
-            return ImmutableString::new();
-        }
-        text.text.into()
+        let written = attempt.or_strike(|| write(&mut text));
+        written.map_or_else(ImmutableString::new, |()| text.text.into())
     }
 
     fn write(&mut self, what: fmt::Arguments<'_>) -> Answer<()> {

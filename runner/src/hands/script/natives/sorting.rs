@@ -1,44 +1,48 @@
 //! Sorting: `sort`, `order` and their kin. A merge sort of our own can end in the middle, and is at peace with
 //! functions that compare as they please.
 
+use rhai::{Array, Dynamic, EvalAltResult, FnPtr, ImmutableString, Module, NativeCallContext, Position};
 use std::any::TypeId;
 use std::cmp::Ordering;
-use std::rc::Rc;
-
-use rhai::{Array, Dynamic, Engine, EvalAltResult, FnPtr, ImmutableString, NativeCallContext, Position};
 
 use super::{Answer, changes, reads};
-use crate::hands::script::attempt::Attempt;
+use crate::hands::script::attempt::{Attempt, current};
 
-pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
+pub(super) fn register(module: &mut Module) {
     for name in ["sort", "sort_by"] {
-        let of = Rc::clone(attempt);
-        changes(engine, name, move |call: NativeCallContext<'_>, array: &mut Array, by: FnPtr| {
+        changes(module, name, |call: NativeCallContext<'_>, array: &mut Array, by: FnPtr| {
+            let of = current();
             sort(array, |a, b| compare(&of, &call, &by, a, b))
         });
     }
     for name in ["order", "order_by"] {
-        let of = Rc::clone(attempt);
-        reads(
-            engine,
-            name,
-            move |call: NativeCallContext<'_>, array: &mut Array, by: FnPtr| -> Answer<Array> {
-                let mut array = array.clone();
-                sort(&mut array, |a, b| compare(&of, &call, &by, a, b))?;
-                Ok(array)
-            },
-        );
+        reads(module, name, |call: NativeCallContext<'_>, array: &mut Array, by: FnPtr| -> Answer<Array> {
+            let of = current();
+            let mut array = copy(&of, array)?;
+            sort(&mut array, |a, b| compare(&of, &call, &by, a, b))?;
+            Ok(array)
+        });
     }
     for (sort, order, descending) in [("sort", "order", false), ("sort_desc", "order_desc", true)] {
-        let of = Rc::clone(attempt);
-        changes(engine, sort, move |array: &mut Array| natural(&of, array, descending));
-        let of = Rc::clone(attempt);
-        reads(engine, order, move |array: &mut Array| -> Answer<Array> {
-            let mut array = array.clone();
+        changes(module, sort, move |array: &mut Array| natural(&current(), array, descending));
+        reads(module, order, move |array: &mut Array| -> Answer<Array> {
+            let of = current();
+            let mut array = copy(&of, array)?;
             natural(&of, &mut array, descending)?;
             Ok(array)
         });
     }
+}
+
+/// An array for `order` to sort.
+fn copy(attempt: &Attempt, array: &Array) -> Answer<Array> {
+    attempt.room("order", size_of_val(array.as_slice()))?;
+    let mut copied = Array::with_capacity(array.len());
+    for element in array {
+        attempt.go_on("order")?;
+        copied.push(element.clone());
+    }
+    Ok(copied)
 }
 
 /// By what `by` makes of two elements: a number below, at or above 0, or whether the first comes first.

@@ -1,43 +1,35 @@
 //! Functions on texts.
 
-use std::rc::Rc;
-
-use rhai::{Array, Dynamic, Engine, ImmutableString};
+use rhai::{Array, Dynamic, ImmutableString, Module};
 
 use super::{Answer, changes, reads};
-use crate::hands::script::attempt::Attempt;
+use crate::hands::script::attempt::{Attempt, current};
 
 type Exclusive = std::ops::Range<i64>;
 type Inclusive = std::ops::RangeInclusive<i64>;
 
-pub(super) fn register(engine: &mut Engine, attempt: &Rc<Attempt>) {
-    register_replace(engine, attempt);
-    register_pad(engine, attempt);
-    register_split(engine, attempt);
-    register_parts(engine, attempt);
-    register_case(engine, attempt);
+pub(super) fn register(module: &mut Module) {
+    register_replace(module);
+    register_pad(module);
+    register_split(module);
+    register_parts(module);
+    register_case(module);
 }
 
-fn register_replace(engine: &mut Engine, attempt: &Rc<Attempt>) {
+fn register_replace(module: &mut Module) {
     macro_rules! replace {
         ($find:ty, $with:ty) => {
-            let of = Rc::clone(attempt);
-            changes(engine, "replace", move |text: &mut ImmutableString, find: $find, with: $with| {
-                replace(&of, text, &find.to_string(), &with.to_string())
+            changes(module, "replace", |text: &mut ImmutableString, find: $find, with: $with| {
+                replace(&current(), text, &find.to_string(), &with.to_string())
             });
         };
     }
     replace!(char, char);
     replace!(char, ImmutableString);
     replace!(ImmutableString, char);
-    let of = Rc::clone(attempt);
-    changes(
-        engine,
-        "replace",
-        move |text: &mut ImmutableString, find: ImmutableString, with: ImmutableString| {
-            replace(&of, text, &find, &with)
-        },
-    );
+    changes(module, "replace", |text: &mut ImmutableString, find: ImmutableString, with: ImmutableString| {
+        replace(&current(), text, &find, &with)
+    });
 }
 
 fn replace(attempt: &Attempt, text: &mut ImmutableString, find: &str, with: &str) -> Answer<()> {
@@ -46,7 +38,7 @@ fn replace(attempt: &Attempt, text: &mut ImmutableString, find: &str, with: &str
         return Ok(());
     }
     let found_max = text.len() / find.len().max(1) + 1;
-    if attempt.room(NAME, text.len() + found_max.saturating_mul(with.len())).is_err() {
+    if attempt.room(NAME, found_max.saturating_mul(with.len()).saturating_add(text.len())).is_err() {
         let mut found = 0_usize;
         for _ in text.match_indices(find) {
             attempt.go_on(NAME)?;
@@ -71,14 +63,12 @@ fn replace(attempt: &Attempt, text: &mut ImmutableString, find: &str, with: &str
     Ok(())
 }
 
-fn register_pad(engine: &mut Engine, attempt: &Rc<Attempt>) {
-    let of = Rc::clone(attempt);
-    changes(engine, "pad", move |text: &mut ImmutableString, length: i64, with: char| {
-        pad(&of, text, length, with.encode_utf8(&mut [0; 4]))
+fn register_pad(module: &mut Module) {
+    changes(module, "pad", |text: &mut ImmutableString, length: i64, with: char| {
+        pad(&current(), text, length, with.encode_utf8(&mut [0; 4]))
     });
-    let of = Rc::clone(attempt);
-    changes(engine, "pad", move |text: &mut ImmutableString, length: i64, with: ImmutableString| {
-        pad(&of, text, length, &with)
+    changes(module, "pad", |text: &mut ImmutableString, length: i64, with: ImmutableString| {
+        pad(&current(), text, length, &with)
     });
 }
 
@@ -106,7 +96,7 @@ fn pad(attempt: &Attempt, text: &mut ImmutableString, length: i64, with: &str) -
     Ok(())
 }
 
-fn register_split(engine: &mut Engine, attempt: &Rc<Attempt>) {
+fn register_split(module: &mut Module) {
     type Text = ImmutableString;
     const SPLIT: &str = "split";
     const SPLIT_REV: &str = "split_rev";
@@ -116,8 +106,7 @@ fn register_split(engine: &mut Engine, attempt: &Rc<Attempt>) {
     }
     macro_rules! split {
         ($name:expr, |$text:ident $(, $argument:ident: $kind:ty)*| $parts:expr) => {
-            let of = Rc::clone(attempt);
-            reads(engine, $name, move |$text: &mut Text $(, $argument: $kind)*| gather(&of, $name, $text, $parts));
+            reads(module, $name, |$text: &mut Text $(, $argument: $kind)*| gather(&current(), $name, $text, $parts));
         };
     }
     split!(SPLIT, |text| text.split_whitespace());
@@ -129,8 +118,8 @@ fn register_split(engine: &mut Engine, attempt: &Rc<Attempt>) {
     split!(SPLIT_REV, |text, at: char| text.rsplit(at));
     split!(SPLIT_REV, |text, at: Text, segments: i64| text.rsplitn(parts(segments), at.as_str()));
     split!(SPLIT_REV, |text, at: char, segments: i64| text.rsplitn(parts(segments), at));
-    let of = Rc::clone(attempt);
-    reads(engine, "to_chars", move |text: &mut Text| -> Answer<Array> {
+    reads(module, "to_chars", |text: &mut Text| -> Answer<Array> {
+        let of = current();
         of.room("to_chars", text.len().saturating_mul(size_of::<Dynamic>()) / 4)?;
         let mut made = Array::new();
         for character in text.chars() {
@@ -161,18 +150,18 @@ fn gather<'t>(
 }
 
 /// Rhai gathers all characters of a text for a part of it.
-fn register_parts(engine: &mut Engine, attempt: &Rc<Attempt>) {
-    reads(engine, "sub_string", |text: &str, range: Exclusive| sub_string(text, between(&range)));
-    reads(engine, "sub_string", |text: &str, range: Inclusive| sub_string(text, through(&range)));
-    reads(engine, "sub_string", |text: &str, start: i64, length: i64| sub_string(text, (start, length)));
-    reads(engine, "sub_string", |text: &str, start: i64| sub_string(text, (start, i64::MAX)));
-    changes(engine, "crop", |text: &mut ImmutableString, range: Exclusive| crop(text, between(&range)));
-    changes(engine, "crop", |text: &mut ImmutableString, range: Inclusive| crop(text, through(&range)));
-    changes(engine, "crop", |text: &mut ImmutableString, start: i64, length: i64| {
+fn register_parts(module: &mut Module) {
+    reads(module, "sub_string", |text: &str, range: Exclusive| sub_string(text, between(&range)));
+    reads(module, "sub_string", |text: &str, range: Inclusive| sub_string(text, through(&range)));
+    reads(module, "sub_string", |text: &str, start: i64, length: i64| sub_string(text, (start, length)));
+    reads(module, "sub_string", |text: &str, start: i64| sub_string(text, (start, i64::MAX)));
+    changes(module, "crop", |text: &mut ImmutableString, range: Exclusive| crop(text, between(&range)));
+    changes(module, "crop", |text: &mut ImmutableString, range: Inclusive| crop(text, through(&range)));
+    changes(module, "crop", |text: &mut ImmutableString, start: i64, length: i64| {
         crop(text, (start, length));
     });
-    changes(engine, "crop", |text: &mut ImmutableString, start: i64| crop(text, (start, i64::MAX)));
-    changes(engine, "pop", |text: &mut ImmutableString, length: i64| -> ImmutableString {
+    changes(module, "crop", |text: &mut ImmutableString, start: i64| crop(text, (start, i64::MAX)));
+    changes(module, "pop", |text: &mut ImmutableString, length: i64| -> ImmutableString {
         let Some(last) = usize::try_from(length).ok().and_then(|length| length.checked_sub(1)) else {
             return ImmutableString::new();
         };
@@ -181,20 +170,19 @@ fn register_parts(engine: &mut Engine, attempt: &Rc<Attempt>) {
         text.make_mut().truncate(at);
         popped
     });
-    reads(engine, "index_of", |text: &str, find: char, start: i64| {
+    reads(module, "index_of", |text: &str, find: char, start: i64| {
         index_of(text, start, |rest| rest.find(find))
     });
-    reads(engine, "index_of", |text: &str, find: &str, start: i64| {
+    reads(module, "index_of", |text: &str, find: &str, start: i64| {
         index_of(text, start, |rest| rest.find(find))
     });
-    let of = Rc::clone(attempt);
-    changes(engine, "set", move |text: &mut ImmutableString, index: i64, character: char| -> Answer<()> {
+    changes(module, "set", |text: &mut ImmutableString, index: i64, character: char| -> Answer<()> {
         let at = match usize::try_from(index) {
             Ok(index) => text.char_indices().nth(index),
             Err(_) => backwards(index).and_then(|index| text.char_indices().rev().nth(index)),
         };
         let Some((at, old)) = at else { return Ok(()) };
-        of.room("set", text.len() + character.len_utf8())?;
+        current().room("set", text.len() + character.len_utf8())?;
         *text = format!("{}{character}{}", &text[..at], &text[at + old.len_utf8()..]).into();
         Ok(())
     });
@@ -250,25 +238,21 @@ fn index_of(text: &str, start: i64, find: impl Fn(&str) -> Option<usize>) -> i64
     found.and_then(|at| i64::try_from(text[..at].chars().count()).ok()).unwrap_or(-1)
 }
 
-fn register_case(engine: &mut Engine, attempt: &Rc<Attempt>) {
-    let of = Rc::clone(attempt);
-    reads(engine, "to_upper", move |text: ImmutableString| upper(&of, "to_upper", &text));
-    let of = Rc::clone(attempt);
-    changes(engine, "make_upper", move |text: &mut ImmutableString| -> Answer<()> {
-        *text = upper(&of, "make_upper", text)?;
+fn register_case(module: &mut Module) {
+    reads(module, "to_upper", |text: ImmutableString| upper(&current(), "to_upper", &text));
+    changes(module, "make_upper", |text: &mut ImmutableString| -> Answer<()> {
+        *text = upper(&current(), "make_upper", text)?;
         Ok(())
     });
-    let of = Rc::clone(attempt);
-    reads(engine, "to_lower", move |text: ImmutableString| lower(&of, "to_lower", &text));
-    let of = Rc::clone(attempt);
-    changes(engine, "make_lower", move |text: &mut ImmutableString| -> Answer<()> {
-        *text = lower(&of, "make_lower", text)?;
+    reads(module, "to_lower", |text: ImmutableString| lower(&current(), "to_lower", &text));
+    changes(module, "make_lower", |text: &mut ImmutableString| -> Answer<()> {
+        *text = lower(&current(), "make_lower", text)?;
         Ok(())
     });
 }
 
 fn upper(attempt: &Attempt, name: &'static str, text: &ImmutableString) -> Answer<ImmutableString> {
-    if text.chars().all(char::is_uppercase) {
+    if all(attempt, name, text, char::is_uppercase)? {
         return Ok(text.clone());
     }
     attempt.room(name, text.len())?;
@@ -281,19 +265,70 @@ fn upper(attempt: &Attempt, name: &'static str, text: &ImmutableString) -> Answe
 }
 
 fn lower(attempt: &Attempt, name: &'static str, text: &ImmutableString) -> Answer<ImmutableString> {
-    /// What becomes of it depends on its place in the word.
-    const SIGMA: char = 'Σ';
-    if text.chars().all(char::is_lowercase) {
+    if all(attempt, name, text, char::is_lowercase)? {
         return Ok(text.clone());
     }
     attempt.room(name, text.len())?;
-    if text.contains(SIGMA) {
-        return Ok(text.to_lowercase().into());
-    }
     let mut made = String::with_capacity(text.len());
-    for character in text.chars() {
+    for (at, character) in text.char_indices() {
         attempt.go_on(name)?;
-        made.extend(character.to_lowercase());
+        if character == SIGMA && ends_word(attempt, name, text, at)? {
+            made.push('ς');
+        } else {
+            made.extend(character.to_lowercase());
+        }
     }
     Ok(made.into())
+}
+
+fn all(attempt: &Attempt, name: &'static str, text: &str, is: impl Fn(char) -> bool) -> Answer<bool> {
+    for character in text.chars() {
+        attempt.go_on(name)?;
+        if !is(character) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What becomes of it depends on its place in the word.
+const SIGMA: char = 'Σ';
+
+/// Whether the sigma at `at` is the last letter of a word, and not its only one: marks between letters do not count.
+fn ends_word(attempt: &Attempt, name: &'static str, text: &str, at: usize) -> Answer<bool> {
+    let is_letter = |characters: &mut dyn Iterator<Item = char>| -> Answer<bool> {
+        for character in characters {
+            attempt.go_on(name)?;
+            match Role::of(character) {
+                Role::Letter => return Ok(true),
+                Role::Mark => {}
+                Role::Other => return Ok(false),
+            }
+        }
+        Ok(false)
+    };
+    let (before, behind) = (&text[..at], &text[at + SIGMA.len_utf8()..]);
+    Ok(is_letter(&mut before.chars().rev())? && !is_letter(&mut behind.chars())?)
+}
+
+/// What a character is to a sigma beside it.
+enum Role {
+    Letter,
+    /// It does not count.
+    Mark,
+    Other,
+}
+
+impl Role {
+    /// The standard library does not tell it, but acts by it.
+    fn of(character: char) -> Self {
+        let is_inside = |behind: &str| format!("aΣ{character}{behind}").to_lowercase().starts_with("aσ");
+        if is_inside("") {
+            Self::Letter
+        } else if is_inside("a") {
+            Self::Mark
+        } else {
+            Self::Other
+        }
+    }
 }

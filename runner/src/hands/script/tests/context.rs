@@ -50,3 +50,48 @@ fn nothing_stays_from_job_to_job() {
         script("let seen = 0;\nfn process(job) { let seen = 1; seen += job; seen }").run_all(&["1", "1"]);
     assert_eq!(made, "-> 2\n-> 2");
 }
+
+#[test]
+fn a_change_of_the_config_itself_is_an_error() {
+    let texts = [
+        "ctx.config.rate = 2",
+        "ctx.config[\"rate\"] = 2",
+        "ctx.config.rate += 1",
+        "ctx.config.fresh = 1",
+        "ctx.config.list[0] = 2",
+        "ctx.config.list.push(2)",
+        "ctx.config.table.remove(\"k7\")",
+        "ctx.config.table.k7 = 2",
+        "ctx.config = #{}",
+        "let c = ctx; c.config.rate = 2",
+    ];
+    for text in texts {
+        let made = configured(text).run("1");
+        assert!(
+            made.starts_with("nothing\nfailed: `ctx.config` is read-only; change a copy"),
+            "{text}: {made}"
+        );
+    }
+}
+
+#[test]
+fn what_reads_the_config_or_changes_a_copy_of_it_is_no_error() {
+    let texts = [
+        ("ctx.config.list.contains(2)", "true"),
+        ("ctx.config.list.len()", "3"),
+        ("ctx.config.table.keys().len()", "100"),
+        ("ctx.config.table.k7.to_string() + ctx.config.none", "\"7\""),
+        ("let config = ctx.config; config.rate = 2; config.rate + ctx.config.rate", "3.5"),
+        ("let list = ctx.config.list; list.push(9); list.len() + ctx.config.list.len()", "7"),
+    ];
+    for (text, made) in texts {
+        assert_eq!(configured(text).run("1"), format!("-> {made}"), "{text}");
+    }
+}
+
+fn configured(text: &str) -> super::Draft {
+    let mut draft = super::body(text);
+    let table: serde_json::Map<_, _> = (0..100).map(|n| (format!("k{n}"), n.into())).collect();
+    draft.config = serde_json::json!({ "rate": 1.5, "list": [1, 2, 3], "table": table, "none": null });
+    draft
+}

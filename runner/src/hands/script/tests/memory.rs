@@ -12,7 +12,7 @@ const LIMIT: u64 = 1 << 20;
 const LARGE: &str = "let s = \"a\"; while s.len < 262144 { s += s; } ";
 
 /// Each makes, of few and small things, something that is many times larger than the limit.
-const BOMBS: [&str; 28] = [
+const BOMBS: [&str; 32] = [
     "s.replace(\"a\", s); s",
     "s.replace('a', s); s",
     "s.split(\"\")",
@@ -31,6 +31,10 @@ const BOMBS: [&str; 28] = [
     "many(s).to_string()",
     "`${many(s)}`",
     "\"\" + many(s)",
+    "let m = many(s); `${m}`",
+    "let m = many(s); m.fill = []; m.fill.pad(25000, 0); `${m}`",
+    "let m = many(s); m.fill = []; m.fill.pad(25000, 0); \"\" + m",
+    "let m = many(s); m.fill = []; m.fill.pad(25000, 0); let t = \"\"; t += m; t",
     "many(s).to_json()",
     "to_debug(many(s))",
     "s += many(s); s",
@@ -67,6 +71,45 @@ fn no_script_holds_much_more_than_the_limit() {
     for text in BOMBS {
         let draft = limited(script(&format!("{FUNCTIONS}\nfn process(job) {{ {LARGE} {text} }}")));
         held_at_the_limit(text, || draft.run("1"));
+    }
+}
+
+/// Each makes a text of something that holds a large text often.
+const TEXTS: [&str; 7] = [
+    "`${m}`",
+    "`a${m}${m}`",
+    "\"\" + m",
+    "m + \"\"",
+    "let t = \"\"; t += m; t",
+    "print(m); debug(m); m.to_string()",
+    "let z = #{ n: [1, 2, 3, 4, 5, 6], s: m.a }; `${z}`",
+];
+
+const REPEATED: &str = "let s = \"\"; s.pad(262144, \"a\"); let m = #{ fill: [] }; m.fill.pad(10000, 0); m.a = [s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s];";
+
+#[test]
+fn a_limit_of_operations_makes_no_text_of_a_value_whichever_operation_it_strikes_at() {
+    for text in TEXTS {
+        for operations in 1..90 {
+            let mut draft = limited(body(&format!("{REPEATED} {text}")));
+            draft.limits.operations = operations;
+            let least = least_left(|| drop(draft.run("1")));
+            assert!(least > -2 * LIMIT.cast_signed(), "{text}, {operations} operations: {least}");
+        }
+    }
+}
+
+#[test]
+fn a_limit_of_memory_makes_no_text_of_a_value_wherever_it_strikes() {
+    for text in TEXTS {
+        for memory in (200 << 10..1000 << 10).step_by(20 << 10) {
+            let mut draft = body(&format!("{REPEATED} {text}"));
+            draft.limits.memory = memory;
+            let mut made = String::new();
+            let least = least_left(|| made = draft.run("1"));
+            assert!(made.starts_with("nothing\nlimit: "), "{text}, {memory} bytes: {made}");
+            assert!(least > -LIMIT.cast_signed(), "{text}, {memory} bytes: {least}");
+        }
     }
 }
 

@@ -98,7 +98,9 @@ fn evaluated(engine: &Engine, scope: &Scope<'_>, text: &str) -> String {
 
 fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(
-        prop::sample::select(vec!["a", "b", "A", " ", ",", "ß", "Σ", "é", "\n", "\"", "x", "aa"]),
+        prop::sample::select(vec![
+            "a", "b", "A", " ", ",", "ß", "Σ", "é", "\n", "\"", "x", "aa", ".", "'", "\u{345}", "ʰ",
+        ]),
         0..8,
     )
     .prop_map(|parts| parts.concat())

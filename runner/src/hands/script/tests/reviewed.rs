@@ -2,22 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use rhai::{Dynamic, Engine};
+use rhai::Engine;
 
 use crate::config::Limits;
 use crate::hands::script::attempt::Attempt;
 use crate::hands::script::compile;
-use crate::hands::script::context::Context;
-use crate::hands::script::control::Emitted;
-use crate::hands::script::functions;
-use crate::words::TokenKey;
+use crate::hands::script::modules;
 
 /// An engine as a step has it.
 fn engine() -> Engine {
     let limits = Limits::default();
     let mut engine = compile::engine(&limits, &Attempt::new(&limits));
-    let context = Context::new(("shop", "price"), Dynamic::UNIT, &[], &TokenKey::NONE);
-    functions::register(&mut engine, &context, &Emitted::default(), &limits);
+    modules::register_control(&mut engine);
     engine
 }
 
