@@ -134,6 +134,7 @@ pub(super) const CONFIG: &str = "ctx.config";
 
 /// Refuses a change of `ctx.config`. Rhai also sets it after a method of something in it was called, in case that
 /// this has changed it.
+#[expect(clippy::needless_pass_by_value, reason = "as functions of Rhai are")]
 fn keep_config(ctx: &mut Context, config: Dynamic) -> Result<(), Box<EvalAltResult>> {
     if frozen::is_same(&ctx.fixed.config, &config) {
         return Ok(());
