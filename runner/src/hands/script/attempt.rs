@@ -71,6 +71,7 @@ struct Outer {
     operations: u64,
     most: u64,
     stop: Option<u64>,
+    writing: Option<u64>,
     captured: Captured,
 }
 
@@ -102,13 +103,13 @@ impl Attempt {
     /// Begins an attempt, which has `left` of its time. Where one is under way it goes on afterwards.
     pub(super) fn begin(self: &Rc<Self>, left: Option<Duration>) -> Running {
         let deadline = left.and_then(|left| Instant::now().checked_add(left));
-        self.writing.set(None);
         let outer = Outer {
             current: Some(CURRENT.replace(Rc::clone(self))),
             deadline: self.deadline.replace(deadline),
             operations: self.operations.replace(0),
             most: self.most.replace(self.limits.operations),
             stop: self.stop.take(),
+            writing: self.writing.take(),
             captured: self.captured.take(),
         };
         Running { attempt: Rc::clone(self), outer, _budget: Budget::new(self.limits.memory) }
@@ -320,7 +321,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Outer { current, deadline, operations, most, stop, captured } = &mut self.outer;
+        let Outer { current, deadline, operations, most, stop, writing, captured } = &mut self.outer;
         if let Some(outer) = current.take() {
             CURRENT.set(outer);
         }
@@ -328,7 +329,8 @@ impl Drop for Running {
         self.attempt.deadline.set(*deadline);
         self.attempt.operations.set(*operations);
         self.attempt.most.set(*most);
-        self.attempt.stop.set(stop.take());
+        self.attempt.stop.set(*stop);
+        self.attempt.writing.set(*writing);
     }
 }
 

@@ -50,10 +50,12 @@ impl Filter {
             return Ok(None);
         }
         let Some(when) = &self.when else { return Ok(Some(job)) };
-        self.scope.clear();
         self.scope.push_dynamic("job", job);
-        let holds = attempt::run(|| self.engine.eval_ast_with_scope::<bool>(&mut self.scope, when))?;
-        Ok(self.scope.remove("job").filter(|_| holds))
+        let holds = attempt::run(|| self.engine.eval_ast_with_scope::<bool>(&mut self.scope, when));
+        let job = self.scope.remove("job");
+        self.scope.clear();
+        let holds = holds?;
+        Ok(job.filter(|_| holds))
     }
 }
 

@@ -47,8 +47,8 @@ pub(super) fn place(
         let (unset, statements) = (scope([Dynamic::UNIT, Dynamic::UNIT]), without(text, &head));
         let ast = compile::self_contained(engine, path, &statements, &unset, attempt).ok()?;
         let run = |stop: Option<u64>| {
-            // It comes as far as the one before, but not at the same pace.
-            let _running = attempt.begin(Some(if stop.is_some() { left * 2 / 3 } else { left / 3 }));
+            // The last run comes as far as the one before, but not at the same pace.
+            let _running = attempt.begin(Some(if stop.is_some() { left } else { left / 3 }));
             if let Some(stop) = stop {
                 attempt.stop_at(stop);
             }

@@ -206,7 +206,11 @@ impl ScriptStep {
         };
         let returned = match attempt::run(|| script.call(value, &self.context)) {
             Ok(returned) => returned,
-            Err(error) => return Err(self.failure_of_script(from, &error, job)),
+            Err(error) => {
+                // A limit may have struck where Rhai takes nothing back.
+                script.scope.clear();
+                return Err(self.failure_of_script(from, &error, job));
+            }
         };
         let returned = frozen::into_plain(returned);
         let between = from + 1 < self.scripts.len();
@@ -406,8 +410,6 @@ impl Loaded {
             let count = if compiled.wants_context { 2 } else { 1 };
             return top.call(engine, compiled.entry, &mut arguments[..count]);
         }
-        // A limit may have struck in the call before.
-        scope.clear();
         // Where there is nothing at the top, Rhai skips it.
         let options = CallFnOptions::new().eval_ast(true).rewind_scope(true);
         if compiled.wants_context {

@@ -38,10 +38,12 @@ fn a_top_that_makes_data_shares_it_with_all_jobs() {
 #[test]
 fn functions_are_called_as_ever_where_the_top_was_made_once() {
     let run = |functions: &str| {
-        script(&format!("import \"m\" as m;\nconst X = 1;\nconst ADD = |x| x + 1;\n{functions}"))
-            .beside("m.rhai", "const Y = 10;\nfn one() { global::Y }\nfn broken(job) {\n    job.nmae\n}")
-            .beside("late.rhai", "fn two() { 2 }")
-            .run("{\"name\":5}")
+        let mut draft =
+            script(&format!("import \"m\" as m;\nconst X = 1;\nconst ADD = |x| x + 1;\n{functions}"))
+                .beside("m.rhai", "const Y = 10;\nfn one() { global::Y }\nfn broken(job) {\n    job.nmae\n}")
+                .beside("late.rhai", "fn two() { 2 }");
+        draft.limits.operations = 10_000;
+        draft.run("{\"name\":5}")
     };
     assert_eq!(run("fn process(job) { global::ADD.call(global::X) + m::one() }"), "-> 12");
     assert_eq!(run("fn process(job, ctx) { import \"late\" as late; late::two() + ctx.index }"), "-> 9");
