@@ -425,7 +425,7 @@ fn retention(bench: &mut Bench) -> Rows {
     let (long, all) = (mib(endless.store_bytes), mib(kept.store_bytes) * BACKLOG_FACTOR as f64);
     Ok(vec![
         Row {
-            path: "  letting go of consumed jobs, against keeping them",
+            path: "  deleting consumed jobs, against keeping them",
             figure: format!("{share:.2} ×"),
             target: "≥ 0.85 ×",
             met: share >= 0.85,

@@ -105,7 +105,7 @@ fn idle(folder: &Path, jobs: u64, what: &'static str, script: &str) -> Result<Ve
             met: share <= 0.2,
         },
         Row {
-            path: "  what the process holds meanwhile",
+            path: "  memory of the process meanwhile",
             figure: format!("{mib:.0} MiB"),
             target: "≤ 150 MiB",
             met: mib <= 150.0,
