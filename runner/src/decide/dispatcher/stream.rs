@@ -113,10 +113,14 @@ impl Stream {
             < bounds.batches
             && self.held < bounds.bytes
             && self.batches.iter().map(BatchState::jobs).sum::<usize>() < bounds.jobs;
+        let returned = self.inputs.len() - 1;
+        let has_beside = self.batches.iter().any(|batch| batch.kind == batches::Kind::Beside);
         for input in 0..self.inputs.len() {
             let wanted = self.wanted_for_redo(input);
             let state = &mut self.inputs[input];
-            let starving = self.batches.is_empty() && state.ahead() == 0;
+            // What comes again beside the line does not wait for room that a held line takes.
+            let none_there = if input == returned { !has_beside } else { self.batches.is_empty() };
+            let starving = none_there && state.ahead() == 0;
             let may = (has_room || starving) && state.ahead() < AHEAD_MAX || state.jobs() < wanted;
             if may && state.may_read(heads, self.now) {
                 state.ask();
@@ -324,6 +328,8 @@ impl Machine for Stream {
             return None;
         }
         let returned = self.inputs.last().filter(|_| !self.about_to_halt()).and_then(InputState::wakes);
+        // What is due and is not read waits for room, which will be told.
+        let returned = returned.filter(|due| *due > self.now);
         returned.into_iter().chain(self.wakes_line()).min()
     }
 }

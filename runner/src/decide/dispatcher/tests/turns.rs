@@ -152,6 +152,10 @@ fn what_is_held_back_is_bounded_by_jobs_and_bytes() {
         play.ran(0, 3, 2);
         assert_eq!(play.read(0, 9, 2), "run 0#4");
         assert_eq!(play.ran(0, 4, 2), "");
+        // An output that is due later needs nothing of that room.
+        assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.1@0");
+        assert_eq!(play.on(Event::NoneDue { step: 0, next: None }), "");
+        assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
     }
 }
 
