@@ -26,15 +26,18 @@ mod imported;
 mod imports;
 mod kind;
 mod locate;
+mod made;
 mod mentions;
 mod modules;
 mod natives;
 mod number;
 mod register;
 mod said;
+mod scan;
 mod step;
 mod ticker;
 mod top;
+mod unknown;
 mod values;
 
 pub(crate) use compile::STACK;

@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rhai::{Dynamic, Engine, EvalAltResult, Position};
+use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, Position};
 
 use super::captured::{Captured, Kept};
 use super::context::Context;
@@ -127,6 +127,29 @@ impl Attempt {
                 && memory::left() >= 0
                 && ticker::ticks() == attempt.asked.get();
             if is_plain { None } else { attempt.interrupt() }
+        });
+    }
+
+    /// Takes charge of each captured variable that `engine` reads. It costs something for other variables too, and
+    /// so is only for scripts that capture some.
+    pub(super) fn watch_captured(self: &Rc<Self>, engine: &mut Engine) {
+        let attempt = Rc::clone(self);
+        #[expect(
+            deprecated,
+            reason = "not deprecated, says its note, but volatile: tests hold what is used of it"
+        )]
+        engine.on_var(move |name, _, mut context: EvalContext<'_, '_, '_, '_, '_, '_>| {
+            let scope = context.scope_mut();
+            match scope.get_mut(name) {
+                Some(variable) if variable.is_shared() => attempt.adopt(variable),
+                Some(_) => {}
+                None => {
+                    if let Some(constant) = scope.get(name).filter(|constant| constant.is_shared()) {
+                        attempt.hold(constant);
+                    }
+                }
+            }
+            Ok(None)
         });
     }
 
@@ -268,12 +291,12 @@ impl Attempt {
     }
 
     /// Takes charge of a captured variable that is read.
-    pub(super) fn adopt(&self, variable: &mut Dynamic) {
+    fn adopt(&self, variable: &mut Dynamic) {
         self.captured.borrow_mut().adopt(variable, &self.kept.borrow());
     }
 
     /// Holds a captured constant that is read.
-    pub(super) fn hold(&self, constant: &Dynamic) {
+    fn hold(&self, constant: &Dynamic) {
         self.captured.borrow_mut().hold(constant);
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rhai::{AST, ASTNode, Engine, Expr, FnCallExpr, Position, Span, Stmt};
 
+use super::unknown::{Unknown, wrong_count};
 use super::{hints, imported, modules};
 use crate::words::suggest::listed;
 
@@ -12,13 +13,6 @@ use crate::words::suggest::listed;
 /// made by `curry`, which an author cannot write.
 const BUILT_IN: [&str; 9] =
     ["print", "debug", "type_of", "Fn", "call", "curry", "is_shared", "is_def_var", "is_def_fn"];
-
-/// A call that can only fail.
-pub(super) struct Unknown {
-    pub(super) message: String,
-    pub(super) position: Position,
-    pub(super) help: Option<String>,
-}
 
 /// With how many arguments a function can be called; `None`: nobody counts them before a run.
 type Takes = Option<BTreeSet<usize>>;
@@ -80,25 +74,6 @@ fn known(engine: &Engine, ast: &AST) -> BTreeMap<String, Takes> {
         }
     }
     known
-}
-
-/// That a function is called with another number of arguments than it takes, and what it takes.
-pub(super) fn wrong_count(
-    name: &str,
-    given: usize,
-    counts: impl IntoIterator<Item = usize>,
-) -> (String, Option<String>) {
-    let takes: Vec<String> = counts.into_iter().map(arguments).collect();
-    let message = format!("`{name}` is called with {}", arguments(given));
-    (message, Some(format!("it takes {}", takes.join(" or "))))
-}
-
-fn arguments(count: usize) -> String {
-    match count {
-        0 => "no argument".to_owned(),
-        1 => "1 argument".to_owned(),
-        count => format!("{count} arguments"),
-    }
 }
 
 /// From where to where the script catches what fails.

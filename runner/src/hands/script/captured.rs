@@ -14,9 +14,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use rhai::{AST, ASTNode, Dynamic, Engine, EvalContext, FnPtr, Stmt};
-
-use super::attempt::Attempt;
+use rhai::{AST, ASTNode, Dynamic, FnPtr, Stmt};
 
 type Shared = Rc<RefCell<Dynamic>>;
 
@@ -183,27 +181,4 @@ pub(super) fn captures(ast: &AST) -> bool {
         !captures
     });
     captures
-}
-
-/// Lets `engine` tell `attempt` of each captured variable that is read. It costs something for other variables
-/// too, and so is only for scripts that capture some.
-pub(super) fn watch(engine: &mut Engine, attempt: &Rc<Attempt>) {
-    let attempt = Rc::clone(attempt);
-    #[expect(
-        deprecated,
-        reason = "not deprecated, says its note, but volatile: tests hold what is used of it"
-    )]
-    engine.on_var(move |name, _, mut context: EvalContext<'_, '_, '_, '_, '_, '_>| {
-        let scope = context.scope_mut();
-        match scope.get_mut(name) {
-            Some(variable) if variable.is_shared() => attempt.adopt(variable),
-            Some(_) => {}
-            None => {
-                if let Some(constant) = scope.get(name).filter(|constant| constant.is_shared()) {
-                    attempt.hold(constant);
-                }
-            }
-        }
-        Ok(None)
-    });
 }

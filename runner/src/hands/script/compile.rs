@@ -8,13 +8,13 @@ use rhai::module_resolvers::DummyModuleResolver;
 use rhai::{AST, Engine, EvalAltResult, LexError, OptimizationLevel, ParseErrorType, Position, Scope};
 
 use super::attempt::Attempt;
-use super::calls::{self, Unknown};
-use super::captured;
 use super::entry::Entry;
 use super::explain::{self, lowercase};
-use super::imports::{Beside, IMPORT_MAX};
+use super::imports::Beside;
 use super::mentions::Mentions;
-use super::{hints, modules, top};
+use super::top::{self, TOP_MAX};
+use super::unknown::Unknown;
+use super::{calls, captured, hints, modules};
 use crate::config::{Limits, Script};
 use crate::words::suggest::nearest;
 
@@ -158,14 +158,14 @@ pub(super) fn self_contained(
     engine.set_module_resolver(Beside::new(folder, attempt, Some(&unwatched)));
     let mut compiled = engine.compile_into_self_contained(scope, text);
     if unwatched.get() {
-        captured::watch(engine, attempt);
+        attempt.watch_captured(engine);
         engine.set_module_resolver(Beside::new(folder, attempt, None));
         compiled = engine.compile_into_self_contained(scope, text);
     }
     engine.set_module_resolver(DummyModuleResolver::new());
     let mut ast = compiled?;
     if captured::captures(&ast) {
-        captured::watch(engine, attempt);
+        attempt.watch_captured(engine);
     }
     ast.set_source(path.to_string_lossy().as_ref());
     Ok(ast)
@@ -186,7 +186,7 @@ pub(super) fn compile_expression(
         CompileError { help: help.or(error.help), ..error }
     })?;
     if captured::captures(&ast) {
-        captured::watch(engine, attempt);
+        attempt.watch_captured(engine);
     }
     Ok(ast)
 }
@@ -296,7 +296,7 @@ fn from_evaluation(error: &EvalAltResult, text: &str, attempt: &Attempt) -> Comp
             ..located(format!("there is no script `{name}.rhai` to import"), *position)
         },
         other => {
-            let message = explain::limit(other, attempt.limits(), Some(IMPORT_MAX));
+            let message = explain::limit(other, attempt.limits(), Some(TOP_MAX));
             located(message.unwrap_or_else(|| explain::in_words(other)), other.position())
         }
     }

@@ -18,8 +18,8 @@ use rhai::{
     Array, Dynamic, Engine, EvalAltResult, FnPtr, FuncRegistration, INT, ImmutableString, Map, Module,
     NativeCallContext, Position, RhaiFunc, RhaiNativeFunc, Variant,
 };
+use tidegate_plugin::json::MAX_DEPTH;
 
-use super::json;
 use super::number::BigNumber;
 
 /// Up to how many values a constant, with all that nests in it, is copied as it is.
@@ -58,7 +58,7 @@ pub(super) fn freeze(value: Dynamic) -> Dynamic {
 fn frozen(value: Dynamic, depth: usize) -> (Dynamic, usize) {
     let value = value.flatten();
     // What nests deeper than any job is left as it is: nobody looks things up there.
-    if depth == json::MAX_DEPTH {
+    if depth == MAX_DEPTH {
         return (value, 1);
     }
     let mut size = 1;
@@ -88,7 +88,7 @@ pub(super) fn is_data(value: &Dynamic) -> bool {
 }
 
 fn is_data_at(value: &Dynamic, depth: usize) -> bool {
-    if depth == json::MAX_DEPTH {
+    if depth == MAX_DEPTH {
         return false;
     }
     if let Ok(map) = value.as_map_ref() {

@@ -2,7 +2,8 @@
 
 use rhai::{Dynamic, LexError, ParseErrorType, Position};
 
-use super::{frozen, locate};
+use super::frozen;
+use super::scan::skipped;
 use crate::words::suggest::{listed, nearest};
 
 /// How many fields a message lists.
@@ -135,7 +136,7 @@ fn unclosed(text: &str) -> Option<(usize, usize)> {
     let mut open: Vec<Open> = Vec::new();
     let (mut at, mut line, mut begins) = (0, 1, 0);
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-        let length = locate::skipped(rest).unwrap_or_else(|| rest.chars().next().map_or(1, char::len_utf8));
+        let length = skipped(rest).unwrap_or_else(|| rest.chars().next().map_or(1, char::len_utf8));
         let indent = || text[begins..].chars().take_while(|char| [' ', '\t'].contains(char)).count();
         match rest.as_bytes()[0] {
             b'{' => {

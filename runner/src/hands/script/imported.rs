@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use rhai::{AST, ASTNode, Expr, Module, Position, Stmt};
 
-use super::calls::{self, Unknown};
 use super::hints;
+use super::unknown::{Unknown, wrong_count};
 use crate::words::suggest::{listed, nearest};
 
 /// How many names a help lists.
@@ -80,7 +80,7 @@ fn function(imported: &Imported<'_>, name: &str, count: usize) -> Option<Fault> 
         return None;
     }
     if !counts.is_empty() {
-        return Some(calls::wrong_count(name, count, counts));
+        return Some(wrong_count(name, count, counts));
     }
     let mut names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
     names.sort_unstable();

@@ -7,18 +7,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
 
 use rhai::{AST, Engine, EvalAltResult, Module, ModuleResolver, Position};
 
 use super::attempt::{self, Attempt};
 use super::captured::captures;
-use super::top;
+use super::top::{self, TOP_MAX};
 use crate::config::{ReadError, read_text};
 use crate::memory;
-
-/// How long the top of an imported script may take.
-pub(super) const IMPORT_MAX: Duration = Duration::from_secs(10);
 
 /// Finds `NAME.rhai` in one folder.
 #[derive(Debug)]
@@ -73,7 +69,7 @@ impl Beside {
     fn evaluate(&self, engine: &Engine, name: &str, at: Position) -> Result<Rc<Module>, Box<EvalAltResult>> {
         let ast = memory::uncounted(|| self.compile(engine, name, at))?;
         let run = || attempt::run(|| top::module(engine, &ast));
-        let mut running = self.attempt.begin(Some(IMPORT_MAX));
+        let mut running = self.attempt.begin(Some(TOP_MAX));
         let mut module = run();
         if let Err(error) = &mut module
             && matches!(**error, EvalAltResult::ErrorTerminated(..))
@@ -82,7 +78,7 @@ impl Beside {
             // A limit strikes without a place: another run stops one operation before.
             let operations = self.attempt.operations();
             drop(running);
-            running = self.attempt.begin(Some(IMPORT_MAX));
+            running = self.attempt.begin(Some(TOP_MAX));
             self.attempt.stop_at(operations.saturating_sub(1));
             if let Err(again) = run() {
                 error.set_position(again.position());

@@ -17,6 +17,7 @@ use rhai::{Dynamic, Engine, EvalAltResult, Position, Scope};
 
 use super::attempt::{self, Attempt};
 use super::compile;
+use super::scan::skipped;
 
 /// Where the function that is called stands in a script.
 struct Head<'t> {
@@ -108,29 +109,6 @@ fn head<'t>(text: &'t str, entry: &str) -> Option<Head<'t>> {
         };
     }
     None
-}
-
-/// The length of the comment or text that `rest` begins with.
-pub(super) fn skipped(rest: &str) -> Option<usize> {
-    let past = |from: usize, end: &str| {
-        rest.get(from..)?.find(end).map_or(Some(rest.len()), |found| Some(from + found + end.len()))
-    };
-    if rest.starts_with("//") {
-        return past(2, "\n");
-    }
-    if rest.starts_with("/*") {
-        return past(2, "*/");
-    }
-    let quote = rest.chars().next().filter(|char| ['"', '`', '\''].contains(char))?;
-    let mut characters = rest.char_indices().skip(1);
-    while let Some((at, char)) = characters.next() {
-        match char {
-            '\\' if quote != '`' => drop(characters.next()),
-            _ if char == quote => return Some(at + 1),
-            _ => {}
-        }
-    }
-    Some(rest.len())
 }
 
 fn head_at<'t>(text: &'t str, start: usize, entry: &str) -> Option<Head<'t>> {

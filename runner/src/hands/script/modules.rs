@@ -9,7 +9,7 @@ use rhai::packages::{Package, StandardPackage};
 use rhai::{Engine, EvalAltResult, Module};
 
 use super::register::add;
-use super::{context, frozen, functions, natives, number, top, values};
+use super::{context, frozen, functions, made, natives, number, values};
 
 thread_local! {
     /// Rhai's own functions.
@@ -46,7 +46,7 @@ fn own() -> Module {
     number::register(&mut module);
     values::register(&mut module);
     context::register(&mut module);
-    top::register(&mut module);
+    made::register(&mut module);
     without_sleep(&mut module);
     module
 }

@@ -5,9 +5,9 @@
 //! call.
 
 use std::any::TypeId;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use rhai::{
     AST, Dynamic, Engine, EvalAltResult, GlobalRuntimeState, ImmutableString, Module, NativeCallContext,
@@ -15,41 +15,20 @@ use rhai::{
 };
 
 use super::attempt::{self, Attempt};
-use super::imports::IMPORT_MAX;
-use super::register::add;
+use super::made::{self, KEEP};
 use super::{frozen, modules};
 
-/// The function that the last statement of a top calls, to hand over what it has made. Another call of it
-/// has no effect.
-const KEEP: &str = "tidegate_keep";
+/// How long the top of a script may take that runs once.
+pub(super) const TOP_MAX: Duration = Duration::from_secs(10);
 
 /// How many levels of calls lie between a call from outside and the function that is called.
 pub(super) const LEVELS: usize = 2;
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
-/// What the top of a script has made.
-struct Made {
-    constants: Option<Rc<RefCell<BTreeMap<ImmutableString, Dynamic>>>>,
-    imports: Vec<(ImmutableString, Rc<Module>)>,
-}
-
-thread_local! {
-    /// From the last statement of a top to the one who runs it.
-    static MADE: RefCell<Option<Made>> = const { RefCell::new(None) };
-}
-
 /// What the functions of a script see of its top, which has run.
 #[derive(Debug)]
 pub(super) struct Top(GlobalRuntimeState);
-
-pub(super) fn register(module: &mut Module) {
-    add(module, KEEP, |call: NativeCallContext<'_>| {
-        let global = call.global_runtime_state();
-        let imports = global.scan_imports_raw().map(|(name, module)| (name.clone(), Rc::clone(module)));
-        MADE.set(Some(Made { constants: global.constants.clone(), imports: imports.collect() }));
-    });
-}
 
 /// Runs the top of an imported script. What it exports, and its constants, are shared from then on.
 ///
@@ -57,9 +36,9 @@ pub(super) fn register(module: &mut Module) {
 /// What the top fails with.
 pub(super) fn module(engine: &Engine, ast: &AST) -> Answer<Module> {
     let ast = that_keeps(engine, ast)?;
-    MADE.take();
+    made::take();
     let mut module = Module::eval_ast_as_new(Scope::new(), &ast, engine)?;
-    if let Some(constants) = MADE.take().and_then(|made| made.constants) {
+    if let Some(constants) = made::take().and_then(|made| made.constants) {
         constants.borrow_mut().values_mut().for_each(share);
     }
     let exported: Vec<(String, Dynamic)> =
@@ -101,10 +80,10 @@ impl Top {
         let mut quiet = quiet();
         let heard = deafen(&mut quiet);
         let keeping = that_keeps(&quiet, ast).ok()?;
-        MADE.take();
-        let _running = attempt.begin(Some(IMPORT_MAX));
+        made::take();
+        let _running = attempt.begin(Some(TOP_MAX));
         let ran = attempt::run(|| quiet.eval_ast_with_scope::<Dynamic>(&mut Scope::new(), &keeping));
-        let made = MADE.take().filter(|_| ran.is_ok() && !heard.get())?;
+        let made = made::take().filter(|_| ran.is_ok() && !heard.get())?;
         if let Some(constants) = &made.constants {
             let mut constants = constants.borrow_mut();
             if !constants.values().all(frozen::is_data) {

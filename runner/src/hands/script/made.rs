@@ -1,0 +1,36 @@
+//! The hand-over of what the top of a script has made: its last statement calls a function that keeps it for the
+//! one who runs the top.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rhai::{Dynamic, ImmutableString, Module, NativeCallContext};
+
+use super::register::add;
+
+/// The function that the last statement of a top calls. Another call of it has no effect.
+pub(super) const KEEP: &str = "tidegate_keep";
+
+/// What the top of a script has made.
+pub(super) struct Made {
+    pub(super) constants: Option<Rc<RefCell<BTreeMap<ImmutableString, Dynamic>>>>,
+    pub(super) imports: Vec<(ImmutableString, Rc<Module>)>,
+}
+
+thread_local! {
+    static MADE: RefCell<Option<Made>> = const { RefCell::new(None) };
+}
+
+pub(super) fn register(module: &mut Module) {
+    add(module, KEEP, |call: NativeCallContext<'_>| {
+        let global = call.global_runtime_state();
+        let imports = global.scan_imports_raw().map(|(name, module)| (name.clone(), Rc::clone(module)));
+        MADE.set(Some(Made { constants: global.constants.clone(), imports: imports.collect() }));
+    });
+}
+
+/// What the top that ran last on this thread has handed over, once.
+pub(super) fn take() -> Option<Made> {
+    MADE.take()
+}

@@ -1,0 +1,29 @@
+//! A call that can only fail, and the words for it.
+
+use rhai::Position;
+
+/// A call that can only fail.
+pub(super) struct Unknown {
+    pub(super) message: String,
+    pub(super) position: Position,
+    pub(super) help: Option<String>,
+}
+
+/// That a function is called with another number of arguments than it takes, and what it takes.
+pub(super) fn wrong_count(
+    name: &str,
+    given: usize,
+    counts: impl IntoIterator<Item = usize>,
+) -> (String, Option<String>) {
+    let takes: Vec<String> = counts.into_iter().map(arguments).collect();
+    let message = format!("`{name}` is called with {}", arguments(given));
+    (message, Some(format!("it takes {}", takes.join(" or "))))
+}
+
+fn arguments(count: usize) -> String {
+    match count {
+        0 => "no argument".to_owned(),
+        1 => "1 argument".to_owned(),
+        count => format!("{count} arguments"),
+    }
+}
