@@ -75,10 +75,10 @@ impl Beside {
             && matches!(**error, EvalAltResult::ErrorTerminated(..))
             && error.position().is_none()
         {
-            // A limit strikes without a place: another run stops one operation before.
+            // A limit strikes without a place: another run does the same up to one operation before, and stops.
             let operations = self.attempt.operations();
             drop(running);
-            running = self.attempt.begin(Some(TOP_MAX));
+            running = self.attempt.begin(None);
             self.attempt.stop_at(operations.saturating_sub(1));
             if let Err(again) = run() {
                 error.set_position(again.position());

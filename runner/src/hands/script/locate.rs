@@ -48,8 +48,8 @@ pub(super) fn place(
         let (unset, statements) = (scope([Dynamic::UNIT, Dynamic::UNIT]), without(text, &head));
         let ast = compile::self_contained(engine, path, &statements, &unset, attempt).ok()?;
         let run = |stop: Option<u64>| {
-            // The last run comes as far as the one before, but not at the same pace.
-            let _running = attempt.begin(Some(if stop.is_some() { left } else { left / 3 }));
+            // The last run does what the one before did, and so needs no bound of its own.
+            let _running = attempt.begin(stop.is_none().then_some(left / 2));
             if let Some(stop) = stop {
                 attempt.stop_at(stop);
             }
