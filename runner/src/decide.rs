@@ -5,21 +5,17 @@
 mod dispatcher;
 mod failures;
 mod monitor;
-mod progress;
 mod queuer;
-mod retry;
-mod schedule;
+mod ticker;
 
 pub use dispatcher::{
     BatchEnd, BatchId, Before, Bounds, Command, Dispatcher, End, EndedBy, Event, Feed, Flow, FlowInput,
     Gather, Glance, JobEnd, Look, Picked, Picking, Port, ReadId, Redo, Turn, Waiting,
 };
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
-pub use monitor::{Monitor, MonitorCommand, MonitorEvent, Soon, Status};
-pub use progress::{Counters, Progress};
+pub use monitor::{Monitor, MonitorCommand, MonitorEvent};
 pub use queuer::{
     Card, Counts, JobId, JobKey, LaneCounts, Rate, Reach, Refusal, Round, Rules, State, Strategy, Survey,
     WaitingRoom, Why,
 };
-pub use retry::{Backoff, Decision, Exhausted, Jitter, RetryPolicy, Then, Tried, Trouble};
-pub use schedule::{Cron, Missed, Schedule, Ticker};
+pub use ticker::Ticker;

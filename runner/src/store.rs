@@ -14,7 +14,7 @@
 //! | `block` | jobs as bytes: lengths, compression, checksums |
 //! | `value` | the jobs of a commit, as the log holds them |
 //! | `format` | the tables and their records |
-//! | `private` | files that only their owner reaches |
+//! | `private` | the data folder, which only its owner reaches |
 //! | `lock` | one process at a time |
 //! | `read` | the reading handle: queues, progress, sources, sinks, and which jobs a step made of a job |
 //! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
@@ -29,7 +29,6 @@
 //! | `compact` | gives unused room back |
 //! | `lines`, `export`, `fill`, `import` | everything as lines of text, and back |
 //! | `attempts` | the file beside it that says what was attempted when the process died |
-//! | `setups` | the file beside it that says what was being set up when the process died |
 //! | `faulty` | a disk that fails on demand, for tests |
 //!
 //! Architecture Invariant: only this floor knows redb, and none of redb's types is in its API.
@@ -102,8 +101,6 @@ mod import;
 
 mod attempts;
 
-mod setups;
-
 mod faulty;
 
 pub use attempts::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
@@ -122,9 +119,7 @@ pub use import::import;
 pub use lines::Inventory;
 pub use open::{open, open_disk, open_existing};
 pub use pause::Pause;
-pub use private::create_private;
 pub use read::{DetailedBatch, Made, MadeOf, QueueState, Store};
-pub use setups::{Died, Setup, Setups};
 pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
 pub use stop::Stop;
 pub use trim::{Trim, TrimWhen, Trimmed};

@@ -20,7 +20,7 @@ pub fn check(configuration: &Configuration, diagnostics: &mut Diagnostics) {
             let diagnostic = misjoin(step, input, behind, diagnostics);
             diagnostics.push(diagnostic);
         }
-        let wait = step.retry_policy().map(crate::decide::RetryPolicy::longest_wait);
+        let wait = step.retry_policy().map(crate::words::RetryPolicy::longest_wait);
         if let Some(wait) = wait.filter(|wait| step.picks().is_none() && *wait > LONG_WAIT) {
             let diagnostic = long_wait(step, wait, diagnostics);
             diagnostics.push(diagnostic);

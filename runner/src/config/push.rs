@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::decide::{Missed, Schedule};
-use crate::words::Timestamp;
+use crate::words::{Missed, Schedule, Timestamp};
 
 /// What fills a queue from outside, beside steps.
 #[derive(Clone, Debug, PartialEq, Eq)]

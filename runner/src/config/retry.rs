@@ -7,8 +7,7 @@ use super::field::Field;
 use super::grammar::Kind;
 use super::reading::{Reading, Value};
 use super::section::Section;
-use crate::decide::{Backoff, Jitter, RetryPolicy, Then, Trouble};
-use crate::words::{format_duration, parse_duration};
+use crate::words::{Backoff, Jitter, RetryPolicy, Then, Trouble, format_duration, parse_duration};
 
 /// A backoff, before the delays of a list are known.
 #[derive(Clone, Copy, PartialEq, Eq)]

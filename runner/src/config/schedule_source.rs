@@ -12,9 +12,8 @@ use super::json::object;
 use super::push::{DUE, ScheduleSource};
 use super::reading::{Reading, Value};
 use super::section::Section;
-use crate::decide::{Cron, Missed, Schedule};
-use crate::words::parse_duration;
 use crate::words::suggest::did_you_mean;
+use crate::words::{Cron, Missed, Schedule, parse_duration};
 
 const MISSED: [(&str, Missed); 3] = [("skip", Missed::Skip), ("once", Missed::Once), ("all", Missed::All)];
 

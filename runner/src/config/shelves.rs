@@ -8,7 +8,7 @@ use super::reading::Reading;
 use super::retry;
 use super::section::Section;
 use super::shelf::Shelf;
-use crate::decide::RetryPolicy;
+use crate::words::RetryPolicy;
 
 /// What one file offers to steps.
 #[derive(Debug, Default)]

@@ -19,8 +19,7 @@ use super::retry;
 use super::run::run;
 use super::section::Section;
 use super::shelf::Chosen;
-use crate::decide::RetryPolicy;
-use crate::words::{Name, Secret, parse_duration, parse_size};
+use crate::words::{Name, RetryPolicy, Secret, parse_duration, parse_size};
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const CRASH_LIMIT_DEFAULT: u32 = 3;

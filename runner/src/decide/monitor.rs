@@ -5,15 +5,12 @@
 //! another as the table says ([`Status::may_become`]); any other is refused, and so is one that nobody has
 //! asked for. Neither has any effect.
 
-mod status;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::status::{Soon, Status};
 use super::queuer::JobKey;
-use crate::words::Timestamp;
+use crate::words::{Soon, Status, Timestamp};
 
 /// However often somebody wants to know at once: polls do not begin more often than that, or than they do
 /// anyway.

@@ -12,14 +12,13 @@ use super::cancel::{self, Wanted};
 use super::completion::{self, Told};
 use super::request::{Granted, Moved, Request, Row};
 use crate::config::{Configuration, Input, PushSource, QueueRef, Retain, Take};
-use crate::decide::Progress;
 use crate::hands::script::json;
 use crate::store::{
     Append, Block, Changes, Delayed, DelayedJob, DelayedKey, Details, JobForm, Standing, Store, Trim,
     TrimWhen,
 };
 use crate::words::suggest::{did_you_mean_address, listed};
-use crate::words::{Address, Timestamp, on_one_line};
+use crate::words::{Address, Progress, Timestamp, on_one_line};
 
 /// # Errors
 /// Why it cannot be done, as a sentence. Nothing is changed then.

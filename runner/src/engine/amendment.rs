@@ -5,8 +5,8 @@ use tidegate_plugin::Payloads;
 use super::error::Chain;
 use super::request::Granted;
 use crate::config::QueueRef;
-use crate::decide::Progress;
 use crate::store::{Changes, DelayedJob, DelayedKey, ReadError};
+use crate::words::Progress;
 
 /// What a request comes to.
 #[derive(Debug)]

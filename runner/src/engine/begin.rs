@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::error::Chain;
 use crate::config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef, Step, Take};
-use crate::decide::{FlowInput, Progress};
+use crate::decide::FlowInput;
 use crate::hands::source::{Reader, Source, SourceEnd};
 use crate::store::{Changes, ReadError, Store};
-use crate::words::Mark;
+use crate::words::{Mark, Progress};
 
 /// Where the sources end at whose end some step begins, or why that cannot be found out.
 pub(super) type Ends = BTreeMap<usize, Result<SourceEnd, String>>;

@@ -14,9 +14,8 @@ use super::held::{Portion, Returned, Work};
 use super::ledger::later;
 use super::request::{Granted, Moved, Row};
 use crate::config::{Configuration, Input, Step};
-use crate::decide::Progress;
 use crate::store::{Append, Changes, DelayedJob, Delivered, Outcome, ReadError, Store};
-use crate::words::{Address, Batch, DeliveryHash, Origins, key_hash};
+use crate::words::{Address, Batch, DeliveryHash, Origins, Progress, key_hash};
 
 /// Longest handle in a reason, in characters.
 const HANDLE_MAX: usize = 200;

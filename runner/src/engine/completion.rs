@@ -14,12 +14,11 @@ use super::request::{Completed, Granted, Row};
 use super::status::Word;
 use super::whereabouts::Whereabouts;
 use crate::config::{Configuration, PluginStep, Processor, Step, Take};
-use crate::decide::Status;
 use crate::store::{
     Changes, Completion, Delayed, DelayedJob, DelayedKey, Delivered, NEVER, Outcome, ReadError, Standing,
     Store,
 };
-use crate::words::{Address, DeliveryHash, Timestamp, delivery_hash, key_hash, piece_hash};
+use crate::words::{Address, DeliveryHash, Status, Timestamp, delivery_hash, key_hash, piece_hash};
 
 /// For how long the same is known again.
 const KNOWN: Duration = Duration::from_hours(7 * 24);

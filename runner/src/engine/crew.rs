@@ -30,8 +30,9 @@ use crate::config::{Configuration, Input, SourceRef};
 use crate::decide::{End, Port};
 use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
+use crate::hands::plugin::{Setup, Setups};
 use crate::hands::source::Source;
-use crate::store::{Attempts, Setup, Setups, Store, Writer};
+use crate::store::{Attempts, Store, Writer};
 use crate::words::{Clock, Timestamp, format_duration};
 
 /// What is being committed when the time for shutting down is over gets so much more.

@@ -4,9 +4,9 @@ use tidegate_plugin::Payloads;
 
 use super::request::Asked;
 use super::ticks::Ticked;
-use crate::decide::{BatchId, Before, Counters};
+use crate::decide::{BatchId, Before};
 use crate::store::{self, Block, Delayed, DelayedKey, Details, Outcome, Stop};
-use crate::words::{DeliveryHash, Mark, Origins, Segment};
+use crate::words::{Counters, DeliveryHash, Mark, Origins, Segment};
 
 /// What the committer is given to do.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! What the last run died of, where it may have been code of a plugin: the next run says it at its start.
 
 use crate::config::{Configuration, PluginStep, Processor, Step, Take};
-use crate::store::{Attempts, Setup, Setups};
+use crate::hands::plugin::{Setup, Setups};
+use crate::store::Attempts;
 use crate::words::suggest::listed;
 
 /// Says what the last run was at when it died. Answers what is written down for as long as plugins are in

@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::delivery::{Begin, Delivery, Entry, Jobs, Made, Places, Span};
 use super::sinks::Positions;
 use crate::config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
-use crate::decide::{Before, Progress};
+use crate::decide::Before;
 use crate::store::{Append, Changes, Delivered, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
-use crate::words::{Mark, Segment, Timestamp};
+use crate::words::{Mark, Progress, Segment, Timestamp};
 
 /// Lists follow the order of the configuration.
 #[derive(Debug)]

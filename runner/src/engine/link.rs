@@ -9,9 +9,9 @@ use tidegate_plugin::{Failure, Job, Outputs};
 use crate::config::{ExecCommand, HttpRequest, Limits, PluginStep, Promise, Script, Step, StepFilter};
 use crate::hands::exec::{ExecSpec, ExecStep, Leash};
 use crate::hands::http::{HttpSpec, HttpStep};
+use crate::hands::plugin::Setups;
 use crate::hands::plugin::{Custody, Isolated, PluginRunner, PluginSpec, Plugins};
 use crate::hands::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
-use crate::store::Setups;
 use crate::words::{Address, Secret, TokenKey};
 
 /// Scripts that follow each other, or one other processor.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::error::EngineError;
 use crate::config::{Promise, Step, Take};
-use crate::decide::{Progress, Redo};
+use crate::decide::Redo;
 use crate::store::{Changes, Snapshot, SnapshotKey, Store};
+use crate::words::Progress;
 
 /// What a snapshot comes to, seen from the step as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]

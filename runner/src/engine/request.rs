@@ -5,9 +5,8 @@ use std::fmt;
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
-use crate::decide::{Soon, Status};
 use crate::store::{Completion, DelayedKey};
-use crate::words::{Address, Timestamp};
+use crate::words::{Address, Soon, Status, Timestamp};
 
 /// A change that somebody wants.
 #[derive(Clone, Debug, Serialize, Deserialize)]

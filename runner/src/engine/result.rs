@@ -9,9 +9,9 @@ use tidegate_plugin::Failure;
 use super::delivery::Made;
 use super::held::Attempt;
 use super::stats::ClosedBy;
-use crate::decide::{Counters, EndedBy, Failed, JobEnd};
+use crate::decide::{EndedBy, Failed, JobEnd};
 use crate::store::{Delayed, Outcome, Span};
-use crate::words::{DeliveryHash, Timestamp};
+use crate::words::{Counters, DeliveryHash, Timestamp};
 
 /// What became of a batch.
 #[derive(Debug, Default)]

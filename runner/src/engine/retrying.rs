@@ -7,10 +7,10 @@ use tidegate_plugin::{Cause, Failure, FailureKind};
 use super::gather::Item;
 use super::result::Halts;
 use crate::config::{Configuration, GateRef, Promise, Step};
-use crate::decide::{Before, Decision, RetryPolicy, Then, Tried, Trouble};
+use crate::decide::Before;
 use crate::hands::script::json;
 use crate::store::{Delayed, DelayedJob, JobForm, NEVER, Standing};
-use crate::words::{Address, Form, Timestamp};
+use crate::words::{Address, Decision, Form, RetryPolicy, Then, Timestamp, Tried, Trouble};
 
 /// For how long a step starts nothing when a job finds the gate closed of which nobody has said how often
 /// it is looked at.

@@ -20,7 +20,8 @@ use crate::config::{Configuration, QueueRef};
 use crate::decide::End;
 use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
-use crate::store::{Attempts, Setups, Store, Writer};
+use crate::hands::plugin::Setups;
+use crate::store::{Attempts, Store, Writer};
 use crate::words::{Address, Clock};
 
 /// A run that is ready to start.

@@ -7,9 +7,9 @@ use super::cards::Cards;
 use super::glance::Spot;
 use super::request::Row;
 use crate::config::{Configuration, Input, Step};
-use crate::decide::{JobKey, Look, Progress, State, WaitingRoom};
+use crate::decide::{JobKey, Look, State, WaitingRoom};
 use crate::store::{DelayedJob, ReadError, Standing, Store};
-use crate::words::{Address, Timestamp};
+use crate::words::{Address, Progress, Timestamp};
 
 /// So many jobs are looked at together, and so many bytes of them.
 const PAGE: usize = 4096;

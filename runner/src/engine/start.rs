@@ -16,11 +16,11 @@ use crate::config::{
     BeginAt, Configuration, GateRef, Input, OutputOrder, PushSource, QueueRef, SinkRef, SourceKind,
     SourceRef, Step, Take, Target,
 };
-use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Progress, Ticker};
+use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Ticker};
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
 use crate::store::{Changes, Generation, Store};
-use crate::words::{Mark, Segment, Timestamp, TokenKey};
+use crate::words::{Mark, Progress, Segment, Timestamp, TokenKey};
 
 /// Jobs of one batch of a step that picks them.
 const PICKED_BATCH: usize = 256;

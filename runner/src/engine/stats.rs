@@ -5,8 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::answering::{Answering, Asked};
 use super::pace::Pace;
-use crate::decide::Counters;
-use crate::words::Timestamp;
+use crate::words::{Counters, Timestamp};
 
 /// What a run has done so far, by step, in the order of the configuration.
 #[derive(Debug)]

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tidegate_plugin::{Failure, FailureKind, Outputs};
 
-use crate::decide::{JobKey, Status};
+use crate::decide::JobKey;
 use crate::hands::give::give;
 use crate::store::{Completion, DelayedJob, DelayedKey};
+use crate::words::Status;
 
 /// Pending jobs of a step that a monitor shall ask for.
 #[derive(Debug)]

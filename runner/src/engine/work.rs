@@ -17,11 +17,11 @@ use super::result::{Halts, Hindrance, Ran, Stumble};
 use super::retrying::{self, Retrying, before};
 use super::status::Word;
 use crate::config::{self, Configuration, Processor, Promise, Take};
-use crate::decide::{Before, Counters, JobEnd, Status};
+use crate::decide::{Before, JobEnd};
 use crate::hands::script::{Entry, Outlet, ScriptStep};
 use crate::hands::scrub::Scrub;
 use crate::store::{Outcome, Slot, Store};
-use crate::words::{Address, Clock, Form, Origins, Timestamp};
+use crate::words::{Address, Clock, Counters, Form, Origins, Status, Timestamp};
 
 mod ran;
 

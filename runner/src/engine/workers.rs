@@ -18,12 +18,13 @@ use super::result::{Halts, Ran, Stumble};
 use super::status::{self, Asking, Seen};
 use super::work::Worker;
 use crate::config::{Configuration, GateRef};
-use crate::decide::{JobKey, Status};
+use crate::decide::JobKey;
 use crate::hands::exec::Leash;
 use crate::hands::plugin::Plugins;
+use crate::hands::plugin::Setups;
 use crate::hands::script::{Entry, STACK};
-use crate::store::{Attempts, DelayedJob, DelayedKey, Setups, Slot, Store};
-use crate::words::{Clock, Timestamp, TokenKey};
+use crate::store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
+use crate::words::{Clock, Status, Timestamp, TokenKey};
 
 /// No more workers than that wait for the outside at once.
 const ASIDE_MAX: usize = 256;

@@ -18,8 +18,7 @@ use serde_json::{Map, Value};
 
 use self::stderr::{Bar, Stderr};
 use super::look::rfc3339;
-use crate::words::plain;
-use crate::words::{Clock as _, SystemClock};
+use crate::words::{Clock as _, SystemClock, plain};
 
 static STDERR: LazyLock<Mutex<Stderr>> = LazyLock::new(|| Mutex::new(Stderr::open()));
 /// Lines are written above it.

@@ -9,10 +9,9 @@ use super::look::{Answer, DelayedPage, DelayedStatus, JOBS_MAX, Query, WaitsFor}
 use super::moved::{How, Outcomes};
 use super::table::{Column, columns, grouped, jobs, on_one_line};
 use super::terminal::{confirm, cut, width};
-use crate::decide::Status;
 use crate::engine::{Request, Row};
-use crate::words::Address;
 use crate::words::suggest::did_you_mean;
+use crate::words::{Address, Status};
 
 /// How many jobs one change deals with.
 const AT_ONCE: usize = 1000;

@@ -16,8 +16,9 @@ use crate::config::{Configuration, Diagnostics, LogFormat, shown};
 use crate::decide::End;
 use crate::engine::{self, Chain, Generation, Options, Report, Stats};
 use crate::hands::open_files;
+use crate::hands::plugin::Setups;
 use crate::hands::plugin::{ExitGuard, leave};
-use crate::store::{self, Attempts, Setups};
+use crate::store::{self, Attempts};
 use crate::words::SystemClock;
 
 pub(super) fn run(command: &cli::Run) -> Exit {

@@ -273,7 +273,7 @@ fn add_lanes(step: &StepStatus, width: Option<usize>, text: &mut String) {
 mod tests {
     use super::super::look::LanesStatus;
     use super::*;
-    use crate::decide::Counters;
+    use crate::words::Counters;
 
     fn step(step: &str, input: &str, waiting: Option<u64>, taken: u64) -> StepStatus {
         StepStatus {

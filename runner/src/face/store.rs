@@ -15,7 +15,7 @@ use super::table::{grouped, jobs};
 use crate::config::shown;
 use crate::engine::Chain;
 use crate::store::{self, Inventory, OpenError};
-use crate::words::format_size;
+use crate::words::{create_private, format_size};
 
 pub(super) fn verify(command: &Look) -> Exit {
     let report = match ask(command, Query::Verify) {
@@ -121,7 +121,7 @@ impl Unfinished {
         name.push(format!(".{}.new", std::process::id()));
         let path = target.with_file_name(name);
         // It holds all jobs, and the key of the completion tokens.
-        store::create_private(&path).map_err(cannot)?;
+        create_private(&path).map_err(cannot)?;
         Ok(Self(path))
     }
 }

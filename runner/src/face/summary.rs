@@ -10,8 +10,9 @@ use super::look::StepStatus;
 use super::table::{grouped, jobs, on_one_line, rate, table};
 use super::terminal::{cut, error_width};
 use crate::config::{Configuration, QueueRef, SinkKind, SinkRef, Step, Target, shown};
-use crate::decide::{Counters, End};
+use crate::decide::End;
 use crate::engine::{Halt, Report, Stats, StepStats};
+use crate::words::Counters;
 
 /// How much of the reason why a step stopped is said again where no terminal is narrower, in columns: the log
 /// has said all of it.

@@ -19,6 +19,8 @@ mod clock;
 
 mod inside;
 
+mod setups;
+
 mod step;
 
 mod seal;
@@ -56,4 +58,5 @@ pub use loaded::{LoadError, Loaded, Pins, Plugins};
 pub use process::{ExitGuard, leave};
 pub use serve::serve;
 pub use server::COMMAND;
+pub use setups::{Died, Setup, Setups};
 pub use step::{PluginRunner, PluginSpec};

@@ -24,8 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::disk::{Disk, FileDisk};
-use super::private;
-use crate::words::Address;
+use crate::words::{Address, create_private, read_at_most};
 use cell::{CELL_BYTES, Suspect};
 use suspects::{SUSPECTS_MAX, Suspects};
 
@@ -138,7 +137,7 @@ impl Attempts {
     #[must_use]
     pub fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
-        let bytes = private::read_at_most(&path, FILE_BYTES_MAX).unwrap_or_else(|error| {
+        let bytes = read_at_most(&path, FILE_BYTES_MAX).unwrap_or_else(|error| {
             tracing::warn!(
                 %error,
                 file = %path.display(),
@@ -330,7 +329,7 @@ fn warn(path: &Path, error: &io::Error) {
 /// Makes the file anew. It takes the place of the old one when everything is in it.
 fn make(folder: &Path, path: &Path, suspects: &Suspects) -> io::Result<FileDisk> {
     let path_in_the_making = folder.join(FILE_IN_THE_MAKING);
-    let mut file = private::create_private(&path_in_the_making)?;
+    let mut file = create_private(&path_in_the_making)?;
     file.write_all(&first_bytes(suspects))?;
     fs::rename(&path_in_the_making, path)?;
     FileDisk::new(file, path)

@@ -8,8 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::bytes::{Bytes, Wrong, put_bytes};
-use crate::decide::Status;
-use crate::words::content_hash;
+use crate::words::{Status, content_hash};
 
 /// How the job stands, in the words of the outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,8 +12,7 @@ use super::completion::Completion;
 use super::error::{Cause, ReadError};
 use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, Place, from_ordered, ordered};
 use super::read::Store;
-use crate::decide::Status;
-use crate::words::{Address, Timestamp};
+use crate::words::{Address, Status, Timestamp};
 use record::{is_of, record};
 pub(super) use record::{seal, unseal};
 

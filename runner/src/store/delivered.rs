@@ -10,8 +10,7 @@ use super::completion;
 use super::error::{Cause, ReadError};
 use super::format::{CommitRecord, DELIVERIES, EXPIRIES, Place, from_ordered, ordered, u32_at, u64_at};
 use super::read::Store;
-use crate::decide::Status;
-use crate::words::{DeliveryHash, Timestamp};
+use crate::words::{DeliveryHash, Status, Timestamp};
 
 /// How many deliveries a commit forgets at most, besides twice as many as it records.
 const FORGET_MAX: usize = 1024;

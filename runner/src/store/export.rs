@@ -29,8 +29,7 @@ use super::snapshot;
 use super::ticks;
 use super::token_key;
 use super::value::Value;
-use crate::decide::Progress;
-use crate::words::{Address, DeliveryHash, Origin};
+use crate::words::{Address, DeliveryHash, Origin, Progress};
 
 /// Writes everything that the store holds to `out`, and answers with what that was.
 ///

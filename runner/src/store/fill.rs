@@ -22,8 +22,7 @@ use super::pause;
 use super::snapshot::{self, Snapshot};
 use super::ticks;
 use super::token_key;
-use crate::decide::{Counters, Progress};
-use crate::words::{DeliveryHash, Mark, Timestamp, TokenKey};
+use crate::words::{Counters, DeliveryHash, Mark, Progress, Timestamp, TokenKey};
 
 mod queue;
 

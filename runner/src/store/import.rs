@@ -18,7 +18,7 @@ use super::migrate;
 use super::open::{self, FILE, FILE_IN_THE_MAKING};
 use super::origin::{Origin, open_database};
 use super::private;
-use crate::words::Timestamp;
+use crate::words::{Timestamp, create_private};
 
 /// The longest line that is read.
 const LINE_BYTES_MAX: u64 = 1 << 30;
@@ -61,7 +61,7 @@ fn is_used(path: &Path) -> Result<bool, OpenError> {
 fn make(path: &Path, input: impl BufRead) -> Result<Inventory, ImportError> {
     let mut reader = LineReader { input, line: Vec::new(), number: 0 };
     let made = guarded(|| {
-        let medium = Medium::new(Box::new(FileDisk::new(private::create_private(path)?, path)?));
+        let medium = Medium::new(Box::new(FileDisk::new(create_private(path)?, path)?));
         let database = open_database(&medium)?;
         let filled = fill(&database, &mut reader);
         drop(database);

@@ -14,8 +14,7 @@ use super::delayed::{JobForm, Standing};
 use super::delivered::Outcome;
 use super::pause::Pause;
 use super::snapshot::SnapshotInput;
-use crate::decide::Progress;
-use crate::words::{Address, DeliveryHash, Segment, SinkPosition, base64};
+use crate::words::{Address, DeliveryHash, Progress, Segment, SinkPosition, base64};
 
 /// The version of all this.
 pub(super) const VERSION: u32 = 1;

@@ -10,8 +10,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 
 use super::error::OpenError;
-use super::private;
-use crate::words::{Holder, Timestamp, is_alive, lock_owner, rfc3339};
+use crate::words::{Holder, Timestamp, is_alive, lock_owner, open_or_create_private, rfc3339};
 
 /// Held as long as it lives.
 #[derive(Debug)]
@@ -23,7 +22,7 @@ impl Lock {
     /// Takes the lock of the store at `store`, whose folder exists.
     pub(super) fn take(path: &Path, store: &Path, now: Timestamp) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io { path: path.to_path_buf(), source };
-        let mut file = private::open_or_create(path).map_err(failed)?;
+        let mut file = open_or_create_private(path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -81,7 +80,7 @@ mod tests {
     fn a_holder_is_named_as_far_as_it_is_known() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let mut file = private::open_or_create(&path).unwrap();
+        let mut file = open_or_create_private(&path).unwrap();
         // No process has the highest number there is.
         let dead = Holder { pid: Some(i32::MAX as u32), since: "then".into(), ..a("tidegate run") };
         file.write_all(&serde_json::to_vec(&dead).unwrap()).unwrap();

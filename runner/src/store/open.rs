@@ -16,7 +16,7 @@ use super::origin::{Opened, Origin, open_database};
 use super::private;
 use super::read::{Shared, Store};
 use super::write::Writer;
-use crate::words::{Clock as _, SystemClock};
+use crate::words::{Clock as _, SystemClock, create_private};
 
 pub(super) const FILE: &str = "store.redb";
 pub(super) const FILE_IN_THE_MAKING: &str = "store.redb.new";
@@ -76,7 +76,7 @@ fn start(origin: Origin, lock: Option<Lock>) -> Result<(Store, Writer), OpenErro
 /// Makes a store under another name, and gives it its own when it is durable.
 fn create(folder: &Path) -> Result<(), Cause> {
     let path = folder.join(FILE_IN_THE_MAKING);
-    let medium = Medium::new(Box::new(FileDisk::new(private::create_private(&path)?, &path)?));
+    let medium = Medium::new(Box::new(FileDisk::new(create_private(&path)?, &path)?));
     initialise(&medium)?;
     fs::rename(&path, folder.join(FILE))?;
     sync_folder(folder)?;

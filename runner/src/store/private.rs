@@ -1,20 +1,16 @@
-//! Files and folders of the store: only their owner reaches them, whatever the umask allows, and no link
-//! leads a write elsewhere.
+//! The data folder: only its owner reaches it and what is in it, whatever the umask allows.
 //!
 //! The store holds every job and the key of the completion tokens, so that a reader of its file could
 //! complete any pending job. A lock that another user can open is a lock that another user can hold.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use crate::words::{FILE_MODE, OTHERS};
 
-const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
-/// The bits that let other users in.
-const OTHERS: u32 = 0o077;
 /// A folder with this bit is shared, as `/tmp` is.
 const STICKY: u32 = 0o1000;
 
@@ -31,36 +27,6 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
         Err(error) => Err(error),
     }
-}
-
-/// Makes an empty file in the place of what has this name. A link of this name is replaced, not followed.
-pub fn create_private(path: &Path) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let file = options().read(true).write(true).create_new(true).open(path)?;
-    file.set_permissions(Permissions::from_mode(FILE_MODE))?;
-    Ok(file)
-}
-
-/// The bytes of a file, at most so many; none where there is no file.
-pub(super) fn read_at_most(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    match File::open(path) {
-        Ok(file) => file.take(bytes_max).read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(error),
-    };
-    Ok(bytes)
-}
-
-/// Opens a file for reading and writing, and makes an empty one if there is none. A link is refused.
-pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
-    let file = options().read(true).write(true).create(true).truncate(false).open(path)?;
-    // A file that another user made keeps what its owner has chosen.
-    let _ = tighten_file(&file);
-    Ok(file)
 }
 
 /// Takes the rights of other users to the data folder and to the files in it away, and says so.
@@ -115,16 +81,3 @@ const OURS: [&str; 8] = [
     "control.sock",
     "control.sock.new",
 ];
-
-fn options() -> OpenOptions {
-    let mut options = File::options();
-    options.mode(FILE_MODE).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    options
-}
-
-fn tighten_file(file: &File) -> io::Result<()> {
-    if file.metadata()?.mode() & OTHERS != 0 {
-        file.set_permissions(Permissions::from_mode(FILE_MODE))?;
-    }
-    Ok(())
-}

@@ -19,8 +19,7 @@ use super::format::{
 };
 use super::guard::{close, guarded};
 use super::value::Value;
-use crate::decide::Progress;
-use crate::words::{Address, Batch, Mark, Origin, Segment, SinkPosition, Timestamp};
+use crate::words::{Address, Batch, Mark, Origin, Progress, Segment, SinkPosition, Timestamp};
 use made::Pages;
 use rows::Rows;
 

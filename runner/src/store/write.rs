@@ -24,8 +24,7 @@ use super::ticks;
 use super::token_key;
 use super::trim::{Trim, Trimmed, trim};
 use super::value;
-use crate::decide::Progress;
-use crate::words::{Address, Mark, Segment, SinkPosition, Timestamp, TokenKey};
+use crate::words::{Address, Mark, Progress, Segment, SinkPosition, Timestamp, TokenKey};
 
 /// From this size on, in bytes, each commit also records which pages of the file are free.
 ///

@@ -7,8 +7,7 @@ use super::{
     Configuration, GateRef, Limits, Monitor, Processor, QueueRef, Queuer, SinkKind, SinkRef, SourceRef,
     StepFilter, Strategy,
 };
-use crate::decide::RetryPolicy;
-use crate::words::{Address, Secret};
+use crate::words::{Address, RetryPolicy, Secret};
 
 /// `[step.NAME]`, or the unnamed step that a sink with `from` is: it has the sink's name, no
 /// processors, and the sink as its only target.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::decide::{JobKey, Progress, Rules};
-use crate::words::Timestamp;
+use crate::decide::{JobKey, Rules};
+use crate::words::{Progress, Timestamp};
 
 /// One step, as the dispatcher sees it.
 #[derive(Clone, Debug)]

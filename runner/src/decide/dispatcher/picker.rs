@@ -9,9 +9,8 @@ use super::glance::Glance;
 use super::input::{InputState, Reading};
 use super::sizing::Sizing;
 use super::step::{Around, Hands, Look, Machine, Mode, StepEvent};
-use crate::decide::Progress;
 use crate::decide::queuer::{Card, JobKey, State, WaitingRoom};
-use crate::words::Timestamp;
+use crate::words::{Progress, Timestamp};
 
 mod beyond;
 

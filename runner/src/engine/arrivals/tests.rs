@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::config::{LoadOptions, load};
-use crate::decide::Progress;
 use crate::store::testing::FaultyDisk;
 use crate::store::{Writer, open_disk};
+use crate::words::Progress;
 
 /// A pipeline `p` with a source `requests`, and a queue `other` of a second one.
 fn ledger() -> Ledger {

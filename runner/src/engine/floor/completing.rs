@@ -3,14 +3,14 @@
 
 use super::monitoring::Watch;
 use super::{Action, Floor};
-use crate::decide::{JobKey, MonitorCommand, MonitorEvent, Status};
+use crate::decide::{JobKey, MonitorCommand, MonitorEvent};
 use crate::engine::cards::Lane;
 use crate::engine::delivery::Order;
 use crate::engine::message::Telling;
 use crate::engine::request::{Asked, Completed, Granted, Request, Row};
 use crate::engine::status::Word;
 use crate::store::Completion;
-use crate::words::Timestamp;
+use crate::words::{Status, Timestamp};
 
 impl Floor {
     /// Has the pending jobs of a step asked for as soon as may be. However many want that before the next

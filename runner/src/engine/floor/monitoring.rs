@@ -7,11 +7,11 @@ use tidegate_plugin::Failure;
 
 use super::{Action, Floor};
 use crate::config::{Configuration, Step};
-use crate::decide::{JobKey, Monitor, MonitorCommand, MonitorEvent, Status};
+use crate::decide::{JobKey, Monitor, MonitorCommand, MonitorEvent};
 use crate::engine::answering::Asked;
 use crate::engine::cards::Lane;
 use crate::engine::status::{Asking, Seen, Word};
-use crate::words::{Address, Timestamp};
+use crate::words::{Address, Status, Timestamp};
 
 /// What is known of the pending jobs of one step.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use tidegate_plugin::Payloads;
 
 use super::*;
 use crate::config::{LoadOptions, load};
-use crate::decide::{BatchId, Counters};
+use crate::decide::BatchId;
 use crate::engine::delivery::{Rewind, Span};
-use crate::words::{Address, Origins};
+use crate::words::{Address, Counters, Origins};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 

@@ -11,9 +11,9 @@ use super::outcome::Ended;
 use super::outlets::{Feed, check_file, check_printed, lines};
 use super::world::World;
 use crate::config::{Promise, QueueRef, Retain, SinkKind, SinkRef, Take, Target};
-use crate::decide::{Counters, End};
+use crate::decide::End;
 use crate::store::Store;
-use crate::words::Address;
+use crate::words::{Address, Counters};
 
 /// By queue or sink.
 type Targets = BTreeMap<Address, Vec<Expected>>;

@@ -41,7 +41,7 @@ use super::dice::Dice;
 use super::history::History;
 use super::tally::Tally;
 use crate::config::{Configuration, QueueRef};
-use crate::decide::{BatchId, Status};
+use crate::decide::BatchId;
 use crate::engine::gather::{Gatherer, Walk};
 use crate::engine::held::Work;
 use crate::engine::message::Message;
@@ -49,7 +49,7 @@ use crate::engine::push::Push;
 use crate::engine::request::Asked;
 use crate::engine::status::Asking;
 use crate::store::{ReadError, Store};
-use crate::words::Address;
+use crate::words::{Address, Status};
 
 /// What is played, and all that was seen of it.
 #[derive(Debug)]

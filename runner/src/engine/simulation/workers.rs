@@ -7,7 +7,8 @@ use crate::config::Configuration;
 use crate::engine::link::Common;
 use crate::engine::work::Worker;
 use crate::hands::plugin::Plugins;
-use crate::store::{Setups, Store};
+use crate::hands::plugin::Setups;
+use crate::store::Store;
 use crate::words::{Address, TokenKey};
 
 /// Compiling scripts takes longer than all the rest, so what they are compiled to is kept as long as

@@ -14,14 +14,13 @@ use super::route::Asked;
 use super::sources::{AT_ONCE_BYTES, committed, refuse_while_full};
 use super::{Shop, aside, body, jobs, only};
 use crate::config::Configuration;
-use crate::decide;
 use crate::engine::{Claim, Completed, Granted, Reply, check, claim, completion_of};
 use crate::face::control::Desk;
 use crate::face::look::{JobStatus, Status};
 use crate::face::places::Place;
 use crate::hands::script::json as text;
 use crate::store::Completion;
-use crate::words::Address;
+use crate::words::{self, Address};
 
 /// The longest body, in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
@@ -71,7 +70,7 @@ fn stranger() -> Refusal {
 /// What a body says; nothing at all says that the job is through.
 fn read(body: &[u8]) -> Result<Completion, String> {
     if body.trim_ascii().is_empty() {
-        return Ok(Completion { status: decide::Status::Committed, result: None, reason: None });
+        return Ok(Completion { status: words::Status::Committed, result: None, reason: None });
     }
     text::check(body).map_err(|error| format!("this is no JSON: {error}; nothing was taken"))?;
     completion_of(body).map_err(|why| format!("{why}; nothing was taken"))
@@ -117,7 +116,7 @@ async fn take(
         Ok(Granted::Completed(Completed::Known)) => Ok(stands(true)),
         // That does not hold for ever: it is there again in a while, or is through by another word.
         Ok(Granted::Completed(Completed::Otherwise { status: before }))
-            if before.waits() || before == decide::Status::Unknown =>
+            if before.waits() || before == words::Status::Unknown =>
         {
             not_now(desk, asked, name).await
         }

@@ -5,11 +5,10 @@ use serde::Serialize;
 
 use super::answer::{Refusal, Response, json};
 use crate::config::Configuration;
-use crate::decide::Soon;
 use crate::engine::{Granted, Request};
 use crate::face::control::Desk;
 use crate::words::suggest::nearest;
-use crate::words::{Address, format_duration};
+use crate::words::{Address, Soon, format_duration};
 
 /// What will be.
 #[derive(Serialize)]

@@ -4,10 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Answer, rfc3339, steps};
 use crate::config::{Configuration, InputRef};
-use crate::decide;
 use crate::engine::Row;
 use crate::store::{DelayedJob, DelayedKey, NEVER, ReadError, Standing, Store};
-use crate::words::{Address, Clock as _, SystemClock, Timestamp};
+use crate::words::{self, Address, Clock as _, SystemClock, Timestamp};
 
 /// As many delayed jobs as one answer brings.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,7 +39,7 @@ pub(in crate::face) struct DelayedStatus {
     pub(in crate::face) since: Option<String>,
     /// What it has said of the job unasked, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) told: Option<decide::Status>,
+    pub(in crate::face) told: Option<words::Status>,
     /// The output that it was made for already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) output: Option<String>,

@@ -9,11 +9,11 @@ use super::subject::{Subject, raw};
 use super::why::{self, Case};
 use super::{Answer, parked, partners, rfc3339, stopped};
 use crate::config::{Configuration, InputRef, Promise, Step, Take, Target};
-use crate::decide::{self, Progress, Turn};
+use crate::decide::Turn;
 use crate::engine::{self, Dropped, Handle, Row};
 use crate::face::times;
 use crate::store::{DelayedJob, DelayedKey, Made, Outcome, ReadError, Snapshot, Standing, Store};
-use crate::words::{Address, Clock as _, SystemClock, Timestamp, delivery_hash};
+use crate::words::{self, Address, Clock as _, Progress, SystemClock, Timestamp, delivery_hash};
 
 /// So many delayed jobs are counted that wait before one.
 const LOOKED_THROUGH_MAX: usize = 20_000;
@@ -61,7 +61,7 @@ pub(in crate::face) struct StepOutcome {
     pub(in crate::face) since: Option<String>,
     /// … and what it has said of it unasked, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) told: Option<decide::Status>,
+    pub(in crate::face) told: Option<words::Status>,
     /// Why it failed, last or for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::face) reason: Option<String>,

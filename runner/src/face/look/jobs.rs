@@ -6,10 +6,9 @@ use serde_json::value::RawValue;
 
 use super::{Answer, JOBS_MAX, Job, Made, Page, rfc3339};
 use crate::config::{Configuration, Queue};
-use crate::decide::Progress;
 use crate::store::{QueueState, ReadError, Store};
 use crate::words::suggest::nearest_address;
-use crate::words::{Address, Batch, Origin};
+use crate::words::{Address, Batch, Origin, Progress};
 
 /// The most bytes of jobs that one answer brings, but for a single job that is larger.
 const PAGE_BYTES: usize = 2 << 20;

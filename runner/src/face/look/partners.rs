@@ -1,8 +1,8 @@
 //! What a job of a join goes with.
 
 use crate::config::{Input, InputRef, Step, Take};
-use crate::decide::Progress;
 use crate::store::{ReadError, Snapshot, Store};
+use crate::words::Progress;
 
 /// The partners of a job that waits.
 #[derive(Debug, Default)]

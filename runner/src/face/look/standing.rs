@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Oldest, rfc3339};
-use crate::decide::{Counters, Progress};
 use crate::engine::Answering;
-use crate::words::Address;
+use crate::words::{Address, Counters, Progress};
 
 /// How far a step is on one of its inputs. What is told of the step as a whole is told with the first.
 #[derive(Debug, Serialize, Deserialize)]

@@ -10,11 +10,11 @@ use super::{
     ReaderStatus, StepStatus, rfc3339, stopped,
 };
 use crate::config::{Configuration, GateRef, Input, InputRef, Step, Take};
-use crate::decide::{JobKey, LaneCounts, Progress, Survey, Turn};
+use crate::decide::{JobKey, LaneCounts, Survey, Turn};
 use crate::engine::{self, Asked, ClosedBy, Glance, Handle, Sight, StepStats};
 use crate::store::{Pause, QueueState, ReadError, Store};
 use crate::words::suggest::did_you_mean_address;
-use crate::words::{Address, Clock as _, SystemClock, Timestamp};
+use crate::words::{Address, Clock as _, Progress, SystemClock, Timestamp};
 
 /// The most bytes of errors that are read at a time to be counted.
 const ERRORS_PAGE_BYTES: usize = 4 << 20;

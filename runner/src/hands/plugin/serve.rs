@@ -22,7 +22,7 @@ use super::library;
 use super::seal::Seals;
 use super::step::{Journal, PluginRunner, PluginSpec};
 use super::{passing, process};
-use crate::store::Setups;
+use crate::hands::plugin::Setups;
 
 /// Serves until the runner is through with it.
 ///

@@ -14,8 +14,8 @@ use tidegate_plugin::{Failure, FailureKind, Job, Level, Outputs, Step};
 
 use super::clock::Ticks;
 use super::inside::{Act, Label, enter};
+use crate::hands::plugin::Setups;
 use crate::hands::scrub::Scrub;
-use crate::store::Setups;
 use crate::words::{DeliveryHash, Secret, TokenKey, piece_hash};
 
 /// What a plugin's step is made from; borrowed from the configuration.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::decide::Status;
 use crate::store::{Completion, Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing, verify};
+use crate::words::Status;
 
 fn job(payload: &[u8]) -> DelayedJob {
     DelayedJob {

@@ -6,12 +6,11 @@ use proptest::prelude::*;
 
 use super::history::{COMMITS, assert_has_come_back, commit, run};
 use super::*;
-use crate::decide::{Progress, Status};
 use crate::store::{
     Completion, Delayed, DelayedJob, Delivered, Generation, ImportError, JobForm, Outcome, Snapshot,
     SnapshotInput, Standing, Trim, TrimWhen, export, import, open, verify,
 };
-use crate::words::{DeliveryHash, Origins, TokenKey};
+use crate::words::{DeliveryHash, Origins, Progress, Status, TokenKey};
 
 fn exported(store: &Store) -> Vec<u8> {
     let mut out = Vec::new();

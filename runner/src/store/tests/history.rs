@@ -4,12 +4,11 @@
 use std::sync::LazyLock;
 
 use super::*;
-use crate::decide::Progress;
 use crate::store::{
     Delayed, DelayedJob, DelayedKey, Delivered, Generation, JobForm, Outcome, Snapshot, SnapshotInput,
     Standing, Stop, Trim, TrimWhen, verify,
 };
-use crate::words::{DeliveryHash, Mark, Origins, Segment, SinkPosition, TokenKey};
+use crate::words::{DeliveryHash, Mark, Origins, Progress, Segment, SinkPosition, TokenKey};
 
 pub(super) const COMMITS: u64 = 40;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::decide::Progress;
 use crate::store::{ReadError, Trim, TrimWhen, verify};
+use crate::words::Progress;
 
 #[derive(Clone, Debug)]
 enum Operation {

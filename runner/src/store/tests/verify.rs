@@ -7,10 +7,10 @@ use redb::{Database, TableDefinition};
 
 use super::history::{COMMITS, run};
 use super::{address, append, appends, open_on};
-use crate::decide::Progress;
 use crate::store::format::{self, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, SNAPSHOTS};
 use crate::store::testing::FaultyDisk;
 use crate::store::{Changes, ReadError, Store, open, verify};
+use crate::words::Progress;
 
 /// What is said of a history after somebody has done `harm` to it.
 fn problems_after(harm: impl FnOnce(&redb::WriteTransaction)) -> String {

@@ -8,7 +8,6 @@ use crossbeam_channel::Receiver;
 
 use super::*;
 use crate::config::{LoadOptions, load};
-use crate::decide::Status;
 use crate::engine::delivery::Order;
 use crate::engine::ledger::Ledger;
 use crate::engine::push::Inbox;
@@ -21,7 +20,7 @@ use crate::store::testing::{Failure, FaultyDisk};
 use crate::store::{
     Attempts, Completion, Delayed, DelayedJob, DelayedKey, NEVER, Standing, Store, open_disk,
 };
-use crate::words::{Address, Clock as _, ManualClock, Timestamp};
+use crate::words::{Address, Clock as _, ManualClock, Status, Timestamp};
 
 /// A run whose step has handed jobs to somebody outside.
 struct World {

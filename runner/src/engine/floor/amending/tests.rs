@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::config::{LoadOptions, load};
-use crate::decide::Status;
 use crate::engine::delivery::Order;
 use crate::engine::floor::{Action, Plan};
 use crate::engine::message::{Durable, Message, Telling};
@@ -16,7 +15,7 @@ use crate::engine::tail::Tails;
 use crate::hands::source::BatchLimit;
 use crate::store::testing::FaultyDisk;
 use crate::store::{Changes, Completion, Delayed, DelayedJob, NEVER, Standing, Store, Writer, open_disk};
-use crate::words::Address;
+use crate::words::{Address, Status};
 
 const NOW: Timestamp = Timestamp(1000);
 

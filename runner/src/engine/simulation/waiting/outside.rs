@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use tidegate_plugin::{Failure, FailureKind};
 
-use crate::decide::Status;
 use crate::engine::message::Message;
 use crate::engine::simulation::dice::Dice;
 use crate::engine::status::{self, Asking};
 use crate::store::{DelayedJob, Store};
+use crate::words::Status;
 
 #[derive(Debug, Default)]
 pub(super) struct Outside {

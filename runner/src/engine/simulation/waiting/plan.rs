@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::outside::handle;
 use super::standing::Outcome;
-use crate::decide::Missed;
 use crate::engine::simulation::dice::Dice;
 use crate::engine::simulation::jobs::{ATTEMPTS_MAX, step_toml};
+use crate::words::Missed;
 
 /// What each job runs through.
 const SCRIPT: &str = r#"

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::Configuration;
-use crate::decide::{JobKey, Status};
+use crate::decide::JobKey;
 use crate::engine::simulation::history::History;
 use crate::store::{DelayedKey, NEVER, ReadError, Standing, Store};
-use crate::words::Address;
+use crate::words::{Address, Status};
 
 /// Where a job stands, durably.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use crossbeam_channel::{Receiver, TryRecvError};
 
 use super::standing::{At, Standings, Way};
-use crate::decide::Status;
 use crate::engine::request::{Asked, Completed, Granted, Request};
 use crate::engine::simulation::dice::Dice;
 use crate::store::Completion;
-use crate::words::Address;
+use crate::words::{Address, Status};
 
 /// Where the answer to what was said comes.
 type Answer = Receiver<Result<Granted, String>>;

@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use crate::decide::Missed;
 use crate::engine::simulation::history::History;
 use crate::store::{ReadError, Store};
-use crate::words::Address;
+use crate::words::{Address, Missed};
 
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;

@@ -5,20 +5,17 @@
 
 mod cron;
 
-mod ticker;
-
 use std::time::Duration;
 
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
 pub use cron::Cron;
-pub use ticker::Ticker;
 
 use crate::words::Timestamp;
 
 /// A tick that comes later than this after its time was missed.
-const LATE: i64 = 60_000;
+pub const LATE: i64 = 60_000;
 
 /// A clock that is set back further than this was wrong before.
 const BACK_MAX: i64 = 24 * 3_600_000;

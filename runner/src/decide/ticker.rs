@@ -1,7 +1,6 @@
 //! One schedule at work: which of its ticks are handled, which are due, and when the next one comes.
 
-use super::{LATE, Missed, Schedule};
-use crate::words::Timestamp;
+use crate::words::{LATE, Missed, Schedule, Timestamp};
 
 /// A schedule that is told the time, and says which ticks are due.
 ///
@@ -69,8 +68,8 @@ impl Ticker {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Cron;
     use super::*;
+    use crate::words::Cron;
     use jiff::tz::TimeZone;
     use std::time::Duration;
 

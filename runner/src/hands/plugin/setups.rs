@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use twox_hash::XxHash3_64;
 
-use super::private;
+use crate::words::{create_private, read_at_most};
 
 const FILE: &str = "setups";
 
@@ -71,9 +71,9 @@ impl Setups {
     #[must_use]
     pub fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
-        let opened = private::read_at_most(&path, FILE_BYTES_MAX).and_then(|bytes| {
+        let opened = read_at_most(&path, FILE_BYTES_MAX).and_then(|bytes| {
             let found = bytes.chunks_exact(SLOT_BYTES).filter_map(decode).collect();
-            Ok((found, private::create_private(&path)?))
+            Ok((found, create_private(&path)?))
         });
         let (found, file) = match opened {
             Ok((found, file)) => (found, Some(file)),
