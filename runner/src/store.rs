@@ -18,6 +18,7 @@
 //! | `lock` | one process at a time |
 //! | `read` | the reading handle: queues, progress, sources, sinks, and which jobs a step made of a job |
 //! | `snapshot`, `delayed`, `delivered`, `generation`, `ticks` | a table each: its records, reading, writing |
+//! | `delayed_job` | what waits, for what, and how it is called |
 //! | `walk` | the delayed jobs of a step one by one, however many |
 //! | `completion` | what the outside has said of a pending job |
 //! | `pause`, `stop`, `token_key` | records that stand alone |
@@ -60,6 +61,8 @@ mod read;
 mod snapshot;
 
 mod completion;
+
+mod delayed_job;
 
 mod delayed;
 
@@ -108,7 +111,7 @@ pub use block::Block;
 pub use column::Details;
 pub use compact::{Compacted, compact};
 pub use completion::Completion;
-pub use delayed::{Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing};
+pub use delayed_job::{Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing};
 pub use delivered::{Delivered, Outcome};
 pub use disk::Disk;
 pub use error::{CommitError, ExportError, ImportError, OpenError, ReadError};

@@ -1,6 +1,7 @@
 //! The words of the domain, as types. Knows nothing of files, threads or formats.
 
 pub mod base64;
+pub mod log_target;
 pub mod plain;
 pub mod suggest;
 

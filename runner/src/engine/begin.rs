@@ -13,6 +13,7 @@ use crate::config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef
 use crate::decide::FlowInput;
 use crate::hands::source::{Reader, Source, SourceEnd};
 use crate::store::{Changes, ReadError, Store};
+use crate::words::log_target;
 use crate::words::{Mark, Progress};
 
 /// Where the sources end at whose end some step begins, or why that cannot be found out.
@@ -95,7 +96,7 @@ fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Resu
                     return None;
                 }
                 if !std::mem::replace(&mut waits, true) {
-                    tracing::warn!(error = %Chain(&error), "the source waits until fewer files are open");
+                    tracing::warn!(target: log_target::ENGINE, error = %Chain(&error), "the source waits until fewer files are open");
                 }
                 thread::sleep(SHORT_OF_FILES_WAIT);
             }
@@ -136,6 +137,7 @@ pub(super) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progres
     let (index, input, step) = (behind + 1, &input.address, &step.address);
     if wanted < index {
         tracing::warn!(
+            target: log_target::ENGINE,
             %step, %input, index = wanted, oldest = index,
             "the step begins with the oldest job that is kept: the one that `begin_at` names is let go of already"
         );
@@ -149,6 +151,7 @@ pub(super) fn say(opening: &Changes) {
     for (step, input, progress) in begun {
         let index = progress.watermark() + 1;
         tracing::info!(
+            target: log_target::ENGINE,
             %step, %input, index,
             "the step begins with this job; what came before it is none of its"
         );
@@ -168,6 +171,7 @@ pub(super) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInpu
     let with = if step.begin_at == BeginAt::Newest { "the next job to come" } else { "the oldest job there" };
     for ((declared, input), _) in step.inputs.iter().zip(inputs).zip(known).filter(|(_, known)| !**known) {
         tracing::warn!(
+            target: log_target::ENGINE,
             step = %step.address,
             input = %declared.address,
             from = input.next,

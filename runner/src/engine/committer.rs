@@ -31,6 +31,7 @@ use super::ticks::Ticked;
 use super::turn;
 use crate::config::{Input, QueueRef, Target};
 use crate::store::{Attempts, Changes, Stop, Store, Writer};
+use crate::words::log_target;
 use crate::words::{Batch, Clock, Stamp};
 
 mod storing;
@@ -221,7 +222,7 @@ impl Committer {
                 continue;
             };
             if told {
-                tracing::info!("there is room again; going on");
+                tracing::info!(target: log_target::ENGINE, "there is room again; going on");
             }
             self.sinks.committed(&positions);
             self.ledger.settle(&group, page);
@@ -400,6 +401,7 @@ impl Committer {
         match self.writer.commit(&changes) {
             Err(error) if error.is_full() => {
                 tracing::warn!(
+                    target: log_target::ENGINE,
                     "the disk is full: everything is delivered, but what somebody adds to the files of sinks \
                      before the next run will be cut off by it"
                 );

@@ -33,6 +33,7 @@ use crate::hands::plugin::Plugins;
 use crate::hands::plugin::{Setup, Setups};
 use crate::hands::source::Source;
 use crate::store::{Attempts, Store, Writer};
+use crate::words::log_target;
 use crate::words::{Clock, Timestamp, format_duration};
 
 /// What is being committed when the time for shutting down is over gets so much more.
@@ -385,7 +386,7 @@ impl Crew {
                 drop(plugged);
                 let timeout = format_duration(options.shutdown_timeout);
                 for at in setups.under_way() {
-                    tracing::warn!("{at}, and is not waited for longer than `shutdown_timeout` of {timeout}");
+                    tracing::warn!(target: log_target::ENGINE, "{at}, and is not waited for longer than `shutdown_timeout` of {timeout}");
                 }
                 setups.close();
             }

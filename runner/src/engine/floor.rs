@@ -29,6 +29,7 @@ use crate::decide::{
 use crate::hands::source::BatchLimit;
 use crate::store::{DelayedKey, Stop};
 use crate::words::Timestamp;
+use crate::words::log_target;
 
 /// Bytes that one step may hold between reading and committing, inputs and outputs together.
 const STEP_BYTES: usize = 8 << 20;
@@ -367,7 +368,7 @@ impl Floor {
         self.stats.steps[step].halt(whole.clone(), now);
         let Step { address, inputs, .. } = &self.configuration.steps[step];
         let (step, since) = (address.clone(), now);
-        tracing::error!(step = %step, "the step stops: {whole}");
+        tracing::error!(target: log_target::ENGINE, step = %step, "the step stops: {whole}");
         let input = if let [input] = &inputs[..] { Some(input.address.clone()) } else { None };
         let (index, at) = at.unzip();
         self.stops.push(Stop { step: step.clone(), since, at, job: input.zip(index), why });

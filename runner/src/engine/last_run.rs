@@ -3,6 +3,7 @@
 use crate::config::{Configuration, PluginStep, Processor, Step, Take};
 use crate::hands::plugin::{Setup, Setups};
 use crate::store::Attempts;
+use crate::words::log_target;
 use crate::words::suggest::listed;
 
 /// Says what the last run was at when it died. Answers what is written down for as long as plugins are in
@@ -22,7 +23,7 @@ pub(super) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &
     let loaded = if told { Vec::new() } else { loaded };
     for died in at.iter().chain(&loaded) {
         let often = if died.times == 1 { String::new() } else { format!(" ({} runs in a row)", died.times) };
-        tracing::warn!("the last run was killed or crashed while {}{often}", died.at);
+        tracing::warn!(target: log_target::ENGINE, "the last run was killed or crashed while {}{often}", died.at);
     }
     let mut names: Vec<String> =
         configuration.steps.iter().filter(|step| !step.isolate).flat_map(plugins_of).collect();
@@ -42,7 +43,7 @@ fn tell_of_jobs(step: &Step, plugins: &str, attempts: &Attempts) -> bool {
         let name = if step.take == Take::Alts { input.binding.clone() } else { input.address.to_string() };
         for (first, last) in attempts.suspects(&step.address, &name) {
             let jobs = if first == last { format!("job {first}") } else { format!("jobs {first} to {last}") };
-            tracing::warn!(step = %step.address, "the last run was killed or crashed while {plugins} ran {jobs} of `{}`", input.address);
+            tracing::warn!(target: log_target::ENGINE, step = %step.address, "the last run was killed or crashed while {plugins} ran {jobs} of `{}`", input.address);
             told = true;
         }
     }

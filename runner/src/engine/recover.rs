@@ -7,6 +7,7 @@ use crate::config::{Promise, Step, Take};
 use crate::decide::Redo;
 use crate::store::{Changes, Snapshot, SnapshotKey, Store};
 use crate::words::Progress;
+use crate::words::log_target;
 
 /// What a snapshot comes to, seen from the step as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub(super) fn take_up(
     }
     for (why, jobs) in lost {
         tracing::warn!(
+            target: log_target::ENGINE,
             step = %step.address,
             jobs,
             "the run before was interrupted in attempts of this step that may have been seen outside, and they \
@@ -55,6 +57,7 @@ pub(super) fn take_up(
     for (input, jobs) in &forgone {
         let input = &step.inputs[*input].address;
         tracing::warn!(
+            target: log_target::ENGINE,
             step = %step.address,
             %input,
             jobs,

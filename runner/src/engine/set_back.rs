@@ -14,6 +14,7 @@ use super::message::Message;
 use super::request::{Asked, Granted, Reply, Request, Row};
 use crate::config::Configuration;
 use crate::store::{NEVER, ReadError, Standing, Store};
+use crate::words::log_target;
 use crate::words::{Address, Clock, Timestamp, format_duration};
 
 /// A clock that is set back by less is followed: waits last that much longer.
@@ -87,7 +88,7 @@ impl SetBack {
             return Ok(());
         }
         let by = format_duration(Duration::from_millis(self.by.unsigned_abs()));
-        tracing::warn!("the clock was set back by {by}; jobs that wait for a time wait no longer for it");
+        tracing::warn!(target: log_target::ENGINE, "the clock was set back by {by}; jobs that wait for a time wait no longer for it");
         let (store, configuration, messages) = (store.clone(), Arc::clone(configuration), messages.clone());
         thread::Builder::new().name("clock".into()).spawn(move || {
             for step in &configuration.steps {
@@ -95,7 +96,7 @@ impl SetBack {
                     Ok(()) | Err(ReadError::Interrupted) => {}
                     Err(error) => {
                         let error = Chain(&error);
-                        tracing::error!(step = %step.address, %error, "its jobs wait for the clock to catch up");
+                        tracing::error!(target: log_target::ENGINE, step = %step.address, %error, "its jobs wait for the clock to catch up");
                     }
                 }
             }
@@ -142,7 +143,7 @@ impl SetBack {
             Ok(Ok(Granted::Hastened(_))) => true,
             Ok(Ok(_)) | Err(_) => false,
             Ok(Err(why)) => {
-                tracing::error!(%step, why, "its jobs wait for the clock to catch up");
+                tracing::error!(target: log_target::ENGINE, %step, why, "its jobs wait for the clock to catch up");
                 true
             }
         }

@@ -16,6 +16,7 @@ use super::held::Fetched;
 use super::message::Message;
 use crate::decide::Port;
 use crate::hands::source::{BatchLimit, Read, Reader, Wake, Watch, Watched};
+use crate::words::log_target;
 
 /// How many threads read sources. Reads of files seldom wait; a file system that hangs takes one of them.
 const THREADS_MAX: usize = 8;
@@ -231,7 +232,7 @@ impl Task {
             // The next call goes on where this one stopped.
             Err(error) if error.is_short_of_files() => {
                 if !self.short_of_files.swap(true, Ordering::AcqRel) {
-                    tracing::warn!(error = %Chain(&error), "the source waits until fewer files are open");
+                    tracing::warn!(target: log_target::ENGINE, error = %Chain(&error), "the source waits until fewer files are open");
                 }
                 self.look_again_in(POLL);
                 return Turn::Idle;
@@ -241,7 +242,7 @@ impl Task {
         *lock(&self.next_look) = None;
         self.idle.store(false, Ordering::Release);
         if self.short_of_files.swap(false, Ordering::AcqRel) {
-            tracing::info!(path = %reader.path().display(), "there are fewer open files; the source goes on");
+            tracing::info!(target: log_target::ENGINE, path = %reader.path().display(), "there are fewer open files; the source goes on");
         }
         let last = !matches!(message, Message::Read { .. });
         if messages.send(message).is_err() || last {

@@ -20,6 +20,7 @@ use crate::decide::{Before, Feed, Flow, FlowInput, Gather, Picking, Port, Ticker
 use crate::hands::sink::Sink;
 use crate::hands::source::{Reader, Source};
 use crate::store::{Changes, Generation, Store};
+use crate::words::log_target;
 use crate::words::{Mark, Progress, Segment, Timestamp, TokenKey};
 
 /// Jobs of one batch of a step that picks them.
@@ -284,7 +285,7 @@ fn pause(floor: &mut Floor, configuration: &Configuration, store: &Store) -> Res
         let position = configuration.steps.iter().position(|step| step.address == pause.step);
         if let Some(position) = position {
             let resume = configuration.command(&format!("step resume {}", pause.step));
-            tracing::warn!(step = %pause.step, "the step is paused; `{resume}` has it go on");
+            tracing::warn!(target: log_target::ENGINE, step = %pause.step, "the step is paused; `{resume}` has it go on");
             floor.pause(position);
         }
     }
@@ -325,6 +326,7 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
         };
         if !configuration.steps.iter().any(claims) {
             tracing::warn!(
+                target: log_target::ENGINE,
                 step = %step,
                 input = %input,
                 watermark = progress.watermark(),
@@ -338,6 +340,7 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
             let inputs =
                 snapshot.inputs.iter().map(|input| format!("{} from {}", input.address, input.first));
             tracing::warn!(
+                target: log_target::ENGINE,
                 step = %snapshot.step,
                 jobs = snapshot.jobs,
                 "the step is not in the configuration, and an attempt of it that may have been seen outside was \

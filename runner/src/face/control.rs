@@ -19,6 +19,7 @@ use super::places::{Place, Places};
 use crate::config::Configuration;
 use crate::engine::{Chain, Granted, Handle, Request};
 use crate::store::{ReadError, Store};
+use crate::words::log_target;
 
 const NAME: &str = "control.sock";
 /// The longest path that fits a socket's address everywhere.
@@ -162,7 +163,7 @@ pub(super) fn serve(
                     () = place.has_to_leave() => Err(io::ErrorKind::TimedOut.into()),
                 };
                 if let Err(error) = outcome {
-                    tracing::debug!(%error, "a conversation on the local socket broke off");
+                    tracing::debug!(target: log_target::RUNNER, %error, "a conversation on the local socket broke off");
                 }
                 conversations.count(|open| *open -= 1);
             });

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::console::{self, Gravity};
 use crate::config::{Diagnostics, Severity};
+use crate::words::log_target;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,6 @@ pub(super) fn show(diagnostics: &Diagnostics) {
         };
         let Ok(Value::Object(mut fields)) = serde_json::to_value(&record) else { continue };
         fields.retain(|name, _| !matches!(name.as_str(), "severity" | "message"));
-        console::record(gravity, "tidegate::config", &record.message, &fields);
+        console::record(gravity, log_target::CONFIG, &record.message, &fields);
     }
 }

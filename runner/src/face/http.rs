@@ -47,6 +47,7 @@ use super::control::Desk;
 use super::places::{Place, Places};
 use crate::engine::Whereabouts;
 use crate::words::Address;
+use crate::words::log_target;
 
 /// Requests that are worked on at a time. There are fewer where few files may be open.
 const WORKS_MAX: u64 = 1024;
@@ -111,7 +112,9 @@ impl Server {
             runtime.block_on(async {
                 match tokio::net::TcpListener::from_std(listener) {
                     Ok(listener) => serve(listener, shop, places, stopped).await,
-                    Err(error) => tracing::error!(%error, "the port cannot be served"),
+                    Err(error) => {
+                        tracing::error!(target: log_target::HTTP, %error, "the port cannot be served")
+                    }
                 }
             });
             let _ = ended.send(());
@@ -188,7 +191,7 @@ async fn converse(stream: TcpStream, shop: Shop, place: Arc<Place>, mut stopped:
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
         () = place.has_to_leave() => {
-            tracing::debug!("a connection that was silent made room for another one");
+            tracing::debug!(target: log_target::HTTP, "a connection that was silent made room for another one");
             return;
         }
         _ = stopped.changed() => {
@@ -197,7 +200,7 @@ async fn converse(stream: TcpStream, shop: Shop, place: Arc<Place>, mut stopped:
         }
     };
     if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection broke off");
+        tracing::debug!(target: log_target::HTTP, %error, "a connection broke off");
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::console::{self, Gravity};
 use crate::store;
+use crate::words::log_target;
 use crate::words::plain;
 
 /// From now on panics are told so.
@@ -51,7 +52,7 @@ impl Told {
         let fields = [("thread", Some(thread)), ("place", Some(place)), ("backtrace", trace)];
         let fields: Map<String, Value> =
             fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into()))).collect();
-        console::json_line(Gravity::Error, "tidegate::panic", &format!("panicked: {message}"), &fields)
+        console::json_line(Gravity::Error, log_target::PANIC, &format!("panicked: {message}"), &fields)
     }
 }
 

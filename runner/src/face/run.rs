@@ -20,6 +20,7 @@ use crate::hands::plugin::Setups;
 use crate::hands::plugin::{ExitGuard, leave};
 use crate::store::{self, Attempts};
 use crate::words::SystemClock;
+use crate::words::log_target;
 
 pub(super) fn run(command: &cli::Run) -> Exit {
     let signals = match Signals::watch() {
@@ -111,7 +112,7 @@ fn sum_up(configuration: &Configuration, stats: &Stats, report: &Report, elapsed
     let run = summary::Ended { configuration, stats, report, elapsed, left: left.as_deref() };
     if console::speaks_json() {
         let (message, fields) = run.record();
-        console::record(console::Gravity::Info, "tidegate::summary", &message, &fields);
+        console::record(console::Gravity::Info, log_target::SUMMARY, &message, &fields);
     } else {
         console::write(&run.summary());
     }
@@ -122,7 +123,7 @@ fn listen(desk: control::Desk, files: u64) -> Result<Option<Server>, Exit> {
     let Some(address) = desk.configuration.settings.listen else { return Ok(None) };
     match Server::start(address, desk, files) {
         Ok(server) => {
-            tracing::info!(address = %server.address(), "listening");
+            tracing::info!(target: log_target::RUNNER, address = %server.address(), "listening");
             Ok(Some(server))
         }
         Err(error) => {
@@ -158,5 +159,5 @@ fn converse(signals: &Signals, desk: control::Desk, conversations: control::Conv
 }
 
 fn say_without_socket(data: &Path, error: &io::Error) {
-    tracing::warn!(%error, folder = %shown(data), "no local socket: commands cannot look into this runner");
+    tracing::warn!(target: log_target::RUNNER, %error, folder = %shown(data), "no local socket: commands cannot look into this runner");
 }

@@ -17,6 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{console, log};
 use crate::engine::Handle;
 use crate::hands::plugin::leave;
+use crate::words::log_target;
 
 /// So often the log tells what it has left out.
 const TELLS: Duration = Duration::from_secs(1);
@@ -134,7 +135,7 @@ async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
 fn stop(run: &Handle) {
     // First, since the log may have to wait for a reader.
     run.stop();
-    tracing::info!("stopping: what runs is finished first; a second signal ends at once");
+    tracing::info!(target: log_target::RUNNER, "stopping: what runs is finished first; a second signal ends at once");
 }
 
 async fn tell_what_is_left_out() {

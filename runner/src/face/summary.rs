@@ -13,6 +13,7 @@ use crate::config::{Configuration, QueueRef, SinkKind, SinkRef, Step, Target, sh
 use crate::decide::End;
 use crate::engine::{Halt, Report, Stats, StepStats};
 use crate::words::Counters;
+use crate::words::log_target;
 
 /// How much of the reason why a step stopped is said again where no terminal is narrower, in columns: the log
 /// has said all of it.
@@ -109,7 +110,7 @@ fn stopped(halt: &Halt) -> String {
     // Some have no job in the way: a sink or source that cannot be used.
     let at = if halt.why.starts_with("job ") { " at" } else { ":" };
     let text = format!("{} stopped{at} {}", halt.step, on_one_line(&halt.why));
-    let logged = tracing::enabled!(target: "tidegate::engine::floor", tracing::Level::ERROR);
+    let logged = tracing::enabled!(target: log_target::ENGINE, tracing::Level::ERROR);
     if logged { cut(&text, error_width().unwrap_or(REASON_MAX)) } else { text }
 }
 

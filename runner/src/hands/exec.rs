@@ -19,6 +19,7 @@ use super::fill::{Encoding, Filling, key, of};
 use super::give::give;
 use super::scrub::Scrub;
 use crate::config::ExecCommand;
+use crate::words::log_target;
 use crate::words::template::Template;
 use crate::words::{DeliveryHash, TokenKey, format_duration, format_size};
 
@@ -191,7 +192,7 @@ impl ExecStep {
         let said = self.said(printed);
         if !said.is_empty() {
             let Self { pipeline, step, .. } = self;
-            tracing::debug!(target: "tidegate::exec", pipeline, step, index, "{said}");
+            tracing::debug!(target: log_target::EXEC, pipeline, step, index, "{said}");
         }
     }
 

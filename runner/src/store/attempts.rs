@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::disk::{Disk, FileDisk};
+use crate::words::log_target;
 use crate::words::{Address, create_private, read_at_most};
 use cell::{CELL_BYTES, Suspect};
 use suspects::{SUSPECTS_MAX, Suspects};
@@ -139,6 +140,7 @@ impl Attempts {
         let path = folder.join(FILE);
         let bytes = read_at_most(&path, FILE_BYTES_MAX).unwrap_or_else(|error| {
             tracing::warn!(
+                target: log_target::STORE,
                 %error,
                 file = %path.display(),
                 "what the last run attempted cannot be read: a job that takes the process down is tried again"
@@ -320,6 +322,7 @@ fn slot_offset(number: u64) -> u64 {
 
 fn warn(path: &Path, error: &io::Error) {
     tracing::warn!(
+        target: log_target::STORE,
         %error,
         file = %path.display(),
         "what is attempted cannot be written down: a job that takes the process down will be tried again"

@@ -6,7 +6,8 @@ use std::io;
 
 use redb::{Key, TableDefinition, WriteTransaction};
 
-use super::delayed::{self, DelayedJob};
+use super::delayed;
+use super::delayed_job::DelayedJob;
 use super::delivered::{self, FOR_EVER};
 use super::error::Cause;
 use super::format::{

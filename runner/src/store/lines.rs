@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::delayed::{JobForm, Standing};
+use super::delayed_job::{JobForm, Standing};
 use super::delivered::Outcome;
 use super::pause::Pause;
 use super::snapshot::SnapshotInput;

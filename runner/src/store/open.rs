@@ -16,6 +16,7 @@ use super::origin::{Opened, Origin, open_database};
 use super::private;
 use super::read::{Shared, Store};
 use super::write::Writer;
+use crate::words::log_target;
 use crate::words::{Clock as _, SystemClock, create_private};
 
 pub(super) const FILE: &str = "store.redb";
@@ -30,7 +31,7 @@ pub fn open(folder: &Path) -> Result<(Store, Writer), OpenError> {
     let path = folder.join(FILE);
     let lock = take_lock(folder, &path)?;
     if let Err(error) = private::tighten(folder) {
-        tracing::warn!(folder = %folder.display(), %error, "other users may reach files of the store");
+        tracing::warn!(target: log_target::STORE, folder = %folder.display(), %error, "other users may reach files of the store");
     }
     if !path.try_exists().map_err(at_folder)? {
         create(folder).map_err(|cause| cause.at(path.clone()))?;

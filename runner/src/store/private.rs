@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
+use crate::words::log_target;
 use crate::words::{FILE_MODE, OTHERS};
 
 const FOLDER_MODE: u32 = 0o700;
@@ -51,6 +52,7 @@ pub(super) fn tighten(folder: &Path) -> io::Result<()> {
     if !opened.is_empty() {
         opened.sort();
         tracing::warn!(
+            target: log_target::STORE,
             folder = %folder.display(),
             files = opened.join(", "),
             "other users could reach files of the store; they cannot any more (mode 0600)"
@@ -62,6 +64,7 @@ pub(super) fn tighten(folder: &Path) -> io::Result<()> {
     if mode & OTHERS != 0 && mode & STICKY == 0 && only_ours && is_own {
         fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?;
         tracing::warn!(
+            target: log_target::STORE,
             folder = %folder.display(),
             before = format!("{:04o}", mode & 0o7777),
             "other users could enter the data folder; they cannot any more (mode 0700)"

@@ -3,7 +3,7 @@
 
 use std::vec;
 
-use super::delayed::{DelayedJob, DelayedKey, NEVER};
+use super::delayed_job::{DelayedJob, DelayedKey, NEVER};
 use super::error::ReadError;
 use super::read::Store;
 use crate::words::{Address, Timestamp};

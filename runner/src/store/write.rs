@@ -6,7 +6,8 @@ use std::sync::Arc;
 use redb::{Database, ReadableTable as _, WriteTransaction};
 
 use super::block::{Block, Section, VALUE_RAW_BYTES_MAX};
-use super::delayed::{self, Delayed, DelayedKey};
+use super::delayed;
+use super::delayed_job::{Delayed, DelayedKey};
 use super::delivered::{self, Delivered};
 use super::error::{Cause, CommitError, OpenError};
 use super::format::{

@@ -6,6 +6,7 @@ use super::Committer;
 use crate::engine::error::{Chain, EngineError};
 use crate::store::{Changes, Committed, Delayed, DelayedKey};
 use crate::words::Stamp;
+use crate::words::log_target;
 
 /// What a commit came to.
 pub(super) struct Done {
@@ -79,7 +80,7 @@ impl Committer {
     fn say_full(&self, error: &EngineError, told: &mut bool) {
         if !*told {
             let why = Chain(error).to_string();
-            tracing::error!(error = %why, "the disk is full; nothing is lost, and the run goes on when there is room");
+            tracing::error!(target: log_target::ENGINE, error = %why, "the disk is full; nothing is lost, and the run goes on when there is room");
             self.stats.set_full(Some(why));
             *told = true;
         }

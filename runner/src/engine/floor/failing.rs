@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Floor;
 use crate::decide::{Ending, Failed, FailureLine};
+use crate::words::log_target;
 use crate::words::{Timestamp, format_duration};
 
 impl Floor {
@@ -46,12 +47,15 @@ impl Floor {
         };
         let (job, why) = (&last.job, &last.why);
         match within {
-            None => tracing::warn!(%step, %kind, "job `{job}` failed and {is}: {why}"),
+            None => {
+                tracing::warn!(target: log_target::ENGINE, %step, %kind, "job `{job}` failed and {is}: {why}")
+            }
             Some(within) => {
                 let more = if *jobs == 1 { "1 more job" } else { &format!("{jobs} more jobs") };
                 let are = if *jobs == 1 { is } else { are };
                 let within = whole_seconds(*within);
                 tracing::warn!(
+                    target: log_target::ENGINE,
                     %step, %kind, "{more} of `{step}` failed in the last {within} and {are}; the last, `{job}`: {why}"
                 );
             }

@@ -10,6 +10,7 @@ use crate::decide::JobEnd;
 use crate::engine::answering::Asked;
 use crate::engine::result::{Hindrance, Ran};
 use crate::engine::stats::ClosedBy;
+use crate::words::log_target;
 use crate::words::{Timestamp, format_duration};
 
 impl Floor {
@@ -26,7 +27,7 @@ impl Floor {
         let (by, why) = match seen {
             Ok(true) => {
                 if stats.open(|by| matches!(by, ClosedBy::Gate | ClosedBy::Failure)) {
-                    tracing::info!(%step, gate, "the gate is open");
+                    tracing::info!(target: log_target::ENGINE, %step, gate, "the gate is open");
                 }
                 return true;
             }
@@ -38,10 +39,11 @@ impl Floor {
             let why = if why.is_empty() { why } else { format!(": {why}") };
             match by {
                 ClosedBy::Failure => tracing::warn!(
+                    target: log_target::ENGINE,
                     %step, gate, "whether the gate is open cannot be found out, so it counts as closed{why}"
                 ),
                 ClosedBy::Gate | ClosedBy::Job | ClosedBy::Setup { .. } => {
-                    tracing::info!(%step, gate, "the gate is closed{why}");
+                    tracing::info!(target: log_target::ENGINE, %step, gate, "the gate is closed{why}");
                 }
             }
         }
@@ -58,9 +60,11 @@ impl Floor {
                         let wait = format_duration(Duration::from_millis(
                             until.0.saturating_sub(now.0).try_into().unwrap_or(0),
                         ));
-                        tracing::warn!(%step, "the step is held back, and is set up again in {wait}: {why}");
+                        tracing::warn!(target: log_target::ENGINE, %step, "the step is held back, and is set up again in {wait}: {why}");
                     }
-                    _ => tracing::info!(%step, "the step is held back by one of its jobs: {why}"),
+                    _ => {
+                        tracing::info!(target: log_target::ENGINE, %step, "the step is held back by one of its jobs: {why}")
+                    }
                 }
             }
             return;
@@ -74,7 +78,7 @@ impl Floor {
             ClosedBy::Gate | ClosedBy::Failure => false,
         });
         if goes_on {
-            tracing::info!(%step, "the step goes on");
+            tracing::info!(target: log_target::ENGINE, %step, "the step goes on");
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::decide::{JobKey, Monitor, MonitorCommand, MonitorEvent};
 use crate::engine::answering::Asked;
 use crate::engine::cards::Lane;
 use crate::engine::status::{Asking, Seen, Word};
+use crate::words::log_target;
 use crate::words::{Address, Status, Timestamp};
 
 /// What is known of the pending jobs of one step.
@@ -108,6 +109,7 @@ impl Floor {
                 let why = failure.to_string();
                 if stats.answered(Asked::Monitor, Some(why.clone()), now) {
                     tracing::warn!(
+                        target: log_target::ENGINE,
                         step = %address,
                         "how pending jobs stand cannot be found out, so they stay pending: {why}"
                     );
@@ -122,7 +124,7 @@ impl Floor {
         if stats.answered(Asked::Monitor, trouble.clone(), now)
             && let Some(trouble) = trouble
         {
-            tracing::warn!(step = %address, "{trouble}; their jobs stay pending");
+            tracing::warn!(target: log_target::ENGINE, step = %address, "{trouble}; their jobs stay pending");
         }
         if unasked > 0 {
             warn_of_unasked(address, unasked);
@@ -167,6 +169,7 @@ impl Floor {
                     MonitorCommand::Settle { key, .. } => settled.push(key),
                     MonitorCommand::Discarded { answers } => warn_of_unasked(address, answers),
                     MonitorCommand::Refused { from, to, .. } => tracing::warn!(
+                        target: log_target::ENGINE,
                         step = %address,
                         "a job that is {} cannot become {}; that answer of the monitor is refused",
                         from.as_str(),
@@ -196,6 +199,7 @@ impl Floor {
 
 fn warn_of_unasked(step: &Address, answers: usize) {
     tracing::warn!(
+        target: log_target::ENGINE,
         %step,
         answers,
         "the monitor answered for jobs that it was not asked for; those answers are discarded"

@@ -11,6 +11,7 @@ use hyper::{Method, StatusCode};
 use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::Serialize;
 
+use crate::words::log_target;
 use crate::words::{Address, Clock as _, SystemClock, Timestamp};
 
 pub(super) type Response = hyper::Response<Full<Bytes>>;
@@ -61,7 +62,7 @@ impl Refusal {
     }
 
     pub(super) fn broken(error: &str) -> Self {
-        tracing::error!(error, "a request cannot be answered");
+        tracing::error!(target: log_target::HTTP, error, "a request cannot be answered");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the runner cannot answer; its log says why")
     }
 

@@ -17,6 +17,7 @@ use tracing_subscriber::layer::Context;
 
 use crate::face::console::{self, Gravity};
 use crate::words::format_duration;
+use crate::words::log_target;
 
 /// So many messages of one cause are written …
 const MESSAGES_MAX: u64 = 100;
@@ -44,7 +45,7 @@ impl<S: Subscriber> Layer<S> for Sparing {
         };
         let target = metadata.target();
         let most = match target {
-            "tidegate::script" | "tidegate::plugin" => MESSAGES_OF_AUTHORS_MAX,
+            log_target::SCRIPT | log_target::PLUGIN => MESSAGES_OF_AUTHORS_MAX,
             _ => MESSAGES_MAX,
         };
         let mut about = About(DefaultHasher::new());

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use twox_hash::XxHash3_64;
 
+use crate::words::log_target;
 use crate::words::{create_private, read_at_most};
 
 const FILE: &str = "setups";
@@ -79,6 +80,7 @@ impl Setups {
             Ok((found, file)) => (found, Some(file)),
             Err(error) => {
                 tracing::warn!(
+                    target: log_target::PLUGIN,
                     %error,
                     file = %path.display(),
                     "the file cannot be used: the next run will not know which plugin took this one down"
@@ -158,7 +160,7 @@ impl Shared {
         if let Some(file) = &self.file
             && let Err(error) = file.write_all_at(bytes, offset)
         {
-            tracing::debug!(%error, "what is set up cannot be written down");
+            tracing::debug!(target: log_target::PLUGIN, %error, "what is set up cannot be written down");
         }
     }
 }

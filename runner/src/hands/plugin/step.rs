@@ -16,6 +16,7 @@ use super::clock::Ticks;
 use super::inside::{Act, Label, enter};
 use crate::hands::plugin::Setups;
 use crate::hands::scrub::Scrub;
+use crate::words::log_target;
 use crate::words::{DeliveryHash, Secret, TokenKey, piece_hash};
 
 /// What a plugin's step is made from; borrowed from the configuration.
@@ -301,7 +302,7 @@ impl Journal for Tracing {
         let message = scrub.clean(message);
         macro_rules! log {
             ($level:ident) => {
-                tracing::$level!(target: "tidegate::plugin", plugin, pipeline, step, "{message}")
+                tracing::$level!(target: log_target::PLUGIN, plugin, pipeline, step, "{message}")
             };
         }
         match level {

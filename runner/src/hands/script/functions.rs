@@ -10,6 +10,7 @@ use super::context::Context;
 use super::register::add;
 use super::{control, said};
 use crate::words::grouped;
+use crate::words::log_target;
 
 /// How many messages of one attempt at a job are written.
 const MESSAGES_MAX: u64 = 100;
@@ -92,7 +93,7 @@ macro_rules! at_level {
 fn is_heard(level: Level) -> bool {
     macro_rules! enabled {
         ($level:ident) => {
-            tracing::enabled!(target: "tidegate::script", Level::$level)
+            tracing::enabled!(target: log_target::SCRIPT, Level::$level)
         };
     }
     at_level!(level, enabled)
@@ -102,7 +103,7 @@ fn write(of: &Context, level: Level, line: Option<usize>, message: &str) {
     let (pipeline, step, index) = (of.pipeline(), of.step(), of.index());
     macro_rules! event {
         ($level:ident) => {
-            tracing::event!(target: "tidegate::script", Level::$level, pipeline, step, index, line, "{message}")
+            tracing::event!(target: log_target::SCRIPT, Level::$level, pipeline, step, index, line, "{message}")
         };
     }
     at_level!(level, event);

@@ -21,6 +21,7 @@ use super::error::{Mismatch, SinkError};
 use super::format::append_lines;
 use super::tail::Tail;
 use crate::config::{FileSink, OnMismatch};
+use crate::words::log_target;
 use crate::words::{Address, Holder, SinkPosition};
 
 /// Memory for lines that is kept between writes.
@@ -215,7 +216,7 @@ impl FileSinkWriter {
         }
         if len > expected {
             let path = &self.spec.path;
-            tracing::info!(sink = %self.address, path = %path.display(), bytes = len - expected,
+            tracing::info!(target: log_target::SINK, sink = %self.address, path = %path.display(), bytes = len - expected,
                 "cuts off what was written and not committed");
             target.file.set_len(expected).map_err(|source| SinkError::CutBack {
                 path: path.clone(),
@@ -258,7 +259,7 @@ impl FileSinkWriter {
     fn tolerate(&self, mismatch: Mismatch) -> Result<(), SinkError> {
         match self.spec.on_mismatch {
             OnMismatch::Append => {
-                tracing::warn!(sink = %self.address, path = %self.spec.path.display(), "{mismatch}; goes on at its end");
+                tracing::warn!(target: log_target::SINK, sink = %self.address, path = %self.spec.path.display(), "{mismatch}; goes on at its end");
                 Ok(())
             }
             OnMismatch::Refuse => Err(SinkError::Mismatch {
@@ -333,7 +334,7 @@ impl FileSinkWriter {
                 }
                 Err(TryLockError::Error(error)) => {
                     // Some network file systems have no locks; the store's own lock has to do.
-                    tracing::debug!(path = %path.display(), %error, "cannot lock");
+                    tracing::debug!(target: log_target::SINK, path = %path.display(), %error, "cannot lock");
                 }
             }
         }
@@ -380,7 +381,7 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
-            tracing::debug!(%error, "cannot unlock");
+            tracing::debug!(target: log_target::SINK, %error, "cannot unlock");
         }
     }
 }

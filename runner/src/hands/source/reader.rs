@@ -11,6 +11,7 @@ use super::error::SourceError;
 use super::files::{FileId, begins_like, find_again, goes_on_like, is_gzip};
 use super::stream::Stream;
 use crate::config::DataFormat;
+use crate::words::log_target;
 use crate::words::{Batch, Form, Mark, Segment};
 
 mod stepping;
@@ -382,6 +383,7 @@ fn tell_cut(shared: &Shared, place: &Place, at: Mark, len: u64) {
     let (source, path) = (&shared.address, place.path.display());
     let Mark { offset: byte, line, index, .. } = at;
     tracing::warn!(
+        target: log_target::SOURCE,
         %source, %path, byte, line, index,
         "the file was cut off or overwritten while it was read: its bytes from {byte} (line {line}) to \
          {len} are lost",
@@ -393,11 +395,13 @@ fn tell_loss(shared: &Shared, place: &Place, index: u64, at: Option<Mark>) {
     let (source, path) = (&shared.address, place.path.display());
     match at {
         Some(Mark { offset: byte, line, .. }) => tracing::warn!(
+            target: log_target::SOURCE,
             %source, %path, byte, line, index,
             "the file that was being read is not found again as it was: what stood in it from job {index} \
              on, past byte {byte} (line {line}), is lost if it was not read",
         ),
         None => tracing::warn!(
+            target: log_target::SOURCE,
             %source, %path, index,
             "the file that was being read is not found again as it was: what stood in it from job {index} \
              on is lost if it was not read",

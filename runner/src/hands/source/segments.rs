@@ -13,6 +13,7 @@ use twox_hash::XxHash3_64;
 use super::files::{
     FINGERPRINT_BYTES, FileId, Found, Head, Written, begins_like, is_gzip, still_begins_like,
 };
+use crate::words::log_target;
 use crate::words::{Address, Mark, Segment, Tail};
 
 mod choosing;
@@ -331,6 +332,7 @@ impl Segments {
         let names: Vec<_> = unread.map(|found| found.path.display().to_string()).collect();
         if !names.is_empty() {
             tracing::warn!(
+                target: log_target::SOURCE,
                 source = %address,
                 path = %fresh.path.display(),
                 rotated = names.join(", "),
@@ -372,9 +374,10 @@ fn tell_copy(address: &Address, found: &Found, original: &Path, from: Option<Mar
     let (path, original) = (found.path.display(), original.display());
     match from {
         None => {
-            tracing::info!(source = %address, %path, %original, "passes over a copy of a file that was read");
+            tracing::info!(target: log_target::SOURCE, source = %address, %path, %original, "passes over a copy of a file that was read");
         }
         Some(Mark { offset: byte, line, .. }) => tracing::info!(
+            target: log_target::SOURCE,
             source = %address, %path, %original, byte, line,
             "goes on in a copy of a file that was read, behind what was read of it",
         ),
@@ -386,6 +389,7 @@ fn tell(address: &Address, fresh: &Fresh, index: u64) {
     let path = fresh.path.display();
     if let Some(like) = &fresh.like {
         tracing::warn!(
+            target: log_target::SOURCE,
             source = %address, %path, like = %like.display(), index,
             "the file begins as one that was read, and that beginning is too short to tell a copy: it is \
              read, and its jobs come twice if it is one",
@@ -393,22 +397,29 @@ fn tell(address: &Address, fresh: &Fresh, index: u64) {
     }
     match fresh.part.why {
         // The first one is what the configuration says anyway.
-        Why::New if index == 1 => tracing::debug!(source = %address, %path, "begins a file"),
-        Why::New => tracing::info!(source = %address, %path, index, "begins a file"),
+        Why::New if index == 1 => {
+            tracing::debug!(target: log_target::SOURCE, source = %address, %path, "begins a file")
+        }
+        Why::New => {
+            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "begins a file")
+        }
         Why::Grown if fresh.mid_line => {
             let Part { line, offset: byte, .. } = fresh.part;
             tracing::warn!(
+                target: log_target::SOURCE,
                 source = %address, %path, line, byte, index,
                 "goes on in a file after a line that had no end: line {line} was taken as complete when \
                  the run before ended, and what was added to it is a job of its own",
             );
         }
-        Why::Grown => tracing::info!(source = %address, %path, index, "goes on in a file"),
+        Why::Grown => {
+            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "goes on in a file")
+        }
         Why::Truncated => {
-            tracing::warn!(source = %address, %path, index, "the file became shorter; begins it anew");
+            tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file became shorter; begins it anew");
         }
         Why::Replaced => {
-            tracing::warn!(source = %address, %path, index, "the file was replaced; begins it anew");
+            tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file was replaced; begins it anew");
         }
     }
 }

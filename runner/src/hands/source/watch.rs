@@ -14,6 +14,7 @@ use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::files::{FileId, folder_of, glob_base};
+use crate::words::log_target;
 
 /// Is called when a reader may find more. Must return at once.
 pub trait Wake: Send + Sync {
@@ -67,12 +68,12 @@ impl Watch {
             Ok(Event { kind: EventKind::Access(_), .. }) => {}
             Ok(event) => lock(&of_events).notice(&event),
             Err(error) => {
-                tracing::debug!(target: "tidegate::source", %error, "an event was lost");
+                tracing::debug!(target: log_target::SOURCE, %error, "an event was lost");
                 lock(&of_events).wake_all();
             }
         });
         let watcher = watcher.inspect_err(
-            |error| tracing::debug!(target: "tidegate::source", %error, "cannot watch, will poll"),
+            |error| tracing::debug!(target: log_target::SOURCE, %error, "cannot watch, will poll"),
         );
         Self { interests, watcher: Mutex::new(watcher.ok()) }
     }
@@ -113,7 +114,7 @@ impl Watch {
             }
             Err(error) => {
                 let path = path.display();
-                tracing::debug!(target: "tidegate::source", %path, %error, "cannot watch, will poll");
+                tracing::debug!(target: log_target::SOURCE, %path, %error, "cannot watch, will poll");
                 Watched::Polled
             }
         }

@@ -15,9 +15,9 @@
 //! The lowest two bits of the flags are the form: 0 JSON, 1 text, 2 bytes. A text is its length as
 //! varint and its bytes.
 
-use super::{DelayedJob, JobForm, Standing};
 use crate::store::bytes::{Bytes, Wrong, put_bytes, put_varint};
 use crate::store::completion::Completion;
+use crate::store::delayed_job::{DelayedJob, JobForm, Standing};
 use crate::store::error::Cause;
 use crate::store::format::Place;
 use crate::words::{Address, Timestamp};

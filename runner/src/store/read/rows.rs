@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use twox_hash::XxHash3_64;
 
 use super::Store;
-use crate::store::delayed::{Delayed, DelayedJob, DelayedKey};
+use crate::store::delayed_job::{Delayed, DelayedJob, DelayedKey};
 use crate::store::error::ReadError;
 use crate::words::{Address, Timestamp};
 

@@ -21,6 +21,7 @@ use crate::hands::source::files::{
 };
 use crate::hands::source::rotated::suffix;
 use crate::hands::source::stream::Stream;
+use crate::words::log_target;
 use crate::words::{Address, Mark, Segment};
 
 /// A beginning that is shorter does not tell a copy from another file that begins alike.
@@ -77,7 +78,7 @@ impl Segments {
         if spec.follow && head.is_cut() {
             if self.unfinished.insert(found.id) {
                 let path = found.path.display();
-                tracing::info!(source = %address, %path, "waits for the file to be compressed to its end");
+                tracing::info!(target: log_target::SOURCE, source = %address, %path, "waits for the file to be compressed to its end");
             }
             return Ok(Copy::Passed);
         }
@@ -145,6 +146,7 @@ impl Segments {
             if matches!(compared, Compared::Same | Compared::Longer) {
                 file.rewind().map_err(failed)?;
                 tracing::info!(
+                    target: log_target::SOURCE,
                     source = %address, path = %path.display(), original = %segment.path.display(),
                     "goes on in a copy of the file that was read",
                 );
