@@ -6,6 +6,8 @@
 #![expect(clippy::print_stdout, reason = "the output of a test is for the reader of its failure")]
 #![expect(clippy::expect_used, reason = "what cannot be set up fails the test")]
 
+mod architecture;
+
 mod project;
 
 mod running;

@@ -398,10 +398,10 @@ fn tell(address: &Address, fresh: &Fresh, index: u64) {
     match fresh.part.why {
         // The first one is what the configuration says anyway.
         Why::New if index == 1 => {
-            tracing::debug!(target: log_target::SOURCE, source = %address, %path, "begins a file")
+            tracing::debug!(target: log_target::SOURCE, source = %address, %path, "begins a file");
         }
         Why::New => {
-            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "begins a file")
+            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "begins a file");
         }
         Why::Grown if fresh.mid_line => {
             let Part { line, offset: byte, .. } = fresh.part;
@@ -413,7 +413,7 @@ fn tell(address: &Address, fresh: &Fresh, index: u64) {
             );
         }
         Why::Grown => {
-            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "goes on in a file")
+            tracing::info!(target: log_target::SOURCE, source = %address, %path, index, "goes on in a file");
         }
         Why::Truncated => {
             tracing::warn!(target: log_target::SOURCE, source = %address, %path, index, "the file became shorter; begins it anew");

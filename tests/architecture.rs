@@ -1,0 +1,235 @@
+//! Files of a crate import each other in one direction only: no circle leads from a file back to itself.
+//!
+//! A module may use the modules inside it: `store.rs` with its folder `store/` is read as one. Every other arc
+//! counts, also that from a module up to the one that holds it, and re-exports are followed to the file that
+//! defines the name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Names of modules, from the root of the crate on.
+type Module = Vec<String>;
+
+struct Source {
+    file: PathBuf,
+    uses: Vec<Import>,
+}
+
+/// One name that a `use` brings in.
+struct Import {
+    line: usize,
+    path: Vec<String>,
+    /// The name by which others can import it from here, where it is re-exported.
+    exported: Option<String>,
+}
+
+struct Arc {
+    to: Module,
+    line: usize,
+}
+
+#[test]
+fn no_file_imports_itself_through_others() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let crates = crates(&root);
+    assert!(crates.iter().any(|folder| folder.ends_with("runner/src")), "{crates:?}");
+    for folder in crates {
+        let sources = read(&folder);
+        let arcs = arcs(&sources);
+        if let Some(circle) = circle(&arcs) {
+            let lines = circle.iter().map(|(from, arc)| {
+                let shown = |module| sources[module].file.strip_prefix(&root).unwrap().display();
+                format!("  {}:{} imports {}", shown(*from), arc.line, shown(&arc.to))
+            });
+            panic!("files import each other in a circle:\n{}", lines.collect::<Vec<_>>().join("\n"));
+        }
+    }
+}
+
+/// The folders of sources of all crates.
+fn crates(root: &Path) -> Vec<PathBuf> {
+    let folders = ["", "runner/crates", "plugins"].map(|folder| fs::read_dir(root.join(folder)));
+    let packages = folders.into_iter().flatten().flatten().map(|entry| entry.unwrap().path());
+    packages.map(|package| package.join("src")).filter(|sources| sources.join("lib.rs").exists()).collect()
+}
+
+/// The sources of a crate by module, without tests.
+fn read(folder: &Path) -> BTreeMap<Module, Source> {
+    let mut sources = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(inner) = folders.pop() {
+        for entry in fs::read_dir(&inner).unwrap().map(Result::unwrap) {
+            let file = entry.path();
+            if file.is_dir() {
+                folders.push(file);
+                continue;
+            }
+            let path = file.strip_prefix(folder).unwrap().to_path_buf();
+            let names = path.with_extension("");
+            let names: Module = names.iter().map(|name| name.to_str().unwrap().to_owned()).collect();
+            if path.extension().is_none_or(|end| end != "rs") || names.iter().any(|name| name == "tests") {
+                continue;
+            }
+            let module = if path == Path::new("lib.rs") { Vec::new() } else { names };
+            let uses = uses(&fs::read_to_string(&file).unwrap());
+            sources.insert(module, Source { file, uses });
+        }
+    }
+    sources
+}
+
+/// What the file imports, without its tests.
+fn uses(text: &str) -> Vec<Import> {
+    let mut imports = Vec::new();
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
+        if line.trim() == "#[cfg(test)]" && lines.peek().is_some_and(|(_, next)| next.ends_with('{')) {
+            break;
+        }
+        let (exported, rest) = match line.trim().split_once("use ") {
+            Some((before, rest)) if before.is_empty() => (false, rest),
+            Some((before, rest)) if before.starts_with("pub") && !before.contains('=') => (true, rest),
+            _ => continue,
+        };
+        let mut whole = rest.to_owned();
+        while !whole.contains(';') {
+            let Some((_, next)) = lines.next() else { break };
+            whole.push_str(next.split("//").next().unwrap_or(next));
+        }
+        let tree = whole.split(';').next().unwrap_or(&whole);
+        for (path, name) in names(tree) {
+            let exported = exported.then_some(name);
+            imports.push(Import { line: number + 1, path, exported });
+        }
+    }
+    imports
+}
+
+/// The paths of a `use` tree, each with the name that it gives.
+fn names(tree: &str) -> Vec<(Vec<String>, String)> {
+    let tree = tree.trim();
+    let Some((prefix, inner)) = tree.split_once('{') else {
+        let (path, alias) = tree.split_once(" as ").map_or((tree, None), |(path, alias)| (path, Some(alias)));
+        let mut path: Vec<String> = path.split("::").map(|name| name.trim().to_owned()).collect();
+        if path.len() > 1 && path.last().is_some_and(|name| name == "self") {
+            path.pop();
+        }
+        let name =
+            alias.map_or_else(|| path.last().cloned().unwrap_or_default(), |alias| alias.trim().to_owned());
+        return vec![(path, name)];
+    };
+    let inner = inner.rsplit_once('}').map_or(inner, |(inner, _)| inner);
+    let (mut depth, mut begin, mut parts) = (0, 0, Vec::new());
+    for (at, char) in inner.char_indices() {
+        match char {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&inner[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&inner[begin..]);
+    let parts = parts.into_iter().filter(|part| !part.trim().is_empty());
+    parts.flat_map(|part| names(&format!("{prefix}{}", part.trim()))).collect()
+}
+
+/// The arcs that count, by module.
+fn arcs(sources: &BTreeMap<Module, Source>) -> BTreeMap<Module, Vec<Arc>> {
+    let arcs_of = |(module, source): (&Module, &Source)| {
+        let arcs = source.uses.iter().filter_map(|import| {
+            let to = defined_in(sources, module, &import.path, &mut BTreeSet::new())?;
+            (!to.starts_with(module)).then_some(Arc { to, line: import.line })
+        });
+        (module.clone(), arcs.collect())
+    };
+    sources.iter().map(arcs_of).collect()
+}
+
+/// The module that defines what `path` names in `module`; `None` where another crate does.
+fn defined_in(
+    sources: &BTreeMap<Module, Source>,
+    module: &Module,
+    path: &[String],
+    seen: &mut BTreeSet<Module>,
+) -> Option<Module> {
+    let mut at = match path.first()?.as_str() {
+        "crate" => Vec::new(),
+        "super" => module[..module.len().checked_sub(1)?].to_vec(),
+        "self" => module.clone(),
+        name if sources.contains_key(&[module.as_slice(), &[name.to_owned()]].concat()) => {
+            [module.as_slice(), &[name.to_owned()]].concat()
+        }
+        _ => return None,
+    };
+    let mut rest = &path[1..];
+    while let Some((name, behind)) = rest.split_first() {
+        if name == "super" {
+            at.pop();
+        } else {
+            let inner = [at.as_slice(), &[name.clone()]].concat();
+            if !sources.contains_key(&inner) {
+                break;
+            }
+            at = inner;
+        }
+        rest = behind;
+    }
+    let Some(name) = rest.first() else { return Some(at) };
+    let exported = sources.get(&at)?.uses.iter().find(|import| import.exported.as_ref() == Some(name));
+    match exported {
+        Some(import) if seen.insert([at.as_slice(), &[name.clone()]].concat()) => {
+            defined_in(sources, &at, &import.path, seen).or(Some(at))
+        }
+        _ => Some(at),
+    }
+}
+
+/// A circle of arcs, if there is one.
+fn circle(arcs: &BTreeMap<Module, Vec<Arc>>) -> Option<Vec<(&Module, &Arc)>> {
+    let mut done = BTreeSet::new();
+    arcs.keys().find_map(|module| walk(arcs, module, &mut Vec::new(), &mut done))
+}
+
+fn walk<'a>(
+    arcs: &'a BTreeMap<Module, Vec<Arc>>,
+    module: &'a Module,
+    way: &mut Vec<(&'a Module, &'a Arc)>,
+    done: &mut BTreeSet<&'a Module>,
+) -> Option<Vec<(&'a Module, &'a Arc)>> {
+    if let Some(begin) = way.iter().position(|(from, _)| *from == module) {
+        return Some(way.split_off(begin));
+    }
+    if done.contains(module) {
+        return None;
+    }
+    for arc in arcs.get(module)? {
+        way.push((module, arc));
+        if let Some(circle) = walk(arcs, &arc.to, way, done) {
+            return Some(circle);
+        }
+        way.pop();
+    }
+    done.insert(module);
+    None
+}
+
+#[test]
+fn a_circle_is_found_through_re_exports_and_named_with_its_lines() {
+    let source = |text: &str| Source { file: PathBuf::from("x.rs"), uses: uses(text) };
+    let module = |name: &str| -> Module { name.split("::").map(str::to_owned).collect() };
+    let sources = BTreeMap::from([
+        (Vec::new(), source("mod a;\nmod b;\npub use a::A;\npub use b::{B, Other as C};\n")),
+        (module("a"), source("use std::fmt;\n\nuse crate::{\n    C,\n};\n")),
+        (module("b"), source("mod inner;\nuse inner::I;\nuse super::A;\n#[cfg(test)]\nmod tests {\n")),
+        (module("b::inner"), source("use super::B;\n")),
+    ]);
+    let arcs = arcs(&sources);
+    let circle = circle(&arcs).unwrap();
+    let found: Vec<_> =
+        circle.iter().map(|(from, arc)| (from.join("::"), arc.line, arc.to.join("::"))).collect();
+    assert_eq!(found, [("a".into(), 3, "b".into()), ("b".into(), 3, "a".into())]);
+}
