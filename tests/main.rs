@@ -114,6 +114,8 @@ mod memory;
 
 mod quickstart;
 
+mod documents;
+
 mod plugins;
 
 mod outward;
