@@ -185,3 +185,45 @@ pub(super) fn homes(key: &str) -> Option<String> {
     let last = homes.pop()?;
     Some(if homes.is_empty() { last.into() } else { format!("{} and {last}", homes.join(", ")) })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::{KINDS, Kind};
+
+    /// A page of the manual. The folder `docs` is beside this crate or above it.
+    fn page(name: &str) -> String {
+        let found =
+            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("docs").join(name));
+        let found = found.filter_map(|path| fs::read_to_string(path).ok()).next();
+        found.unwrap_or_else(|| panic!("there is no docs/{name}"))
+    }
+
+    #[test]
+    fn the_manual_names_every_key_in_a_table() {
+        for kind in KINDS {
+            let name = match kind {
+                Kind::PipelineFile | Kind::SingleFile | Kind::SettingsFile => continue,
+                Kind::Retry => "retries.md",
+                Kind::Queuer => "queuers.md",
+                Kind::Gate | Kind::Monitor => "gates.md",
+                Kind::Http | Kind::Exec => "http.md",
+                _ => "configuration.md",
+            };
+            let page = page(name);
+            let cells = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+            let first_cells: Vec<&str> = cells.collect();
+            for key in kind.keys().iter().filter(|key| kind != Kind::Limits && **key != "type") {
+                let quoted = format!("`{key}`");
+                let named = first_cells.iter().any(|cell| cell.split(", ").any(|word| word == quoted));
+                assert!(
+                    named,
+                    "docs/{name}: {} has {quoted}, and no table begins a row with it",
+                    kind.shown()
+                );
+            }
+        }
+    }
+}
