@@ -14,6 +14,9 @@
 //! A body's checksum is XXH3-64. What the columns `origins` and `carried` look like stands in
 //! [`super::column`].
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use tidegate_plugin::Payloads;
 use twox_hash::XxHash3_64;
 
@@ -21,7 +24,7 @@ use super::bytes::{Bytes, Wrong, put_varint};
 use super::column::{
     COLUMN_LENGTHS_MAX, CarriedColumn, Columns, Details, FLAG_CARRIED, FLAG_ORIGINS, OriginColumn,
 };
-use crate::words::{Origin, Stamp};
+use crate::words::{Address, Origin, Stamp};
 
 /// How many bytes of jobs one value brings together. With its header a value of this size just
 /// fits a page of 256 KiB, which redb would otherwise double.
@@ -38,8 +41,29 @@ const FLAG_COMPRESSED: u8 = 1;
 
 #[cfg(test)]
 thread_local! {
-    /// How many sections this thread has unpacked, and how many bytes of them.
-    pub(super) static UNPACKED: std::cell::Cell<(usize, usize)> = const { std::cell::Cell::new((0, 0)) };
+    /// What this thread has unpacked.
+    pub(super) static UNPACKED: std::cell::Cell<Unpacked> = const { std::cell::Cell::new(Unpacked::NOTHING) };
+}
+
+/// How many sections, how many bytes of them, and how many jobs of those were handed on.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unpacked {
+    pub(super) sections: usize,
+    pub(super) bytes: usize,
+    pub(super) jobs: usize,
+}
+
+#[cfg(test)]
+impl Unpacked {
+    pub(super) const NOTHING: Self = Self { sections: 0, bytes: 0, jobs: 0 };
+
+    fn add(sections: usize, bytes: usize, jobs: usize) {
+        UNPACKED.with(|unpacked| {
+            let Self { sections: s, bytes: b, jobs: j } = unpacked.get();
+            unpacked.set(Self { sections: s + sections, bytes: b + bytes, jobs: j + jobs });
+        });
+    }
 }
 
 /// Jobs that are ready for the log, but for their place in it.
@@ -72,6 +96,18 @@ pub(super) struct Wanted {
     /// Of payloads, and of what they carry.
     pub(super) bytes: usize,
 }
+
+/// The jobs that a step has made of one job of an input.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sought<'a> {
+    pub(super) step: &'a Address,
+    /// The input, as delivery hashes name it.
+    pub(super) input: &'a str,
+    pub(super) index: u64,
+}
+
+/// A job that was sought: its position, its payload, and where it came from.
+pub(super) type Found<'f> = (usize, &'f [u8], Origin);
 
 /// Jobs on their way out of the log.
 #[derive(Debug, Default)]
@@ -227,37 +263,70 @@ impl SectionHeader {
         wanted: Wanted,
         out: &mut Jobs,
     ) -> Result<bool, Wrong> {
-        #[cfg(test)]
-        UNPACKED.with(|unpacked| {
-            let (sections, bytes) = unpacked.get();
-            unpacked.set((sections + 1, bytes + self.raw_len));
-        });
-        if XxHash3_64::oneshot(body) != self.checksum {
-            return Err("the checksum of its jobs is wrong");
-        }
-        let decompressed;
-        let raw = if self.flags & FLAG_COMPRESSED != 0 {
-            decompressed = decompress(body, self.raw_len)?;
-            &decompressed[..]
-        } else {
-            body
-        };
+        let raw = self.unpack(body)?;
         let before = out.payloads.len();
-        let read = self.read_raw(raw, skip, wanted, out);
+        let read = self.read_raw(&raw, skip, wanted, out);
         match read {
             Ok(_) => out.fill(),
             Err(_) => out.truncate(before),
         }
+        #[cfg(test)]
+        Unpacked::add(0, 0, out.payloads.len() - before);
         read
+    }
+
+    /// Hands on those jobs at `positions` that are sought. Of all others nothing is copied.
+    pub(super) fn find(
+        &self,
+        body: &[u8],
+        positions: Range<usize>,
+        sought: Sought<'_>,
+        found: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), Wrong> {
+        if self.flags & FLAG_ORIGINS == 0 {
+            return Ok(());
+        }
+        let raw = self.unpack(body)?;
+        let mut lengths = Bytes(&raw);
+        let (mut payloads, payload_bytes) = self.payloads(lengths)?;
+        let mut columns = payloads;
+        columns.take(payload_bytes)?;
+        let mut origins = OriginColumn::parse(columns.bytes()?)?;
+        let Some(input) = origins.input(sought.step, sought.input) else { return Ok(()) };
+        for position in 0..self.jobs.min(positions.end) {
+            let payload = payloads.take(lengths.length()?)?;
+            origins.advance()?;
+            if position >= positions.start && origins.index(input) == Some(sought.index) {
+                #[cfg(test)]
+                Unpacked::add(0, 0, 1);
+                found((position, payload, origins.origin()));
+            }
+        }
+        Ok(())
+    }
+
+    fn unpack<'b>(&self, body: &'b [u8]) -> Result<Cow<'b, [u8]>, Wrong> {
+        #[cfg(test)]
+        Unpacked::add(1, self.raw_len, 0);
+        if XxHash3_64::oneshot(body) != self.checksum {
+            return Err("the checksum of its jobs is wrong");
+        }
+        let is_compressed = self.flags & FLAG_COMPRESSED != 0;
+        if is_compressed { decompress(body, self.raw_len).map(Cow::Owned) } else { Ok(Cow::Borrowed(body)) }
+    }
+
+    /// What stands behind the lengths, which begin with the payloads, and how long these are together.
+    fn payloads<'b>(&self, mut lengths: Bytes<'b>) -> Result<(Bytes<'b>, usize), Wrong> {
+        let mut payload_bytes = 0_usize;
+        for _ in 0..self.jobs {
+            payload_bytes = payload_bytes.saturating_add(lengths.length()?);
+        }
+        Ok((lengths, payload_bytes))
     }
 
     fn read_raw(&self, raw: &[u8], skip: usize, wanted: Wanted, out: &mut Jobs) -> Result<bool, Wrong> {
         let mut lengths = Bytes(raw);
-        let mut payloads = lengths;
-        let mut payload_bytes = 0_usize;
-        for _ in 0..self.jobs {
-            payload_bytes = payload_bytes.saturating_add(payloads.length()?);
-        }
+        let (mut payloads, payload_bytes) = self.payloads(lengths)?;
         let mut columns = payloads;
         let (mut origins, mut carried) = (None, None);
         if self.flags & (FLAG_ORIGINS | FLAG_CARRIED) != 0 {

@@ -144,6 +144,17 @@ impl<'a> OriginColumn<'a> {
         Ok(())
     }
 
+    /// The position of an input, where the step has made the jobs of it.
+    pub(super) fn input(&self, step: &Address, input: &str) -> Option<usize> {
+        let position = || self.inputs.iter().position(|&name| name == input);
+        (self.step == *step).then(position).flatten()
+    }
+
+    /// The index, in the input at this position, of the job that was advanced to.
+    pub(super) fn index(&self, input: usize) -> Option<u64> {
+        self.row.get(input).copied()
+    }
+
     /// Where the job came from that was advanced to.
     pub(super) fn origin(&self) -> Origin {
         let inputs = self.inputs.iter().zip(&self.row).map(|(name, &index)| ((*name).to_owned(), index));

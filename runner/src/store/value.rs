@@ -13,9 +13,11 @@
 //! with the place of the value in the log, so that a value which stands where it does not belong is
 //! noticed.
 
+use std::ops::Range;
+
 use twox_hash::XxHash3_64;
 
-use super::block::{Jobs, Section, SectionHeader, Wanted};
+use super::block::{Found, Jobs, Section, SectionHeader, Sought, Wanted};
 use super::bytes::{Bytes, Wrong, put_varint};
 use crate::words::{Stamp, Timestamp};
 
@@ -108,6 +110,30 @@ impl<'a> Value<'a> {
             out.stamps.push(Stamp { position: start, time: self.time, transaction: self.transaction });
         }
         read
+    }
+
+    /// Hands on those jobs at `positions` (from 0) that are sought.
+    pub(super) fn find(
+        &self,
+        positions: Range<u64>,
+        sought: Sought<'_>,
+        found: &mut dyn FnMut(Found<'_>),
+    ) -> Result<(), Wrong> {
+        // A position past the end of memory is past the end of every value.
+        let position = |position| usize::try_from(position).unwrap_or(usize::MAX);
+        let (start, end) = (position(positions.start), position(positions.end));
+        let mut first = 0_usize;
+        for (header, body) in &self.sections {
+            let next = first.saturating_add(header.jobs());
+            if start < next && first < end {
+                let range = start.saturating_sub(first)..end - first;
+                header.find(body, range, sought, &mut |(at, payload, origin)| {
+                    found((first + at, payload, origin));
+                })?;
+            }
+            first = next;
+        }
+        Ok(())
     }
 
     fn read_sections(&self, position: u64, wanted: Wanted, out: &mut Jobs) -> Result<(), Wrong> {
