@@ -56,6 +56,24 @@ fn a_plugin_that_cannot_be_made_again_holds_its_step_back_and_fails_no_other_job
 }
 
 #[test]
+fn deaths_of_a_job_are_counted_together_over_workers_and_over_failures_to_make_the_plugin_again() {
+    let ends = "{\"id\":3,\"do\":\"abort_for_good\"}\n{\"id\":4,\"do\":\"abort_for_good\"}\n";
+    let project = needy("flaky/calm", "isolate = \"process\"\ncrash_limit = 3")
+        .file("there", "")
+        .file("in.ndjson", jobs(1..=2) + ends + jobs(5..=900).as_str());
+    project.change("p.toml", "needs = ", "without = \"gate_closed_once\"\nneeds = ");
+    let ended = project.run().done().says(HELD);
+    for death in ["(death 1 of at most 3)", "(death 2 of at most 3)"] {
+        assert_eq!(ended.stderr.matches(death).count(), 2, "{}", ended.stderr);
+    }
+    let why = "crashed: plugin `flaky/calm`: its process was ended by signal 6 (SIGABRT), 3 times in a row";
+    assert_eq!(errors(&project), [why; 2]);
+    let mut out = ids(&project.read("out.ndjson"));
+    out.sort_unstable();
+    assert_eq!(out, (1..=900).filter(|id| ![3, 4].contains(id)).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_plugin_may_be_started_before_what_it_needs() {
     let cases = [
         ("flaky", "none", "gate_closed", "gate = \"open\""),

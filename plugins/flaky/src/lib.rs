@@ -39,6 +39,8 @@ pub enum Without {
     /// In 20 ms.
     RetryIn,
     GateClosed,
+    /// As `gate_closed`, and makes the file.
+    GateClosedOnce,
 }
 
 #[derive(Debug, Deserialize)]
@@ -142,13 +144,17 @@ impl PluginStep for Flaky {
         if config.fail_in_create {
             return Err(Failure::failed("not created, as asked"));
         }
-        if config.needs.as_ref().is_some_and(|file| !file.exists()) {
+        if let Some(file) = config.needs.as_ref().filter(|file| !file.exists()) {
             let why = "what it needs is not there";
             return Err(match config.without {
                 Without::Fail => Failure::failed(why),
                 Without::Retry => Failure::retry(why),
                 Without::RetryIn => Failure::retry_in(Duration::from_millis(20), why),
                 Without::GateClosed => Failure::gate_closed(why),
+                Without::GateClosedOnce => {
+                    std::fs::write(file, "")?;
+                    Failure::gate_closed(why)
+                }
             });
         }
         Ok(Self { config, context: context.clone(), leaked: Vec::new() })
@@ -173,7 +179,8 @@ impl PluginStep for Flaky {
             Act::Panic => panic!("panicked, as asked"),
             Act::Abort => std::process::abort(),
             Act::PanicForGood | Act::AbortForGood => {
-                if let Some(file) = &self.config.needs {
+                // Another instance may have done so.
+                if let Some(file) = self.config.needs.as_ref().filter(|file| file.exists()) {
                     std::fs::remove_file(file)?;
                 }
                 if matches!(act, Act::AbortForGood) {

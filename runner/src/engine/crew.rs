@@ -186,6 +186,7 @@ impl Crew {
             token_key,
             leash,
             ending,
+            deaths: Arc::default(),
             attempts: attempts.clone(),
             ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
             setups: setups.clone(),

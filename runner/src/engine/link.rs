@@ -9,8 +9,7 @@ use tidegate_plugin::{Failure, Job, Outputs};
 use crate::config::{ExecCommand, HttpRequest, Limits, PluginStep, Promise, Script, Step, StepFilter};
 use crate::hands::exec::{ExecSpec, ExecStep, Leash};
 use crate::hands::http::{HttpSpec, HttpStep};
-use crate::hands::plugin::Setups;
-use crate::hands::plugin::{Custody, Isolated, PluginRunner, PluginSpec, Plugins};
+use crate::hands::plugin::{Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups};
 use crate::hands::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
 use crate::words::{Address, Secret, TokenKey};
 
@@ -45,6 +44,8 @@ pub(super) struct Owner<'c> {
     pub(super) leash: &'c Arc<Leash>,
     /// Set when the run is asked to end.
     pub(super) ending: &'c Arc<AtomicBool>,
+    /// Of processes that plugins run in.
+    pub(super) deaths: &'c Arc<Deaths>,
     pub(super) setups: &'c Setups,
     /// Plugins run in a process of their own.
     pub(super) isolate: bool,
@@ -64,6 +65,8 @@ pub(super) struct Common<'c> {
     pub(super) leash: &'c Arc<Leash>,
     /// Set when the run is asked to end.
     pub(super) ending: &'c Arc<AtomicBool>,
+    /// Of processes that plugins run in.
+    pub(super) deaths: &'c Arc<Deaths>,
     /// Where is written down what is set up.
     pub(super) setups: &'c Setups,
 }
@@ -90,6 +93,7 @@ impl<'c> Owner<'c> {
             token_key: common.token_key,
             leash: common.leash,
             ending: common.ending,
+            deaths: common.deaths,
             setups: common.setups,
             isolate: step.isolate,
             // Progress of `at-most-once` moves first: nothing is attempted after a crash.
@@ -166,8 +170,11 @@ impl<'c> Owner<'c> {
             earlier,
         };
         let link = if self.isolate {
-            let (crash_limit, ending) = (self.crash_limit, Arc::clone(self.ending));
-            let custody = Custody { crash_limit, ending };
+            let custody = Custody {
+                crash_limit: self.crash_limit,
+                ending: Arc::clone(self.ending),
+                deaths: Arc::clone(self.deaths),
+            };
             Link::Isolated(Box::new(Isolated::new(loaded, offered, &spec, custody)))
         } else {
             self.refuse_after_deaths(&PluginRunner::creation(&spec))?;

@@ -20,8 +20,7 @@ use super::work::Worker;
 use crate::config::{Configuration, GateRef};
 use crate::decide::JobKey;
 use crate::hands::exec::Leash;
-use crate::hands::plugin::Plugins;
-use crate::hands::plugin::Setups;
+use crate::hands::plugin::{Deaths, Plugins, Setups};
 use crate::hands::script::{Entry, STACK};
 use crate::store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
 use crate::words::{Clock, Status, Timestamp, TokenKey};
@@ -41,6 +40,7 @@ pub(super) struct Shop {
     pub(super) leash: Arc<Leash>,
     /// Set when the run is asked to end.
     pub(super) ending: Arc<AtomicBool>,
+    pub(super) deaths: Arc<Deaths>,
     pub(super) attempts: Attempts,
     /// By step: what it runs was set up at least once.
     pub(super) ever_set_up: Vec<Arc<AtomicBool>>,
@@ -54,6 +54,7 @@ impl Shop {
             token_key: &self.token_key,
             leash: &self.leash,
             ending: &self.ending,
+            deaths: &self.deaths,
             setups: &self.setups,
         }
     }

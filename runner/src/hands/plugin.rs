@@ -45,9 +45,12 @@ mod describe;
 
 mod loaded;
 
+mod deaths;
+
 mod isolated;
 
 pub use clock::{BATCH_BYTES, BATCH_TIME, Ticks};
+pub use deaths::Deaths;
 pub use describe::Undescribed;
 pub use description::{Description, Offered};
 pub use find::{Search, near};

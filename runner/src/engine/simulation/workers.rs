@@ -27,13 +27,15 @@ impl Workers {
         let step = &configuration.steps[step];
         let version = (generation, configuration.fingerprint());
         if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
-            let (plugins, leash, ending) = (Plugins::default(), Arc::default(), Arc::default());
+            let (plugins, leash) = (Plugins::default(), Arc::default());
+            let (ending, deaths) = (Arc::default(), Arc::default());
             let token_key = &TokenKey::NONE;
             let common = Common {
                 plugins: &plugins,
                 token_key,
                 leash: &leash,
                 ending: &ending,
+                deaths: &deaths,
                 setups: &Setups::none(),
             };
             let worker =

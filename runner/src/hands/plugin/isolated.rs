@@ -2,7 +2,8 @@
 //!
 //! Whatever the plugin does to its process, the runner goes on: the answers to the jobs before the one that
 //! was running then are there already, and those after it go to a new process. The job itself is run again,
-//! alone, until it has taken down `crash_limit` processes in a row. A process that dies while the runner
+//! alone, until it has taken down `crash_limit` processes in a row, whichever workers they belonged to
+//! ([`Deaths`]). A process that dies while the runner
 //! ends charges no job: the job stays where it is, for the next run.
 //!
 //! A process that hangs is killed when a job has run for longer than `timeout`; one that holds more
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Step};
 
+use super::deaths::{Culprit, Deaths};
 use super::description::Offered;
 use super::frames::{Answer, Jobs, Order, Setup};
 use super::image::Image;
@@ -39,6 +41,8 @@ pub struct Isolated {
     image: Arc<Image>,
     journal: Arc<dyn Journal>,
     custody: Custody,
+    /// Step and plugin, for counting deaths.
+    place: Arc<str>,
     server: Option<Server>,
     /// Those of the batch, and how many of them have been answered to the caller.
     jobs: Jobs,
@@ -47,8 +51,6 @@ pub struct Isolated {
     stops_at_failure: bool,
     /// A failure has ended the batch.
     stopped: bool,
-    /// The job that took processes down last, by its hash, and how many in a row.
-    deaths: Option<(u128, u32)>,
     /// The end of what was sent last of the batch.
     until: usize,
 }
@@ -60,6 +62,8 @@ pub struct Custody {
     pub crash_limit: Option<u32>,
     /// Set when the runner ends.
     pub ending: Arc<AtomicBool>,
+    /// Counted over all workers of the run.
+    pub deaths: Arc<Deaths>,
 }
 
 /// Why a process had to be ended, or has ended.
@@ -91,18 +95,20 @@ impl Isolated {
             seal: 0,
             token_key: spec.token_key.clone(),
         };
+        let (named, earlier) = (spec.named, spec.earlier);
+        let place = format!("{}/{} {named} {earlier}", spec.pipeline, spec.step).into();
         Self {
             setup,
             image: Arc::clone(loaded.image()),
             journal: Arc::new(Tracing::new(spec)),
             custody,
+            place,
             server: None,
             jobs: Jobs::default(),
             answered: 0,
             answers: VecDeque::new(),
             stops_at_failure: false,
             stopped: false,
-            deaths: None,
             until: 0,
         }
     }
@@ -223,10 +229,21 @@ impl Isolated {
 
     /// The job at this position came to its end without taking a process down.
     fn forgive(&mut self, position: usize) {
-        let Some((job, _)) = self.deaths else { return };
-        if self.jobs.get(position).is_some_and(|other| other.hash == job) {
-            self.deaths = None;
+        if self.custody.deaths.any()
+            && let Some(culprit) = self.culprit(position)
+        {
+            self.custody.deaths.forget(&culprit);
         }
+    }
+
+    fn culprit(&self, position: usize) -> Option<Culprit> {
+        let job = self.jobs.get(position)?;
+        Some(Culprit { place: Arc::clone(&self.place), hash: job.hash, piece: job.piece })
+    }
+
+    /// Whether the job at this position has taken a process down, and was not through since.
+    fn is_suspect(&self, position: usize) -> bool {
+        self.culprit(position).is_some_and(|culprit| self.custody.deaths.has(&culprit))
     }
 
     /// What becomes of the job at this position, over which a process has died; `None`: it is run again.
@@ -238,12 +255,12 @@ impl Isolated {
             let why = format!("{why} while the runner was ending; the job is run again by the next run");
             return Some(self.failure(FailureKind::GateClosed, &why));
         }
-        let hash = self.jobs.get(running).map_or(0, |job| job.hash);
-        let before = self.deaths.filter(|(job, _)| *job == hash).map_or(0, |(_, deaths)| deaths);
-        let deaths = before.saturating_add(1);
-        self.deaths = Some((hash, deaths));
+        let Some(culprit) = self.culprit(running) else {
+            return Some(self.failure(FailureKind::Crashed, why));
+        };
+        let deaths = self.custody.deaths.add(culprit.clone());
         if deaths >= limit {
-            self.deaths = None;
+            self.custody.deaths.forget(&culprit);
             let often = if deaths == 1 { String::new() } else { format!(", {deaths} times in a row") };
             return Some(self.failure(FailureKind::Crashed, &format!("{why}{often}")));
         }
@@ -254,13 +271,15 @@ impl Isolated {
         None
     }
 
-    /// Has the process work off what is left of the batch, as far as it comes; a job that took a process
-    /// down is alone with the next one.
+    /// Has the process work off what is left of the batch, as far as it comes. A job that took a process down
+    /// is sent alone.
     fn work(&mut self) -> Result<(), Ended> {
         self.weigh_between_batches();
-        let next = self.jobs.get(self.answered).map(|job| job.hash);
-        let alone = self.deaths.is_some_and(|(job, _)| next == Some(job));
-        self.until = if alone { self.answered + 1 } else { self.jobs.len() };
+        self.until = self.jobs.len();
+        if self.custody.deaths.any() {
+            let suspect = (self.answered..self.until).find(|&position| self.is_suspect(position));
+            self.until = suspect.map_or(self.until, |suspect| suspect.max(self.answered + 1));
+        }
         if !self.send() {
             // It died between two batches, which is no job's fault.
             self.server = None;

@@ -1,0 +1,92 @@
+//! Deaths of isolated processes: how many in a row each job has caused, over all workers of a run.
+//!
+//! A job that waits after a death, because the plugin cannot be set up again, may be run next by another
+//! worker. That worker continues the count.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The most jobs that are counted at a time. Past that the count of one of them begins anew.
+const JOBS_MAX: usize = 4096;
+
+/// A piece of a job at one plugin of a step.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Culprit {
+    /// Step and plugin.
+    pub(super) place: Arc<str>,
+    pub(super) hash: u128,
+    pub(super) piece: u32,
+}
+
+/// What the workers of a run count together.
+#[derive(Debug, Default)]
+pub struct Deaths {
+    /// Spares the lock where no process has died.
+    any: AtomicBool,
+    counts: Mutex<BTreeMap<Culprit, u32>>,
+}
+
+impl Deaths {
+    /// Counts one more, and answers how many there are.
+    pub(super) fn add(&self, culprit: Culprit) -> u32 {
+        let mut counts = self.counts();
+        if counts.len() >= JOBS_MAX && !counts.contains_key(&culprit) {
+            counts.pop_first();
+        }
+        let deaths = counts.entry(culprit).or_default();
+        *deaths = deaths.saturating_add(1);
+        let deaths = *deaths;
+        self.any.store(true, Ordering::Release);
+        deaths
+    }
+
+    /// The row ends.
+    pub(super) fn forget(&self, culprit: &Culprit) {
+        let mut counts = self.counts();
+        counts.remove(culprit);
+        self.any.store(!counts.is_empty(), Ordering::Release);
+    }
+
+    pub(super) fn has(&self, culprit: &Culprit) -> bool {
+        self.any() && self.counts().contains_key(culprit)
+    }
+
+    /// Whether any job has caused one.
+    pub(super) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<Culprit, u32>> {
+        // It is whole between any two operations on it.
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn culprit(hash: u128) -> Culprit {
+        Culprit { place: "p/step flaky".into(), hash, piece: 0 }
+    }
+
+    #[test]
+    fn each_job_has_a_count_of_its_own_until_it_is_forgotten() {
+        let deaths = Deaths::default();
+        assert!(!deaths.has(&culprit(1)));
+        assert_eq!([1, 2, 1, 2].map(|hash| deaths.add(culprit(hash))), [1, 1, 2, 2]);
+        deaths.forget(&culprit(1));
+        assert_eq!([1, 2].map(|hash| deaths.has(&culprit(hash))), [false, true]);
+        assert_eq!([1, 2].map(|hash| deaths.add(culprit(hash))), [1, 3]);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let deaths = Deaths::default();
+        for hash in 0..2 * JOBS_MAX as u128 {
+            assert_eq!(deaths.add(culprit(hash)), 1);
+        }
+        assert_eq!(deaths.counts().len(), JOBS_MAX);
+    }
+}
