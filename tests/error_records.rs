@@ -133,3 +133,40 @@ fn it_names_the_configuration_that_failed_by_a_number_that_counts_up_with_each_c
         project.queue("p/failed").iter().map(|record| record["generation"].clone()).collect();
     assert_eq!(generations, [1, 1, 2, 3]);
 }
+
+/// A list of texts, which is longer as JSON than a reason may be.
+const LONG: &str = r#"fn long() {
+    let text = "";
+    for n in 0..5000 { text += "é"; }
+    [text, text, text, text]
+}
+"#;
+
+#[test]
+fn of_a_long_reason_eight_kibibytes_are_kept_and_the_number_of_bytes_left_out() {
+    let project = Project::pipeline(
+        "[pipeline]\nerrors = \"failed\"\n[step.fails]\nfrom = \"in\"\nrun = \"throws.rhai\"\n\
+         [step.waits]\nfrom = \"in\"\nrun = \"throws.rhai\"\n\
+         retry = { backoff = \"list\", delays = [\"1h\"] }\n\
+         [step.rejects]\nfrom = \"in\"\nrun = \"rejects.rhai\"\nto = \"out\"\n",
+    )
+    .file("throws.rhai", format!("{LONG}fn process(job) {{ throw long() }}"))
+    .file("rejects.rhai", format!("{LONG}fn process(job) {{ reject(\"why\", long()) }}"))
+    .file("in.ndjson", jobs([1]));
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let records = [shown(&project, 1), shown(&project, 2)];
+    let of = |step: &str| records.iter().find(|record| record["step"] == step).expect("it failed");
+    let context: &Value = &of("rejects")["context"];
+    let waits = project.json(&["delayed", "list"]);
+    let waits = waits.to_string();
+    assert!(waits.len() < 20_000, "{}", waits.len());
+    let as_json = 4 * (10_000 + 2) + 3 + 2;
+    for reason in [&of("fails")["message"], context] {
+        let reason = reason.as_str().expect("a text");
+        let (kept, left_out) = reason.rsplit_once("… ").expect("something is left out");
+        let left_out = left_out.strip_suffix(" more bytes left out").expect("bytes").replace(',', "");
+        assert!(reason.len() <= 8 << 10, "{}", reason.len());
+        assert_eq!(kept.len() + left_out.parse::<usize>().expect("a number"), as_json);
+    }
+    assert!(waits.contains(" more bytes left out"), "{waits}");
+}

@@ -31,6 +31,8 @@ mod generation;
 
 mod error_record;
 
+mod reason;
+
 mod request;
 
 mod push;

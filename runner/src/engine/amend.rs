@@ -10,6 +10,7 @@ use tidegate_plugin::Payloads;
 use super::amendment::{Amendment, Moving, Place, said};
 use super::cancel::{self, Wanted};
 use super::completion::{self, Told};
+use super::reason;
 use super::request::{Granted, Moved, Request, Row};
 use crate::config::{Configuration, Input, PushSource, QueueRef, Retain, Take};
 use crate::hands::script::json;
@@ -195,7 +196,7 @@ fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, 
     let job = DelayedJob {
         inputs,
         attempt: failed.attempt,
-        last_error: Some(failed.message),
+        last_error: Some(reason::shortened(failed.message)),
         form,
         payload,
         carried: failed.meta.map(|meta| meta.get().to_owned()),

@@ -12,6 +12,7 @@ use super::error_record::{self, Case};
 use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Returned, Work};
 use super::ledger::later;
+use super::reason;
 use super::request::{Granted, Moved, Row};
 use crate::config::{Configuration, Input, Step};
 use crate::store::{Append, Changes, DelayedJob, Delivered, Outcome, ReadError, Store};
@@ -272,7 +273,7 @@ fn write_records(
             if errors.is_none() {
                 continue;
             }
-            let failure = Failure::new(FailureKind::Rejected, why(&item));
+            let failure = reason::bounded(Failure::new(FailureKind::Rejected, why(&item)));
             let case = Case { now, step: &step.address, take, generation, item: &item };
             records
                 .push_with(|buffer| error_record::write(&case, &failure, buffer))

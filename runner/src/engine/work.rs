@@ -13,6 +13,7 @@ use super::gather::{Gatherer, Item, Walk};
 use super::held::{Portion, Work};
 use super::leash::{self, Leash};
 use super::link::{Common, Owner, Scripts};
+use super::reason;
 use super::result::{Halts, Hindrance, Ran, Stumble};
 use super::retrying::{self, Retrying, before};
 use super::status::Word;
@@ -164,7 +165,7 @@ impl Worker {
                 None
             }
             Err(failure) => {
-                let failure = self.scrub.failure(failure);
+                let failure = reason::bounded(self.scrub.failure(failure));
                 Some(self.setup.failed(failure, &self.retrying, clock.now()))
             }
         }
@@ -256,13 +257,13 @@ impl Worker {
             let after = match attempted {
                 Ok(()) => After::Through(made.note(step, &self.bindings, &item)),
                 Err(failure) if failure.of_setup => {
-                    let failure = self.scrub.failure(failure);
+                    let failure = reason::bounded(self.scrub.failure(failure));
                     made.outputs.roll_back(&checkpoint);
                     let failed = || self.setup.failed(failure, retrying, clock.now());
                     failing.sets_back(&item, setback.get_or_insert_with(failed), now, &mut made)
                 }
                 Err(failure) => {
-                    let failure = self.scrub.failure(failure);
+                    let failure = reason::bounded(self.scrub.failure(failure));
                     made.outputs.roll_back(&checkpoint);
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
                     // What comes later is counted from here, however long the attempt took.
