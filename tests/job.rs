@@ -45,6 +45,27 @@ fn a_job_says_what_it_waits_for_on_a_stopped_store_and_in_a_running_runner() {
 }
 
 #[test]
+fn a_job_that_waits_for_a_step_which_was_removed_is_shown_with_its_payload() {
+    let project = Project::new()
+        .file("p.toml", [PIPELINE.replace("retain = \"forever\"", "").as_str(), SERIAL].concat())
+        .file("work.rhai", LATER)
+        .file("in.ndjson", jobs(1..=2));
+    project.tidegate(&["run", ".", "--until-idle"]).done();
+    let text = project.read("p.toml");
+    let (rest, _) = text.split_once("[sink.out]").expect("there is a sink");
+    project.write("p.toml", rest);
+    let shown = project.json(&["job", "show", "p/jobs/1"]);
+    assert_eq!((&shown["payload"], &shown["note"]), (&json!({ "id": 1 }), &Value::Null));
+    let steps = shown["steps"].as_array().expect("a list");
+    assert_eq!(steps.len(), 1, "{shown}");
+    assert_eq!((&steps[0]["step"], &steps[0]["status"]), (&"p/work".into(), &"delayed".into()));
+    assert_eq!(steps[0]["attempts"], 1);
+    let text = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
+    assert!(text.contains("    its step is not in the configuration\n"), "{text}");
+    assert!(!text.contains("no longer kept") && !text.contains("no step reads it"), "{text}");
+}
+
+#[test]
 fn a_waiting_job_is_taken_out_and_one_that_runs_is_left_alone() {
     let project = Project::new()
         .file(

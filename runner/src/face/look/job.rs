@@ -107,6 +107,26 @@ impl Status {
     }
 }
 
+impl StepOutcome {
+    fn new(step: &Address, status: Status) -> Self {
+        Self {
+            step: step.to_string(),
+            status,
+            attempts: None,
+            before: None,
+            until: None,
+            handle: None,
+            since: None,
+            told: None,
+            reason: None,
+            error: None,
+            joined_with: Vec::new(),
+            why: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+}
+
 /// Something that was made of a job.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::face) struct Output {
@@ -159,6 +179,11 @@ pub(super) fn status(
             steps.push(outcome);
         }
     }
+    let gone = removed(store, configuration, (&address, index), now)?;
+    if wanted.whole && payload.is_none() {
+        payload = gone.iter().find(|(row, _)| row.to.is_none()).map(|(row, _)| raw(&row.payload));
+    }
+    steps.extend(gone.into_iter().map(|(_, outcome)| outcome));
     let (job, time) = (format!("{queue}/{index}"), time.map(rfc3339));
     let note = note.filter(|_| payload.is_none());
     // It was asked for, and there is none to show.
@@ -167,6 +192,55 @@ pub(super) fn status(
         payload = null();
     }
     Ok(Answer::Job(JobStatus { job, time, payload, note, steps }))
+}
+
+/// The rows of the job that wait for steps which the configuration does not have: they go on when their step is
+/// back.
+fn removed(
+    store: &Store,
+    configuration: &Configuration,
+    (input, index): (&Address, u64),
+    now: Timestamp,
+) -> Result<Vec<(DelayedJob, StepOutcome)>, ReadError> {
+    let mut found = Vec::new();
+    for (step, read, _) in store.all_progress()? {
+        if read != *input || configuration.steps.iter().any(|one| one.address == step) {
+            continue;
+        }
+        if let Some((key, row)) = store.delayed_of(&step, (&input.to_string(), index))? {
+            let why = vec!["its step is not in the configuration".to_owned()];
+            let outcome = StepOutcome { why, ..of_row(&step, &key, &row, false, now) };
+            found.push((row, outcome));
+        }
+    }
+    Ok(found)
+}
+
+/// What a row of the store says of the job. `runs`: an attempt at it is under way.
+fn of_row(step: &Address, key: &DelayedKey, job: &DelayedJob, runs: bool, now: Timestamp) -> StepOutcome {
+    let status = match job.standing {
+        Standing::Delayed if runs => Status::Begun,
+        Standing::Delayed if job.waits_for_turn(key.due, now) => Status::Waiting,
+        Standing::Delayed => Status::Delayed,
+        Standing::Started => Status::Begun,
+        Standing::Pending { .. } | Standing::Told { .. } => Status::Pending,
+    };
+    let outside = job.standing.outside();
+    let since = match job.standing {
+        // It was written down when the attempt was begun.
+        Standing::Started => Some(key.due),
+        _ => outside.map(|(_, since, _)| since),
+    };
+    StepOutcome {
+        // An output may be due, and not be handed on yet.
+        until: (status == Status::Delayed && key.due > now).then(|| rfc3339(key.due)),
+        attempts: Some(job.attempt),
+        handle: outside.map(|(handle, ..)| handle.to_owned()),
+        since: since.map(rfc3339),
+        told: outside.and_then(|(.., said)| said).map(|said| said.status),
+        reason: job.last_error.clone(),
+        ..StepOutcome::new(step, status)
+    }
 }
 
 /// `null` is a payload of its own, and not a missing one.
@@ -223,34 +297,11 @@ impl Look<'_> {
             let (why, runs) = self.why(Some(row))?;
             let waits = job.waits_for_turn(key.due, self.now);
             let before = if waits { Some(self.before(&progress)?) } else { None };
-            let status = match job.standing {
-                Standing::Delayed if runs => Status::Begun,
-                Standing::Delayed if waits => Status::Waiting,
-                Standing::Delayed => Status::Delayed,
-                Standing::Started => Status::Begun,
-                Standing::Pending { .. } | Standing::Told { .. } => Status::Pending,
-            };
-            let outside = job.standing.outside();
-            let handle = outside.map(|(handle, ..)| handle.to_owned());
-            let since = match job.standing {
-                // It was written down when the attempt was begun.
-                Standing::Started => Some(key.due),
-                _ => outside.map(|(_, since, _)| since),
-            };
-            let since = since.map(rfc3339);
-            let told = outside.and_then(|(.., said)| said).map(|said| said.status);
             return Ok(StepOutcome {
-                // An output may be due, and not be handed on yet.
-                until: (status == Status::Delayed && key.due > self.now).then(|| rfc3339(key.due)),
                 before,
-                attempts: Some(job.attempt),
-                handle,
-                since,
-                told,
                 joined_with: partners::others(self.step, self.input, &job.inputs),
-                reason: job.last_error,
                 why,
-                ..self.of(status)
+                ..of_row(&self.step.address, &key, &job, runs, self.now)
             });
         }
         // Its progress is ahead of what it does.
@@ -316,21 +367,7 @@ impl Look<'_> {
     }
 
     fn of(&self, status: Status) -> StepOutcome {
-        StepOutcome {
-            step: self.step.address.to_string(),
-            status,
-            attempts: None,
-            before: None,
-            until: None,
-            handle: None,
-            since: None,
-            told: None,
-            reason: None,
-            error: None,
-            joined_with: Vec::new(),
-            why: Vec::new(),
-            outputs: Vec::new(),
-        }
+        StepOutcome::new(&self.step.address, status)
     }
 
     /// What keeps the job from running, and whether it runs, as far as that is asked for. Of a step that takes
