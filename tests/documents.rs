@@ -26,6 +26,7 @@ use std::path::Path;
 use std::process::Command;
 
 use page::{Block, Page, Section, all, repository};
+use tidegate::words::log_target;
 
 use crate::plugins;
 use crate::project::{Outcome, Project};
@@ -267,6 +268,31 @@ fn the_table_of_libraries_names_every_dependency() {
             assert!(named.contains(name), "docs/architecture.md says nothing of `{name}`");
         }
     }
+}
+
+#[test]
+fn the_table_of_log_targets_names_each_of_them() {
+    let pages = all();
+    let page = pages.iter().find(|page| page.name == "docs/operating.md").expect("there is the page");
+    let cells = page.prose.iter().map(|cell| cell.text.trim_matches('`'));
+    let named: BTreeSet<&str> = cells
+        .filter(|cell| *cell == "tidegate" || cell.starts_with("tidegate::") && !cell.contains(' '))
+        .collect();
+    let targets = [
+        log_target::RUNNER,
+        log_target::CONFIG,
+        log_target::SUMMARY,
+        log_target::PANIC,
+        log_target::ENGINE,
+        log_target::STORE,
+        log_target::SOURCE,
+        log_target::SINK,
+        log_target::SCRIPT,
+        log_target::PLUGIN,
+        log_target::EXEC,
+        log_target::HTTP,
+    ];
+    assert_eq!(named, BTreeSet::from(targets));
 }
 
 /// The recipes are run too, where they need neither a port nor a time that comes.
