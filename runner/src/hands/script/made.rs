@@ -1,5 +1,5 @@
-//! The hand-over of what the top of a script has made: its last statement calls a function that keeps it for the
-//! one who runs the top.
+//! Hand-over of what the top of a script has made: the last statement of the top calls a function, which keeps
+//! constants and imports until [`take`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Comments and texts of a script, found in its text without compiling it.
+//! Comments and texts of a script, found without compiling it.
 
 /// The length of the comment or text that `rest` begins with.
 pub(super) fn skipped(rest: &str) -> Option<usize> {
