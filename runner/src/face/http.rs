@@ -113,7 +113,7 @@ impl Server {
                 match tokio::net::TcpListener::from_std(listener) {
                     Ok(listener) => serve(listener, shop, places, stopped).await,
                     Err(error) => {
-                        tracing::error!(target: log_target::HTTP, %error, "the port cannot be served")
+                        tracing::error!(target: log_target::HTTP, %error, "the port cannot be served");
                     }
                 }
             });

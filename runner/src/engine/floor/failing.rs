@@ -48,7 +48,7 @@ impl Floor {
         let (job, why) = (&last.job, &last.why);
         match within {
             None => {
-                tracing::warn!(target: log_target::ENGINE, %step, %kind, "job `{job}` failed and {is}: {why}")
+                tracing::warn!(target: log_target::ENGINE, %step, %kind, "job `{job}` failed and {is}: {why}");
             }
             Some(within) => {
                 let more = if *jobs == 1 { "1 more job" } else { &format!("{jobs} more jobs") };

@@ -63,7 +63,7 @@ impl Floor {
                         tracing::warn!(target: log_target::ENGINE, %step, "the step is held back, and is set up again in {wait}: {why}");
                     }
                     _ => {
-                        tracing::info!(target: log_target::ENGINE, %step, "the step is held back by one of its jobs: {why}")
+                        tracing::info!(target: log_target::ENGINE, %step, "the step is held back by one of its jobs: {why}");
                     }
                 }
             }
