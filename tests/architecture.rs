@@ -31,7 +31,7 @@ struct Arc {
 
 #[test]
 fn no_file_imports_itself_through_others() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the root");
     let crates = crates(&root);
     assert!(crates.iter().any(|folder| folder.ends_with("runner/src")), "{crates:?}");
     for folder in crates {
@@ -39,7 +39,9 @@ fn no_file_imports_itself_through_others() {
         let arcs = arcs(&sources);
         if let Some(circle) = circle(&arcs) {
             let lines = circle.iter().map(|(from, arc)| {
-                let shown = |module| sources[module].file.strip_prefix(&root).unwrap().display();
+                let shown = |module| {
+                    sources[module].file.strip_prefix(&root).expect("a file below the root").display()
+                };
                 format!("  {}:{} imports {}", shown(*from), arc.line, shown(&arc.to))
             });
             panic!("files import each other in a circle:\n{}", lines.collect::<Vec<_>>().join("\n"));
@@ -50,7 +52,7 @@ fn no_file_imports_itself_through_others() {
 /// The folders of sources of all crates.
 fn crates(root: &Path) -> Vec<PathBuf> {
     let folders = ["", "runner/crates", "plugins"].map(|folder| fs::read_dir(root.join(folder)));
-    let packages = folders.into_iter().flatten().flatten().map(|entry| entry.unwrap().path());
+    let packages = folders.into_iter().flatten().flatten().map(|entry| entry.expect("an entry").path());
     packages.map(|package| package.join("src")).filter(|sources| sources.join("lib.rs").exists()).collect()
 }
 
@@ -59,20 +61,20 @@ fn read(folder: &Path) -> BTreeMap<Module, Source> {
     let mut sources = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(inner) = folders.pop() {
-        for entry in fs::read_dir(&inner).unwrap().map(Result::unwrap) {
+        for entry in fs::read_dir(&inner).expect("a folder").flatten() {
             let file = entry.path();
             if file.is_dir() {
                 folders.push(file);
                 continue;
             }
-            let path = file.strip_prefix(folder).unwrap().to_path_buf();
+            let path = file.strip_prefix(folder).expect("a file in the folder").to_path_buf();
             let names = path.with_extension("");
-            let names: Module = names.iter().map(|name| name.to_str().unwrap().to_owned()).collect();
+            let names: Module = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
             if path.extension().is_none_or(|end| end != "rs") || names.iter().any(|name| name == "tests") {
                 continue;
             }
             let module = if path == Path::new("lib.rs") { Vec::new() } else { names };
-            let uses = uses(&fs::read_to_string(&file).unwrap());
+            let uses = uses(&fs::read_to_string(&file).expect("a source"));
             sources.insert(module, Source { file, uses });
         }
     }
@@ -88,7 +90,7 @@ fn uses(text: &str) -> Vec<Import> {
             break;
         }
         let (exported, rest) = match line.trim().split_once("use ") {
-            Some((before, rest)) if before.is_empty() => (false, rest),
+            Some(("", rest)) => (false, rest),
             Some((before, rest)) if before.starts_with("pub") && !before.contains('=') => (true, rest),
             _ => continue,
         };
@@ -170,7 +172,7 @@ fn defined_in(
         if name == "super" {
             at.pop();
         } else {
-            let inner = [at.as_slice(), &[name.clone()]].concat();
+            let inner = [at.as_slice(), std::slice::from_ref(name)].concat();
             if !sources.contains_key(&inner) {
                 break;
             }
@@ -181,7 +183,7 @@ fn defined_in(
     let Some(name) = rest.first() else { return Some(at) };
     let exported = sources.get(&at)?.uses.iter().find(|import| import.exported.as_ref() == Some(name));
     match exported {
-        Some(import) if seen.insert([at.as_slice(), &[name.clone()]].concat()) => {
+        Some(import) if seen.insert([at.as_slice(), std::slice::from_ref(name)].concat()) => {
             defined_in(sources, &at, &import.path, seen).or(Some(at))
         }
         _ => Some(at),
