@@ -19,7 +19,7 @@ use crate::words::{Address, Name};
 /// Puts everything into lists in order of address, and the steps in order of the graph.
 ///
 /// Declarations that had a mistake are not in it: it is for those without.
-pub(super) fn assemble(
+pub(crate) fn assemble(
     root: PathBuf,
     data: PathBuf,
     settings: SettingsFile,

@@ -13,10 +13,10 @@ use crate::words::suggest::listed;
 const WAYS: [(&str, Take); 3] = [("from", Take::From), ("join", Take::Join), ("alts", Take::Alts)];
 
 /// What a step takes from or gives to, by binding; one with an empty binding where it is one name.
-pub(super) type Bound = Vec<(String, Reference)>;
+pub(crate) type Bound = Vec<(String, Reference)>;
 
 /// How a step takes its jobs, and from what. Lacks what is wrong.
-pub(super) fn inputs(reading: &mut Reading<'_>, section: &Section<'_>) -> (Take, Bound) {
+pub(crate) fn inputs(reading: &mut Reading<'_>, section: &Section<'_>) -> (Take, Bound) {
     let written: Vec<(Field<'_>, Take)> =
         WAYS.iter().filter_map(|(key, take)| Some((section.field(key)?, *take))).collect();
     let bound = match written[..] {
@@ -39,7 +39,7 @@ pub(super) fn inputs(reading: &mut Reading<'_>, section: &Section<'_>) -> (Take,
 }
 
 /// A name, or a table of bindings.
-pub(super) fn outputs(reading: &mut Reading<'_>, field: Field<'_>) -> Bound {
+pub(crate) fn outputs(reading: &mut Reading<'_>, field: Field<'_>) -> Bound {
     let Some(table) = field.value().get_ref().as_table() else {
         if field.value().get_ref().is_array() {
             let help = "a fork gives each output a binding: `to = { a = \"a\", b = \"b\" }`";

@@ -16,12 +16,12 @@ const HTTP: &str = "builtin:http";
 const EXEC: &str = "builtin:exec";
 
 /// Whether a processor is a built-in.
-pub(super) fn is_one(run: &str) -> bool {
+pub(crate) fn is_one(run: &str) -> bool {
     run.starts_with(PREFIX)
 }
 
 /// What a built-in means in the table `section`, whose attempts may take `timeout`.
-pub(super) fn processor(
+pub(crate) fn processor(
     reading: &mut Reading<'_>,
     section: &Section<'_>,
     run: &Text,
@@ -53,7 +53,7 @@ pub(super) fn processor(
 }
 
 /// Says where a table stands beside a `run` that does not use it, or would use it twice.
-pub(super) fn check(reading: &mut Reading<'_>, section: &Section<'_>, runs: &[Text]) {
+pub(crate) fn check(reading: &mut Reading<'_>, section: &Section<'_>, runs: &[Text]) {
     for (key, named) in [("http", HTTP), ("exec", EXEC)] {
         let mut uses = runs.iter().filter(|run| run.value == named);
         match (uses.next(), uses.next(), section.field(key)) {

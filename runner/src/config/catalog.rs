@@ -9,7 +9,7 @@ use crate::words::{Address, Name};
 
 /// What a declared name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(crate) enum What {
     Source,
     /// A source whose jobs come through the queue of its name.
     PushSource,
@@ -18,7 +18,7 @@ pub(super) enum What {
 }
 
 impl What {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Source | Self::PushSource => "source",
             Self::Queue => "queue",
@@ -29,15 +29,15 @@ impl What {
 
 /// The declared names. Queues that are only mentioned are not in it.
 #[derive(Debug, Default)]
-pub(super) struct Catalog {
-    pub(super) names: BTreeMap<Address, (What, Place)>,
+pub(crate) struct Catalog {
+    pub(crate) names: BTreeMap<Address, (What, Place)>,
     /// Whether the name may be shown.
-    pub(super) pipelines: BTreeMap<Name, bool>,
+    pub(crate) pipelines: BTreeMap<Name, bool>,
 }
 
 impl Catalog {
     /// All names, and the mistake of every one that is taken already.
-    pub(super) fn of(pipelines: &[PipelineDeclaration], diagnostics: &mut Vec<Diagnostic>) -> Self {
+    pub(crate) fn of(pipelines: &[PipelineDeclaration], diagnostics: &mut Vec<Diagnostic>) -> Self {
         let mut catalog = Self::default();
         for pipeline in pipelines {
             let may_be_shown = pipeline.named.as_ref().is_none_or(|text| !text.secret);
@@ -67,7 +67,7 @@ impl Catalog {
 }
 
 /// Takes out every pipeline whose name an earlier one has, with the mistake.
-pub(super) fn without_namesakes(
+pub(crate) fn without_namesakes(
     pipelines: Vec<PipelineDeclaration>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> Vec<PipelineDeclaration> {

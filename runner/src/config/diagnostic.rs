@@ -91,11 +91,11 @@ impl Diagnostic {
         Self::new(Severity::Warning, file.into(), span.into(), message.into())
     }
 
-    pub(super) fn error_at(place: &Place, message: impl Into<String>) -> Self {
+    pub(crate) fn error_at(place: &Place, message: impl Into<String>) -> Self {
         Self::error(&*place.file, place.span.clone(), message)
     }
 
-    pub(super) fn warning_at(place: &Place, message: impl Into<String>) -> Self {
+    pub(crate) fn warning_at(place: &Place, message: impl Into<String>) -> Self {
         Self::warning(&*place.file, place.span.clone(), message)
     }
 
@@ -166,7 +166,7 @@ impl Diagnostics {
     }
 
     /// Of a configuration whose log has this form.
-    pub(super) fn logged(self, log: LogFormat) -> Self {
+    pub(crate) fn logged(self, log: LogFormat) -> Self {
         Self { log, ..self }
     }
 

@@ -34,7 +34,7 @@ pub struct ExecCommand {
 }
 
 /// What `exec = { … }` says.
-pub(super) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<ExecCommand> {
+pub(crate) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<ExecCommand> {
     let before = reading.diagnostics.len();
     let section = Section::open(reading, Kind::Exec, "exec", field.value())?;
     let help = "write the command and its arguments: `command = [\"./charge.sh\", \"{id}\"]`";

@@ -16,31 +16,31 @@ use crate::words::suggest::{did_you_mean, listed};
 
 /// One value, with the name that messages give it.
 #[derive(Clone, Copy)]
-pub(super) struct Field<'t> {
-    pub(super) name: &'t str,
+pub(crate) struct Field<'t> {
+    pub(crate) name: &'t str,
     value: &'t Value<'t>,
 }
 
 impl<'t> Field<'t> {
     /// A value that messages call `name`.
-    pub(super) fn of(name: &'t str, value: &'t Value<'t>) -> Self {
+    pub(crate) fn of(name: &'t str, value: &'t Value<'t>) -> Self {
         Self { name, value }
     }
 
-    pub(super) fn value(self) -> &'t Value<'t> {
+    pub(crate) fn value(self) -> &'t Value<'t> {
         self.value
     }
 
-    pub(super) fn place(self, reading: &Reading<'_>) -> Place {
+    pub(crate) fn place(self, reading: &Reading<'_>) -> Place {
         reading.place(self.value.span())
     }
 
-    pub(super) fn text(self, reading: &mut Reading<'_>) -> Option<Text> {
+    pub(crate) fn text(self, reading: &mut Reading<'_>) -> Option<Text> {
         reading.text(self.name, self.value, "a text")
     }
 
     /// A text that says something.
-    pub(super) fn filled_text(self, reading: &mut Reading<'_>) -> Option<Text> {
+    pub(crate) fn filled_text(self, reading: &mut Reading<'_>) -> Option<Text> {
         let text = self.text(reading)?;
         if text.value.is_empty() {
             let message = format!("`{}` is empty", self.name);
@@ -51,13 +51,13 @@ impl<'t> Field<'t> {
     }
 
     /// A path, written relative to the file that names it; absolute from here on.
-    pub(super) fn path(self, reading: &mut Reading<'_>) -> Option<Placed<PathBuf>> {
+    pub(crate) fn path(self, reading: &mut Reading<'_>) -> Option<Placed<PathBuf>> {
         let text = self.filled_text(reading)?;
         Some(Placed { value: absolute(&reading.folder().join(text.value)), place: text.place })
     }
 
     /// A list of texts with something in it.
-    pub(super) fn texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
+    pub(crate) fn texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
         if !self.value.get_ref().is_array() {
             reading.wrong_type(self.name, self.value, "a list of texts");
             return None;
@@ -67,7 +67,7 @@ impl<'t> Field<'t> {
 
     /// One text, or a list of texts with something in it. What is wrong in the list is left out, so
     /// that the others can be looked at.
-    pub(super) fn text_or_texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
+    pub(crate) fn text_or_texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
         match self.value.get_ref() {
             DeValue::Array(values) if values.is_empty() => {
                 let message = format!("`{}` is an empty list", self.name);
@@ -83,7 +83,7 @@ impl<'t> Field<'t> {
         }
     }
 
-    pub(super) fn boolean(self, reading: &mut Reading<'_>) -> Option<bool> {
+    pub(crate) fn boolean(self, reading: &mut Reading<'_>) -> Option<bool> {
         let answer = self.value.get_ref().as_bool();
         if answer.is_none() {
             reading.wrong_type(self.name, self.value, "`true` or `false`");
@@ -92,7 +92,7 @@ impl<'t> Field<'t> {
     }
 
     /// A whole number of at least `min`.
-    pub(super) fn count(self, reading: &mut Reading<'_>, min: u64) -> Option<u64> {
+    pub(crate) fn count(self, reading: &mut Reading<'_>, min: u64) -> Option<u64> {
         let Some(integer) = self.value.get_ref().as_integer() else {
             reading.wrong_type(self.name, self.value, "a whole number");
             return None;
@@ -116,7 +116,7 @@ impl<'t> Field<'t> {
     }
 
     /// A whole number of at least `min`, and not in the billions.
-    pub(super) fn small_count(self, reading: &mut Reading<'_>, min: u64) -> Option<u32> {
+    pub(crate) fn small_count(self, reading: &mut Reading<'_>, min: u64) -> Option<u32> {
         let count = u32::try_from(self.count(reading, min)?);
         if count.is_err() {
             self.refuse(reading, format!("`{}` is too large", self.name));
@@ -125,7 +125,7 @@ impl<'t> Field<'t> {
     }
 
     /// A number, with a point or without.
-    pub(super) fn number(self, reading: &mut Reading<'_>) -> Option<f64> {
+    pub(crate) fn number(self, reading: &mut Reading<'_>) -> Option<f64> {
         let number = match self.value.get_ref() {
             DeValue::Float(float) => float.as_str().parse().ok(),
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
@@ -138,7 +138,7 @@ impl<'t> Field<'t> {
     }
 
     /// The fields of a job on the way to a value: `id`, or `order.id`.
-    pub(super) fn path_in_job(self, reading: &mut Reading<'_>) -> Option<Vec<String>> {
+    pub(crate) fn path_in_job(self, reading: &mut Reading<'_>) -> Option<Vec<String>> {
         let text = self.filled_text(reading)?;
         let path: Vec<String> = text.value.split('.').map(str::to_owned).collect();
         if path.iter().any(String::is_empty) {
@@ -160,7 +160,7 @@ impl<'t> Field<'t> {
     }
 
     /// One of some words, each with what it means. `kind` is the table it stands in.
-    pub(super) fn choice<T: Copy>(
+    pub(crate) fn choice<T: Copy>(
         self,
         reading: &mut Reading<'_>,
         kind: Kind,
@@ -171,7 +171,7 @@ impl<'t> Field<'t> {
     }
 
     /// Some of the words, each at most once.
-    pub(super) fn choices<T: Copy>(
+    pub(crate) fn choices<T: Copy>(
         self,
         reading: &mut Reading<'_>,
         kind: Kind,
@@ -216,7 +216,7 @@ impl<'t> Field<'t> {
     }
 
     /// A quantity like a duration or a size, which `parse` reads, and which must not be `zero`.
-    pub(super) fn quantity<T: PartialEq>(
+    pub(crate) fn quantity<T: PartialEq>(
         self,
         reading: &mut Reading<'_>,
         (what, example): (&str, &str),
@@ -243,7 +243,7 @@ impl<'t> Field<'t> {
     }
 
     /// A list of quantities with something in it; `None` where one of them is none.
-    pub(super) fn quantities<T: PartialEq>(
+    pub(crate) fn quantities<T: PartialEq>(
         self,
         reading: &mut Reading<'_>,
         named: (&str, &str),
@@ -260,7 +260,7 @@ impl<'t> Field<'t> {
         quantities.into_iter().collect()
     }
 
-    pub(super) fn table(self, reading: &mut Reading<'_>) -> Option<&'t DeTable<'t>> {
+    pub(crate) fn table(self, reading: &mut Reading<'_>) -> Option<&'t DeTable<'t>> {
         let table = self.value.get_ref().as_table();
         if table.is_none() {
             reading.wrong_type(self.name, self.value, "a table");
@@ -268,7 +268,7 @@ impl<'t> Field<'t> {
         table
     }
 
-    pub(super) fn refuse(self, reading: &mut Reading<'_>, message: String) {
+    pub(crate) fn refuse(self, reading: &mut Reading<'_>, message: String) {
         let place = self.place(reading);
         reading.report(Diagnostic::error_at(&place, message));
     }

@@ -23,7 +23,7 @@ pub struct Files {
 
 /// Where the lines of one text begin, so that a place in it is found without reading all before it.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     starts: Vec<usize>,
 }
 
@@ -91,13 +91,13 @@ impl Files {
 }
 
 impl Lines {
-    pub(super) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         Self { starts: iter::once(0).chain(breaks).collect() }
     }
 
     /// The line of the byte at `offset`, from 1.
-    pub(super) fn line(&self, offset: usize) -> usize {
+    pub(crate) fn line(&self, offset: usize) -> usize {
         self.starts.partition_point(|&start| start <= offset)
     }
 
@@ -110,7 +110,7 @@ impl Lines {
 }
 
 /// `span` cut to the text and to borders of characters, so that slicing by it cannot fail.
-pub(super) fn clamp(text: &str, span: &Range<usize>) -> Range<usize> {
+pub(crate) fn clamp(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = floor_char(text, span.start);
     let mut end = span.end.clamp(start, text.len());
     while !text.is_char_boundary(end) {

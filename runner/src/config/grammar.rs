@@ -2,7 +2,7 @@
 
 /// A table of a configuration, by what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     PipelineFile,
     /// The file of a pipeline that is named alone: it may hold settings of the runner too.
     SingleFile,
@@ -58,7 +58,7 @@ const KINDS: [Kind; 22] = [
 
 impl Kind {
     /// The keys that this version reads. What a later version brings is in `later`.
-    pub(super) fn keys(self) -> &'static [&'static str] {
+    pub(crate) fn keys(self) -> &'static [&'static str] {
         match self {
             Self::PipelineFile => &["pipeline", "source", "queue", "retry", "queuer", "gate", "step", "sink"],
             Self::SingleFile => {
@@ -175,7 +175,7 @@ impl Kind {
 }
 
 /// Where else `key` is known, as words for a message.
-pub(super) fn homes(key: &str) -> Option<String> {
+pub(crate) fn homes(key: &str) -> Option<String> {
     let knows = |kind: &Kind| kind.keys().contains(&key);
     let of_every_sink = |kind: &Kind| {
         matches!(kind, Kind::FileSink | Kind::StdoutSink | Kind::HttpSink) && knows(&Kind::NullSink)

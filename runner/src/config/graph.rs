@@ -12,7 +12,7 @@ use crate::words::{Address, Name};
 
 /// Which steps feed which. Where queues may go round, what leads back is left out.
 #[derive(Debug)]
-pub(super) struct Graph<'g, 'd> {
+pub(crate) struct Graph<'g, 'd> {
     wiring: &'g Wiring<'d>,
     next: Vec<Edges<'g>>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Graph<'g, 'd> {
 type Edges<'g> = Vec<(usize, &'g Address)>;
 
 impl<'g, 'd> Graph<'g, 'd> {
-    pub(super) fn of(pipelines: &[PipelineDeclaration], wiring: &'g Wiring<'d>) -> Self {
+    pub(crate) fn of(pipelines: &[PipelineDeclaration], wiring: &'g Wiring<'d>) -> Self {
         let mut free = BTreeSet::new();
         for pipeline in pipelines {
             for queue in pipeline.queues.iter().filter(|queue| queue.allow_cycle) {
@@ -40,7 +40,7 @@ impl<'g, 'd> Graph<'g, 'd> {
 
     /// The steps so that each stands after those that feed it; by address where that is open. Where
     /// there is a cycle, which is a mistake, its steps are missing.
-    pub(super) fn order(&self) -> Vec<usize> {
+    pub(crate) fn order(&self) -> Vec<usize> {
         let mut before = vec![0_usize; self.next.len()];
         for &(step, _) in self.next.iter().flatten() {
             before[step] += 1;
@@ -60,7 +60,7 @@ impl<'g, 'd> Graph<'g, 'd> {
     }
 
     /// A mistake for every cycle that has no step in common with another one.
-    pub(super) fn cycles(&self) -> Vec<Diagnostic> {
+    pub(crate) fn cycles(&self) -> Vec<Diagnostic> {
         let mut told = BTreeSet::new();
         let sorted: BTreeSet<usize> = self.order().into_iter().collect();
         let mut diagnostics = Vec::new();
@@ -168,7 +168,7 @@ struct Traffic<'g> {
 }
 
 /// A doubt for every name that leads nowhere, with the one that was probably meant.
-pub(super) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
+pub(crate) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     let queues = traffic(catalog, wiring);
     let mut diagnostics = Vec::new();
     for (address, queue) in &queues {
@@ -255,7 +255,7 @@ fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Add
 
 /// A doubt for every join with an input that is filled only by what waits for that input itself. What
 /// nothing fills is told elsewhere.
-pub(super) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
+pub(crate) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
     let queues = traffic(catalog, wiring);
     let unfilled = queues.iter().filter(|(_, queue)| queue.filled.is_none());
     // What is pushed comes from outside.

@@ -23,13 +23,13 @@ const NOT_BY_HAND: [&str; 6] =
     ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade"];
 
 /// What `http = { … }` says.
-pub(super) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<HttpRequest> {
+pub(crate) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<HttpRequest> {
     let section = Section::open(reading, Kind::Http, "http", field.value())?;
     request(reading, Kind::Http, &section)
 }
 
 /// What a table says that describes a request.
-pub(super) fn request(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<HttpRequest> {
+pub(crate) fn request(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<HttpRequest> {
     let before = reading.diagnostics.len();
     let help = "say what to ask: `url = \"https://host/path/{field}\"`";
     let url = section.required(reading, "url", help).and_then(|field| url(reading, field));

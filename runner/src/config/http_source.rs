@@ -12,7 +12,7 @@ const BODY_BYTES_MAX_DEFAULT: usize = 16 << 20;
 const WAITING_MAX_DEFAULT: u64 = 1_000_000;
 
 /// `None` where something was wrong.
-pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<HttpSource> {
+pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<HttpSource> {
     let section = Section::open(reading, Kind::HttpSource, title, value)?;
     let before = reading.diagnostics.len();
     let key = section.field("key").and_then(|field| field.path_in_job(reading));

@@ -21,7 +21,7 @@ const BATCH_DEFAULT: usize = 100;
 const BATCH_MAX: u64 = 100_000;
 
 /// What a gate asks; `None` where something was wrong.
-pub(super) fn gate(
+pub(crate) fn gate(
     reading: &mut Reading<'_>,
     files: &mut Files,
     title: &str,
@@ -35,7 +35,7 @@ pub(super) fn gate(
 }
 
 /// `None` where something was wrong.
-pub(super) fn monitor(reading: &mut Reading<'_>, files: &mut Files, field: Field<'_>) -> Option<Monitor> {
+pub(crate) fn monitor(reading: &mut Reading<'_>, files: &mut Files, field: Field<'_>) -> Option<Monitor> {
     let before = reading.diagnostics.len();
     if let Some(script) = field.value().get_ref().as_str() {
         let message = "`monitor` should be a table, but is a text";
@@ -69,7 +69,7 @@ fn inquiry(
 }
 
 /// What somebody means who writes a gate where its name belongs.
-pub(super) fn meant(name: &str) -> Option<String> {
+pub(crate) fn meant(name: &str) -> Option<String> {
     let declare = "declare it by a name of its own, `[gate.NAME]` with `run = \"…\"` and `every = \"5s\"`, and write `gate = \"NAME\"`";
     (is_script(name) || name.contains(':')).then(|| declare.to_owned())
 }

@@ -15,32 +15,32 @@ pub type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// A text with everything put in.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Interpolated {
-    pub(super) value: String,
+pub(crate) struct Interpolated {
+    pub(crate) value: String,
     /// Where in the value stands what came from outside the file, in order.
-    pub(super) outside: Vec<Range<usize>>,
-    pub(super) mistakes: Vec<Mistake>,
+    pub(crate) outside: Vec<Range<usize>>,
+    pub(crate) mistakes: Vec<Mistake>,
 }
 
 /// What is wrong with one `${…}`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(crate) struct Mistake {
     /// Bytes of the text.
-    pub(super) span: Range<usize>,
-    pub(super) message: String,
-    pub(super) help: String,
+    pub(crate) span: Range<usize>,
+    pub(crate) message: String,
+    pub(crate) help: String,
 }
 
 /// What values can be put in from: variables, and files relative to `folder`.
 #[derive(Clone, Copy)]
-pub(super) struct Outside<'a> {
-    pub(super) folder: &'a Path,
-    pub(super) env: &'a Lookup,
+pub(crate) struct Outside<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) env: &'a Lookup,
 }
 
 impl Outside<'_> {
     /// Puts everything in, or says everything that is wrong.
-    pub(super) fn interpolate(self, text: &str) -> Interpolated {
+    pub(crate) fn interpolate(self, text: &str) -> Interpolated {
         let mut done = Interpolated::default();
         let mut rest = 0;
         while let Some(found) = text[rest..].find("${") {

@@ -10,14 +10,14 @@ use super::section::Section;
 use crate::words::Secret;
 
 /// The table as a JSON object. What JSON cannot say is reported and becomes `null`.
-pub(super) fn object(reading: &mut Reading<'_>, table: &DeTable<'_>) -> Json {
+pub(crate) fn object(reading: &mut Reading<'_>, table: &DeTable<'_>) -> Json {
     let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), json(reading, value)));
     Json::Object(entries.collect::<Map<_, _>>())
 }
 
 /// The field `config` of a step, gate or monitor, and what of it must not be shown; an empty object where there is
 /// none.
-pub(super) fn config(reading: &mut Reading<'_>, section: &Section<'_>) -> (Json, Vec<Secret>) {
+pub(crate) fn config(reading: &mut Reading<'_>, section: &Section<'_>) -> (Json, Vec<Secret>) {
     let before = reading.secrets.len();
     let table = section.field("config").and_then(|field| field.table(reading));
     let config = table.map_or_else(|| Json::Object(Map::new()), |table| object(reading, table));
@@ -25,7 +25,7 @@ pub(super) fn config(reading: &mut Reading<'_>, section: &Section<'_>) -> (Json,
 }
 
 /// The value as JSON, as [`object`] does it.
-pub(super) fn json(reading: &mut Reading<'_>, value: &Value<'_>) -> Json {
+pub(crate) fn json(reading: &mut Reading<'_>, value: &Value<'_>) -> Json {
     match value.get_ref() {
         DeValue::String(_) => {
             let text = Field::of("config", value).text(reading);

@@ -16,16 +16,16 @@ const KEYS: &[(Kind, &[&str])] = &[
 const VALUES: &[(Kind, &str, &[&str])] = &[(Kind::FileSource, "type", &["exec"])];
 
 /// Whether a later version knows `key` in a table of this kind.
-pub(super) fn key(kind: Kind, key: &str) -> bool {
+pub(crate) fn key(kind: Kind, key: &str) -> bool {
     KEYS.iter().any(|(other, keys)| *other == kind && keys.contains(&key))
 }
 
 /// Whether a later version knows `value` as the value of `key`.
-pub(super) fn value(kind: Kind, key: &str, value: &str) -> bool {
+pub(crate) fn value(kind: Kind, key: &str, value: &str) -> bool {
     VALUES.iter().any(|(other, name, values)| *other == kind && *name == key && values.contains(&value))
 }
 
 /// Says so. `what` is as the user wrote it, or nearly so.
-pub(super) fn diagnostic(place: &Place, what: &str) -> Diagnostic {
+pub(crate) fn diagnostic(place: &Place, what: &str) -> Diagnostic {
     Diagnostic::error_at(place, format!("`{what}` is not supported yet in this version of Tidegate"))
 }

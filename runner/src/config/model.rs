@@ -21,7 +21,7 @@ use super::absolute::absolute;
 use super::push::PushSource;
 use crate::words::{Address, Name};
 
-pub(super) use http_request::METHODS;
+pub(crate) use http_request::METHODS;
 pub use http_request::{Body, HttpRequest, Method, Response, Shape};
 pub use inquiry::{Gate, GateRef, Inquiry, Monitor};
 pub use invocation::Invocation;

@@ -7,7 +7,7 @@ use super::diagnostic::{Diagnostic, Place};
 use super::pipeline::PipelineDeclaration;
 
 /// A mistake for every sink whose file another sink writes or a source reads.
-pub(super) fn check(pipelines: &[PipelineDeclaration]) -> Vec<Diagnostic> {
+pub(crate) fn check(pipelines: &[PipelineDeclaration]) -> Vec<Diagnostic> {
     let sources: Vec<(PathBuf, &Place)> = (pipelines.iter().flat_map(|pipeline| &pipeline.sources))
         .filter_map(|source| source.path.as_ref())
         .map(|path| (plain(&path.value), &path.place))

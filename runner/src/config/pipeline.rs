@@ -23,30 +23,30 @@ use crate::words::Name;
 
 /// A pipeline as it was written.
 #[derive(Debug)]
-pub(super) struct PipelineDeclaration {
-    pub(super) file: Arc<Path>,
-    pub(super) name: Name,
+pub(crate) struct PipelineDeclaration {
+    pub(crate) file: Arc<Path>,
+    pub(crate) name: Name,
     /// `[pipeline] name`, where it is given.
-    pub(super) named: Option<Text>,
-    pub(super) errors: Option<Reference>,
+    pub(crate) named: Option<Text>,
+    pub(crate) errors: Option<Reference>,
     /// Of the steps that say nothing else.
-    pub(super) delivery: Promise,
-    pub(super) sources: Vec<SourceDeclaration>,
-    pub(super) queues: Vec<QueueDeclaration>,
-    pub(super) steps: Vec<StepDeclaration>,
-    pub(super) sinks: Vec<SinkDeclaration>,
-    pub(super) shelves: Shelves,
+    pub(crate) delivery: Promise,
+    pub(crate) sources: Vec<SourceDeclaration>,
+    pub(crate) queues: Vec<QueueDeclaration>,
+    pub(crate) steps: Vec<StepDeclaration>,
+    pub(crate) sinks: Vec<SinkDeclaration>,
+    pub(crate) shelves: Shelves,
 }
 
 impl PipelineDeclaration {
     /// What is written about steps: of those of a sink, which all say the same, the first.
-    pub(super) fn written_steps(&self) -> impl Iterator<Item = &StepDeclaration> {
+    pub(crate) fn written_steps(&self) -> impl Iterator<Item = &StepDeclaration> {
         self.steps.iter().chain(self.sinks.iter().filter_map(|sink| sink.steps.first()))
     }
 }
 
 /// Reads everything, and answers `None` where the pipeline has no name to go by.
-pub(super) fn read(
+pub(crate) fn read(
     reading: &mut Reading<'_>,
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
@@ -56,7 +56,7 @@ pub(super) fn read(
 }
 
 /// As [`read`], of a file that is named alone and may hold settings too.
-pub(super) fn read_single(
+pub(crate) fn read_single(
     reading: &mut Reading<'_>,
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,

@@ -10,12 +10,12 @@ use super::section::Section;
 const PREFIX: &str = "plugin:";
 
 /// Whether a processor is a plugin's.
-pub(super) fn is_one(run: &str) -> bool {
+pub(crate) fn is_one(run: &str) -> bool {
     run.starts_with(PREFIX)
 }
 
 /// What a processor that is a plugin's means.
-pub(super) fn processor(reading: &mut Reading<'_>, run: &Text) -> Option<PluginStep> {
+pub(crate) fn processor(reading: &mut Reading<'_>, run: &Text) -> Option<PluginStep> {
     let written = run.value.strip_prefix(PREFIX)?;
     let (plugin, step) = match written.split_once('/') {
         Some((plugin, step)) => (plugin, Some(step)),
@@ -44,7 +44,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// `isolate`: whether a step's plugins run in a process of their own.
-pub(super) fn isolate(reading: &mut Reading<'_>, section: &Section<'_>) -> bool {
+pub(crate) fn isolate(reading: &mut Reading<'_>, section: &Section<'_>) -> bool {
     let field = section.field("isolate");
     field
         .and_then(|field| field.choice(reading, Kind::Step, &[("process", true), ("none", false)]))
@@ -52,7 +52,7 @@ pub(super) fn isolate(reading: &mut Reading<'_>, section: &Section<'_>) -> bool 
 }
 
 /// All `[plugin.NAME]`.
-pub(super) fn pins(reading: &mut Reading<'_>, root: &Section<'_>) -> Vec<(String, Pin)> {
+pub(crate) fn pins(reading: &mut Reading<'_>, root: &Section<'_>) -> Vec<(String, Pin)> {
     let mut pins = Vec::new();
     for (key, value) in root.named(reading, "plugin") {
         let section = Section::open(reading, Kind::Plugin, &format!("[plugin.{}]", key.value), value);

@@ -64,14 +64,14 @@ impl ScheduleSource {
 }
 
 /// What the due time is called in the job of a tick.
-pub(super) const DUE: &str = "due";
+pub(crate) const DUE: &str = "due";
 
 /// A word that must not be shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    pub(super) fn new(token: String) -> Self {
+    pub(crate) fn new(token: String) -> Self {
         Self(token)
     }
 

@@ -8,7 +8,7 @@ use super::queue::QueueDeclaration;
 use super::settings::SettingsFile;
 use super::source::{SourceDeclaration, Supply};
 
-pub(super) fn check(pipelines: &[PipelineDeclaration], settings: &SettingsFile) -> Vec<Diagnostic> {
+pub(crate) fn check(pipelines: &[PipelineDeclaration], settings: &SettingsFile) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     for pipeline in pipelines {
         for source in &pipeline.sources {

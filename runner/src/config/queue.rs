@@ -23,18 +23,18 @@ const TOLD: [(&str, Told); 3] = [("index", Told::Index), ("time", Told::Time), (
 
 /// A queue as it was written.
 #[derive(Debug)]
-pub(super) struct QueueDeclaration {
-    pub(super) name: Placed<Name>,
-    pub(super) retain: Retain,
-    pub(super) max_size: Option<u64>,
-    pub(super) meta: Meta,
-    pub(super) dedupe: Option<Duration>,
-    pub(super) allow_cycle: bool,
+pub(crate) struct QueueDeclaration {
+    pub(crate) name: Placed<Name>,
+    pub(crate) retain: Retain,
+    pub(crate) max_size: Option<u64>,
+    pub(crate) meta: Meta,
+    pub(crate) dedupe: Option<Duration>,
+    pub(crate) allow_cycle: bool,
     /// What it says about jobs of steps.
-    pub(super) of_steps: Vec<(&'static str, Place)>,
+    pub(crate) of_steps: Vec<(&'static str, Place)>,
 }
 
-pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<QueueDeclaration> {
+pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<QueueDeclaration> {
     let name = name(reading, "queue", key);
     reading.names_missing |= name.is_none();
     let section = Section::open(reading, Kind::Queue, &format!("[queue.{}]", key.value), value)?;

@@ -51,7 +51,7 @@ const NOT_SERIAL: [Word; 5] =
     [Word::Fifo, Word::OneRoundSerial, Word::OneRoundParallel, Word::Priority, Word::Rounds];
 
 /// `None` where something was wrong.
-pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Queuer> {
+pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Queuer> {
     let before = reading.diagnostics.len();
     let section = Section::open(reading, Kind::Queuer, title, value)?;
     let help = format!("use {}", listed(STRATEGIES.iter().map(|(word, _)| *word), "or"));
@@ -75,7 +75,7 @@ pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) ->
 }
 
 /// What somebody means who writes a strategy where the name of a queuer belongs.
-pub(super) fn meant(name: &str) -> Option<String> {
+pub(crate) fn meant(name: &str) -> Option<String> {
     let word = STRATEGIES.iter().find(|(word, _)| *word == name).or_else(|| {
         let near = nearest(name, STRATEGIES.iter().map(|(word, _)| *word))?;
         STRATEGIES.iter().find(|(word, _)| *word == near)

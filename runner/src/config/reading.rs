@@ -14,43 +14,43 @@ use super::files::Lines;
 use super::interpolate::{Lookup, Outside};
 use crate::words::Secret;
 
-pub(super) type Value<'t> = Spanned<DeValue<'t>>;
+pub(crate) type Value<'t> = Spanned<DeValue<'t>>;
 
 /// One file while it is read.
-pub(super) struct Reading<'a> {
-    pub(super) file: Arc<Path>,
+pub(crate) struct Reading<'a> {
+    pub(crate) file: Arc<Path>,
     text: &'a str,
-    pub(super) lines: Lines,
+    pub(crate) lines: Lines,
     env: &'a Lookup,
-    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
     /// What is no mistake, but may be one.
-    pub(super) doubts: Vec<Diagnostic>,
+    pub(crate) doubts: Vec<Diagnostic>,
     /// What was put into texts from outside the file.
-    pub(super) secrets: Vec<Secret>,
+    pub(crate) secrets: Vec<Secret>,
     /// Some names of the graph could not be read, so nothing can be said about what is missing.
-    pub(super) names_missing: bool,
+    pub(crate) names_missing: bool,
 }
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Placed<T> {
-    pub(super) value: T,
-    pub(super) place: Place,
+pub(crate) struct Placed<T> {
+    pub(crate) value: T,
+    pub(crate) place: Place,
 }
 
 /// A text with its `${…}` put in.
 #[derive(Clone, Debug)]
-pub(super) struct Text {
-    pub(super) value: String,
-    pub(super) place: Place,
+pub(crate) struct Text {
+    pub(crate) value: String,
+    pub(crate) place: Place,
     /// Some of it came from outside the file, so it must not be shown.
-    pub(super) secret: bool,
+    pub(crate) secret: bool,
     /// Where in the value that is, in order.
-    pub(super) outside: Vec<Range<usize>>,
+    pub(crate) outside: Vec<Range<usize>>,
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(file: Arc<Path>, text: &'a str, env: &'a Lookup) -> Self {
+    pub(crate) fn new(file: Arc<Path>, text: &'a str, env: &'a Lookup) -> Self {
         Self {
             file,
             text,
@@ -63,51 +63,51 @@ impl<'a> Reading<'a> {
         }
     }
 
-    pub(super) fn place(&self, span: Range<usize>) -> Place {
+    pub(crate) fn place(&self, span: Range<usize>) -> Place {
         Place { file: Arc::clone(&self.file), span }
     }
 
-    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
+    pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
     }
 
     /// The folder that paths in this file are relative to.
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
     /// A variable of the environment.
-    pub(super) fn variable(&self, name: &str) -> Option<String> {
+    pub(crate) fn variable(&self, name: &str) -> Option<String> {
         (self.env)(name)
     }
 
     /// From 1.
-    pub(super) fn line(&self, place: &Place) -> u64 {
+    pub(crate) fn line(&self, place: &Place) -> u64 {
         self.lines.line(place.span.start) as u64
     }
 
     /// What stands in the file at `place`.
-    pub(super) fn written(&self, place: &Place) -> Option<&'a str> {
+    pub(crate) fn written(&self, place: &Place) -> Option<&'a str> {
         self.text.get(place.span.clone())
     }
 
     /// Where the text itself stands, without its quotes; all of the value where it is written with
     /// escapes, or is put together.
-    pub(super) fn inside(&self, text: &Text) -> Range<usize> {
+    pub(crate) fn inside(&self, text: &Text) -> Range<usize> {
         let whole = text.place.span.clone();
         let found = self.text.get(whole.clone()).and_then(|written| written.find(&text.value));
         found.map_or(whole.clone(), |at| whole.start + at..whole.start + at + text.value.len())
     }
 
     /// Says that the value that messages call `name` should be something else.
-    pub(super) fn wrong_type(&mut self, name: &str, value: &Value<'_>, expected: &str) {
+    pub(crate) fn wrong_type(&mut self, name: &str, value: &Value<'_>, expected: &str) {
         let message = format!("`{name}` should be {expected}, but is {}", shown(value));
         let place = self.place(value.span());
         self.report(Diagnostic::error_at(&place, message).help_if(written_right(name, value, expected)));
     }
 
     /// A text with everything put in, `name` being what messages call it.
-    pub(super) fn text(&mut self, name: &str, value: &Value<'_>, expected: &str) -> Option<Text> {
+    pub(crate) fn text(&mut self, name: &str, value: &Value<'_>, expected: &str) -> Option<Text> {
         let DeValue::String(raw) = value.get_ref() else {
             self.wrong_type(name, value, expected);
             return None;
@@ -135,12 +135,12 @@ impl<'a> Reading<'a> {
 
 impl Text {
     /// A text that stands in the file as it is.
-    pub(super) fn written(value: String, place: Place) -> Self {
+    pub(crate) fn written(value: String, place: Place) -> Self {
         Self { value, place, secret: false, outside: Vec::new() }
     }
 
     /// The text in backticks, or other words for it where it must not be shown.
-    pub(super) fn quoted(&self) -> String {
+    pub(crate) fn quoted(&self) -> String {
         if self.secret { "the value given here".into() } else { format!("`{}`", self.value) }
     }
 }
@@ -157,7 +157,7 @@ fn written_right(name: &str, value: &Value<'_>, expected: &str) -> Option<String
 }
 
 /// What a value is, in words of people who do not program.
-pub(super) fn shown(value: &Value<'_>) -> &'static str {
+pub(crate) fn shown(value: &Value<'_>) -> &'static str {
     match value.get_ref() {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) => "a number",

@@ -10,23 +10,23 @@ const NAME_RULE: &str =
 
 /// A name in `from`, `join`, `alts`, `to` or `errors`: `queue`, or `pipeline/queue`.
 #[derive(Clone, Debug)]
-pub(super) struct Reference {
+pub(crate) struct Reference {
     /// The pipeline, where one is written.
     pipeline: Option<Name>,
-    pub(super) name: Name,
-    pub(super) place: Place,
+    pub(crate) name: Name,
+    pub(crate) place: Place,
     /// The name came from outside the file, so it must not be shown.
-    pub(super) secret: bool,
+    pub(crate) secret: bool,
 }
 
 impl Reference {
     /// Seen from the pipeline it stands in.
-    pub(super) fn address(&self, home: &Name) -> Address {
+    pub(crate) fn address(&self, home: &Name) -> Address {
         Address::new(self.pipeline.as_ref().unwrap_or(home).clone(), self.name.clone())
     }
 
     /// As it stands in the file.
-    pub(super) fn as_written(&self) -> String {
+    pub(crate) fn as_written(&self) -> String {
         match &self.pipeline {
             Some(pipeline) => format!("{pipeline}/{}", self.name),
             None => self.name.to_string(),
@@ -34,7 +34,7 @@ impl Reference {
     }
 
     /// What a step is called that hands `self` on, as a part of its name.
-    pub(super) fn as_suffix(&self) -> String {
+    pub(crate) fn as_suffix(&self) -> String {
         match &self.pipeline {
             Some(pipeline) => format!("{pipeline}-{}", self.name),
             None => self.name.to_string(),
@@ -43,7 +43,7 @@ impl Reference {
 }
 
 /// The name that `text` is; says so where it is none. `what` is the kind of thing that has it.
-pub(super) fn name(reading: &mut Reading<'_>, what: &str, text: &Text) -> Option<Placed<Name>> {
+pub(crate) fn name(reading: &mut Reading<'_>, what: &str, text: &Text) -> Option<Placed<Name>> {
     let name = Name::new(&text.value);
     if name.is_none() {
         let message = format!("{} is no name for a {what}", text.quoted());
@@ -53,7 +53,7 @@ pub(super) fn name(reading: &mut Reading<'_>, what: &str, text: &Text) -> Option
 }
 
 /// The one name in `field`.
-pub(super) fn reference(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Reference> {
+pub(crate) fn reference(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Reference> {
     let text = field.text(reading);
     let reference = text.and_then(|text| parse(reading, field.name, &text));
     reading.names_missing |= reference.is_none();
@@ -61,7 +61,7 @@ pub(super) fn reference(reading: &mut Reading<'_>, field: Field<'_>) -> Option<R
 }
 
 /// The name, or the list of names, in `field`.
-pub(super) fn references(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<Reference> {
+pub(crate) fn references(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<Reference> {
     let before = reading.diagnostics.len();
     let texts = field.text_or_texts(reading).unwrap_or_default();
     let references = texts.iter().filter_map(|text| parse(reading, field.name, text)).collect();

@@ -15,58 +15,58 @@ use crate::words::{Address, Name};
 
 /// A step and what its names stand for. What could not be resolved is missing.
 #[derive(Debug)]
-pub(super) struct Wired<'d> {
-    pub(super) pipeline: &'d PipelineDeclaration,
-    pub(super) step: &'d StepDeclaration,
+pub(crate) struct Wired<'d> {
+    pub(crate) pipeline: &'d PipelineDeclaration,
+    pub(crate) step: &'d StepDeclaration,
     /// Never a sink, and each one once. By binding, in its order.
-    pub(super) inputs: Vec<(String, End)>,
+    pub(crate) inputs: Vec<(String, End)>,
     /// Never a source. By binding.
-    pub(super) outputs: Vec<(String, End)>,
+    pub(crate) outputs: Vec<(String, End)>,
     /// Always a queue.
-    pub(super) errors: Option<End>,
+    pub(crate) errors: Option<End>,
 }
 
 /// What a name of a step stands for, and where the name is.
 #[derive(Clone, Debug)]
-pub(super) struct End {
-    pub(super) what: What,
-    pub(super) address: Address,
-    pub(super) place: Place,
+pub(crate) struct End {
+    pub(crate) what: What,
+    pub(crate) address: Address,
+    pub(crate) place: Place,
 }
 
 /// All steps, and what connects them.
 #[derive(Debug, Default)]
-pub(super) struct Wiring<'d> {
+pub(crate) struct Wiring<'d> {
     /// In order of address.
-    pub(super) steps: Vec<Wired<'d>>,
+    pub(crate) steps: Vec<Wired<'d>>,
     /// The error queues that pipelines name for all their steps.
-    pub(super) error_queues: BTreeMap<&'d Name, End>,
+    pub(crate) error_queues: BTreeMap<&'d Name, End>,
     /// Names that came from outside the files only.
     secret: BTreeSet<Address>,
 }
 
 impl Wired<'_> {
-    pub(super) fn address(&self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         Address::new(self.pipeline.name.clone(), self.step.name.value.clone())
     }
 
     /// Everything the step takes jobs from.
-    pub(super) fn takes(&self) -> impl Iterator<Item = &End> {
+    pub(crate) fn takes(&self) -> impl Iterator<Item = &End> {
         self.inputs.iter().map(|(_, end)| end)
     }
 
     /// Everything the step gives jobs to.
-    pub(super) fn gives(&self) -> impl Iterator<Item = &End> {
+    pub(crate) fn gives(&self) -> impl Iterator<Item = &End> {
         self.outputs.iter().map(|(_, end)| end).chain(&self.errors)
     }
 
-    pub(super) fn takes_from(&self, queue: &Address) -> bool {
+    pub(crate) fn takes_from(&self, queue: &Address) -> bool {
         self.takes().any(|input| input.what == What::Queue && input.address == *queue)
     }
 }
 
 impl<'d> Wiring<'d> {
-    pub(super) fn of(
+    pub(crate) fn of(
         pipelines: &'d [PipelineDeclaration],
         catalog: &Catalog,
         diagnostics: &mut Vec<Diagnostic>,
@@ -138,7 +138,7 @@ impl<'d> Wiring<'d> {
 
     /// How a message names `address` to a reader of the pipeline `home`: in backticks, unless it must
     /// not be shown.
-    pub(super) fn quoted(&self, address: &Address, home: &Name) -> String {
+    pub(crate) fn quoted(&self, address: &Address, home: &Name) -> String {
         if self.secret.contains(address) {
             "named here".into()
         } else {
@@ -146,13 +146,13 @@ impl<'d> Wiring<'d> {
         }
     }
 
-    pub(super) fn is_secret(&self, address: &Address) -> bool {
+    pub(crate) fn is_secret(&self, address: &Address) -> bool {
         self.secret.contains(address)
     }
 }
 
 /// `name` at home, `pipeline/name` elsewhere.
-pub(super) fn short(address: &Address, home: &Name) -> String {
+pub(crate) fn short(address: &Address, home: &Name) -> String {
     if address.pipeline == *home { address.name.to_string() } else { address.to_string() }
 }
 

@@ -48,7 +48,7 @@ const MEANT_FOR: [(&str, &[Growth], &str); 4] = [
 ];
 
 /// `None` where something was wrong.
-pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<RetryPolicy> {
+pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<RetryPolicy> {
     let before = reading.diagnostics.len();
     let section = Section::open(reading, Kind::Retry, title, value)?;
     let mut policy = RetryPolicy::default();
@@ -76,7 +76,7 @@ pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) ->
 }
 
 /// What somebody means who writes a backoff where the name of a policy belongs.
-pub(super) fn meant(name: &str) -> Option<String> {
+pub(crate) fn meant(name: &str) -> Option<String> {
     if matches!(name, "none" | "never" | "no") {
         return Some("for a single attempt, write `retry = { max_attempts = 1 }`".to_owned());
     }

@@ -14,7 +14,7 @@ use crate::words::suggest::nearest;
 
 /// The processors that `run` names in `section`, whose attempts may take `timeout`; without those that
 /// are wrong.
-pub(super) fn run(
+pub(crate) fn run(
     reading: &mut Reading<'_>,
     files: &mut Files,
     section: &Section<'_>,

@@ -18,7 +18,7 @@ use crate::words::{Cron, Missed, Schedule, parse_duration};
 const MISSED: [(&str, Missed); 3] = [("skip", Missed::Skip), ("once", Missed::Once), ("all", Missed::All)];
 
 /// `None` where something was wrong.
-pub(super) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<ScheduleSource> {
+pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<ScheduleSource> {
     let before = reading.diagnostics.len();
     let section = Section::open(reading, Kind::ScheduleSource, title, value)?;
     let schedule = schedule(reading, &section);

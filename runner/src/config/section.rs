@@ -11,25 +11,25 @@ use super::reading::{Reading, Text, Value, shown};
 use crate::words::suggest::{did_you_mean, listed};
 
 /// A table of a known kind.
-pub(super) struct Section<'t> {
+pub(crate) struct Section<'t> {
     kind: Kind,
     /// As the user wrote it: `[step.price]`.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// The header, or the table in braces.
-    pub(super) place: Place,
+    pub(crate) place: Place,
     table: &'t DeTable<'t>,
 }
 
 impl<'t> Section<'t> {
     /// The whole file.
-    pub(super) fn root(reading: &mut Reading<'_>, kind: Kind, table: &'t Spanned<DeTable<'t>>) -> Self {
+    pub(crate) fn root(reading: &mut Reading<'_>, kind: Kind, table: &'t Spanned<DeTable<'t>>) -> Self {
         let name = reading.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = reading.place(0..0);
         Self { kind, title: name, place, table: table.get_ref() }.opened(reading)
     }
 
     /// The table that `value` is; an empty one where it is none, which is said.
-    pub(super) fn open(
+    pub(crate) fn open(
         reading: &mut Reading<'_>,
         kind: Kind,
         title: &str,
@@ -90,19 +90,19 @@ impl<'t> Section<'t> {
         Diagnostic::error_at(place, format!("unknown {what} `{key}` in `{}`", self.title)).help(help)
     }
 
-    pub(super) fn field(&self, key: &'static str) -> Option<Field<'t>> {
+    pub(crate) fn field(&self, key: &'static str) -> Option<Field<'t>> {
         let value = self.table.get(key)?;
         Some(Field::of(key, value))
     }
 
     /// Where the key itself stands.
-    pub(super) fn key_place(&self, reading: &Reading<'_>, key: &str) -> Option<Place> {
+    pub(crate) fn key_place(&self, reading: &Reading<'_>, key: &str) -> Option<Place> {
         let (key, _) = self.table.get_key_value(key)?;
         Some(reading.place(key.span()))
     }
 
     /// As [`Self::field`], and says so where there is none.
-    pub(super) fn required(
+    pub(crate) fn required(
         &self,
         reading: &mut Reading<'_>,
         key: &'static str,
@@ -117,7 +117,7 @@ impl<'t> Section<'t> {
     }
 
     /// The tables under `[KIND.NAME]`, by name; says so where one of them is no table.
-    pub(super) fn named(&self, reading: &mut Reading<'_>, kind: &'static str) -> Vec<(Text, &'t Value<'t>)> {
+    pub(crate) fn named(&self, reading: &mut Reading<'_>, kind: &'static str) -> Vec<(Text, &'t Value<'t>)> {
         let Some(field) = self.field(kind) else { return Vec::new() };
         let before = reading.diagnostics.len();
         let Some(table) = field.table(reading) else {

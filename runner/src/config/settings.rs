@@ -29,17 +29,17 @@ const WORKERS_MAX: u64 = 1024;
 
 /// What the file says, with defaults for what it does not say.
 #[derive(Debug, Default)]
-pub(super) struct SettingsFile {
+pub(crate) struct SettingsFile {
     /// Relative to the file already.
-    pub(super) data: Option<PathBuf>,
-    pub(super) settings: Settings,
-    pub(super) log: LogSettings,
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) settings: Settings,
+    pub(crate) log: LogSettings,
     /// It says where to listen, be it wrong.
-    pub(super) has_listen: bool,
+    pub(crate) has_listen: bool,
     /// Where `[runner]` and `[log]` stand.
     headers: Vec<(&'static str, Place)>,
     /// For all pipelines.
-    pub(super) shelves: Shelves,
+    pub(crate) shelves: Shelves,
 }
 
 impl Default for LogSettings {
@@ -48,7 +48,7 @@ impl Default for LogSettings {
     }
 }
 
-pub(super) fn read(
+pub(crate) fn read(
     reading: &mut Reading<'_>,
     files: &mut Files,
     tree: &Spanned<DeTable<'_>>,
@@ -61,7 +61,7 @@ pub(super) fn read(
 }
 
 /// The `[runner]` and `[log]` of a file that may hold other tables too.
-pub(super) fn in_place(reading: &mut Reading<'_>, root: &Section<'_>) -> SettingsFile {
+pub(crate) fn in_place(reading: &mut Reading<'_>, root: &Section<'_>) -> SettingsFile {
     let mut file = SettingsFile::default();
     for key in ["runner", "log"] {
         file.headers.extend(root.key_place(reading, key).map(|place| (key, place)));
@@ -99,7 +99,7 @@ pub(super) fn in_place(reading: &mut Reading<'_>, root: &Section<'_>) -> Setting
 
 /// A mistake for every table of settings in `own`, the file of a single pipeline, though the tidegate.toml at
 /// `path` stands beside it.
-pub(super) fn refuse_both(own: &SettingsFile, beside: &SettingsFile, path: &Path) -> Vec<Diagnostic> {
+pub(crate) fn refuse_both(own: &SettingsFile, beside: &SettingsFile, path: &Path) -> Vec<Diagnostic> {
     let refuse = |(key, place): &(&'static str, Place)| {
         let there = beside.headers.iter().find(|(other, _)| other == key).map(|(_, place)| place.clone());
         let there = there.unwrap_or_else(|| Place { file: Arc::from(path), span: 0..0 });

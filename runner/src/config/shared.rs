@@ -13,7 +13,7 @@ use super::step::StepDeclaration;
 use super::{inquiry, queuer, retry};
 
 /// Everything that cannot be.
-pub(super) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
+pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
     for pipeline in pipelines {
         let own = &pipeline.shelves;
@@ -33,7 +33,7 @@ pub(super) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> V
 }
 
 /// A doubt for everything that no step uses.
-pub(super) fn unused(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
+pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
     let users = Users { pipelines, shared };
     let mut diagnostics = users.unused("retry", |shelves| &shelves.retries, |step| step.retry.as_ref());
     diagnostics.extend(users.unused("queuer", |shelves| &shelves.queuers, |step| step.queuer.as_ref()));

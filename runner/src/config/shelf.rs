@@ -12,21 +12,21 @@ use crate::words::suggest::did_you_mean;
 
 /// All of one kind in one file.
 #[derive(Debug)]
-pub(super) struct Shelf<T> {
+pub(crate) struct Shelf<T> {
     entries: Vec<Entry<T>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Entry<T> {
-    pub(super) name: Placed<Name>,
+pub(crate) struct Entry<T> {
+    pub(crate) name: Placed<Name>,
     /// `None` where something was wrong.
-    pub(super) value: Option<T>,
+    pub(crate) value: Option<T>,
 }
 
 /// What a step says about it.
 #[derive(Clone, Debug)]
-pub(super) struct Chosen<T> {
-    pub(super) place: Place,
+pub(crate) struct Chosen<T> {
+    pub(crate) place: Place,
     way: Way<T>,
 }
 
@@ -38,7 +38,7 @@ enum Way<T> {
 }
 
 /// How messages name one that stands in `[KIND.NAME]`.
-pub(super) fn called(kind: &str) -> &str {
+pub(crate) fn called(kind: &str) -> &str {
     if kind == "retry" { "retry policy" } else { kind }
 }
 
@@ -50,7 +50,7 @@ impl<T> Default for Shelf<T> {
 
 impl<T> Shelf<T> {
     /// Everything under `[KIND.NAME]`; `read` is given the title of each.
-    pub(super) fn read(
+    pub(crate) fn read(
         reading: &mut Reading<'_>,
         root: &Section<'_>,
         kind: &'static str,
@@ -65,7 +65,7 @@ impl<T> Shelf<T> {
         shelf
     }
 
-    pub(super) fn entries(&self) -> &[Entry<T>] {
+    pub(crate) fn entries(&self) -> &[Entry<T>] {
         &self.entries
     }
 
@@ -76,7 +76,7 @@ impl<T> Shelf<T> {
 
 impl<T> Chosen<T> {
     /// A name, or a table that `read` reads.
-    pub(super) fn read(
+    pub(crate) fn read(
         reading: &mut Reading<'_>,
         field: Field<'_>,
         read: impl FnOnce(&mut Reading<'_>, &str, &Value<'_>) -> Option<T>,
@@ -89,7 +89,7 @@ impl<T> Chosen<T> {
     }
 
     /// A name; `expected` says what else there might be.
-    pub(super) fn named(reading: &mut Reading<'_>, field: Field<'_>, expected: &str) -> Self {
+    pub(crate) fn named(reading: &mut Reading<'_>, field: Field<'_>, expected: &str) -> Self {
         let place = field.place(reading);
         let way = match reading.text(field.name, field.value(), expected) {
             Some(name) if name.value.is_empty() => {
@@ -105,7 +105,7 @@ impl<T> Chosen<T> {
     }
 
     /// Where it stands, if that is on a shelf.
-    pub(super) fn entry<'a>(&self, own: &'a Shelf<T>, shared: &'a Shelf<T>) -> Option<&'a Entry<T>> {
+    pub(crate) fn entry<'a>(&self, own: &'a Shelf<T>, shared: &'a Shelf<T>) -> Option<&'a Entry<T>> {
         match &self.way {
             Way::Named(name) => own.get(&name.value).or_else(|| shared.get(&name.value)),
             Way::Inline(_) => None,
@@ -113,7 +113,7 @@ impl<T> Chosen<T> {
     }
 
     /// What it comes to.
-    pub(super) fn value<'a>(&'a self, own: &'a Shelf<T>, shared: &'a Shelf<T>) -> Option<&'a T> {
+    pub(crate) fn value<'a>(&'a self, own: &'a Shelf<T>, shared: &'a Shelf<T>) -> Option<&'a T> {
         match &self.way {
             Way::Named(_) => self.entry(own, shared)?.value.as_ref(),
             Way::Inline(value) => value.as_ref(),
@@ -122,7 +122,7 @@ impl<T> Chosen<T> {
 
     /// That nothing has this name. `kind` is as in `[KIND.NAME]`, and `meant` knows what else somebody who
     /// writes the name may mean.
-    pub(super) fn lost(
+    pub(crate) fn lost(
         &self,
         kind: &str,
         meant: fn(&str) -> Option<String>,

@@ -12,15 +12,15 @@ use crate::words::RetryPolicy;
 
 /// What one file offers to steps.
 #[derive(Debug, Default)]
-pub(super) struct Shelves {
-    pub(super) retries: Shelf<RetryPolicy>,
-    pub(super) queuers: Shelf<Queuer>,
-    pub(super) gates: Shelf<Inquiry>,
+pub(crate) struct Shelves {
+    pub(crate) retries: Shelf<RetryPolicy>,
+    pub(crate) queuers: Shelf<Queuer>,
+    pub(crate) gates: Shelf<Inquiry>,
 }
 
 impl Shelves {
     /// Everything that the file of `root` offers.
-    pub(super) fn read(reading: &mut Reading<'_>, files: &mut Files, root: &Section<'_>) -> Self {
+    pub(crate) fn read(reading: &mut Reading<'_>, files: &mut Files, root: &Section<'_>) -> Self {
         Self {
             retries: Shelf::read(reading, root, "retry", retry::read),
             queuers: Shelf::read(reading, root, "queuer", queuer::read),

@@ -29,17 +29,17 @@ const ON_MISMATCH: [(&str, OnMismatch); 2] = [("refuse", OnMismatch::Refuse), ("
 
 /// A sink as it was written.
 #[derive(Debug)]
-pub(super) struct SinkDeclaration {
-    pub(super) name: Placed<Name>,
+pub(crate) struct SinkDeclaration {
+    pub(crate) name: Placed<Name>,
     /// Where it writes to, if that is a file.
-    pub(super) path: Option<Placed<PathBuf>>,
+    pub(crate) path: Option<Placed<PathBuf>>,
     /// `None` where something was wrong.
-    pub(super) kind: Option<SinkKind>,
+    pub(crate) kind: Option<SinkKind>,
     /// One step for each name in `from`, which deliver straight into the sink.
-    pub(super) steps: Vec<StepDeclaration>,
+    pub(crate) steps: Vec<StepDeclaration>,
 }
 
-pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<SinkDeclaration> {
+pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<SinkDeclaration> {
     let name = name(reading, "sink", key);
     reading.names_missing |= name.is_none();
     let title = format!("[sink.{}]", key.value);

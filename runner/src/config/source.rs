@@ -28,22 +28,22 @@ const LINE_BYTES_MAX_DEFAULT: usize = 64 << 20;
 
 /// A source as it was written.
 #[derive(Debug)]
-pub(super) struct SourceDeclaration {
-    pub(super) name: Placed<Name>,
+pub(crate) struct SourceDeclaration {
+    pub(crate) name: Placed<Name>,
     /// Where it reads from, also when something else about it is wrong.
-    pub(super) path: Option<Placed<PathBuf>>,
-    pub(super) supply: Supply,
+    pub(crate) path: Option<Placed<PathBuf>>,
+    pub(crate) supply: Supply,
 }
 
 /// How the jobs of a source come; `None` where something was wrong.
 #[derive(Clone, Debug)]
-pub(super) enum Supply {
+pub(crate) enum Supply {
     Pull(Option<SourceKind>),
     /// To the queue of its name.
     Push(Option<PushSource>),
 }
 
-pub(super) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<SourceDeclaration> {
+pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<SourceDeclaration> {
     let name = name(reading, "source", key);
     reading.names_missing |= name.is_none();
     let title = format!("[source.{}]", key.value);

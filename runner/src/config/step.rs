@@ -31,34 +31,34 @@ const PROMISES: [(&str, Promise); 3] = [
 
 /// A step as it was written.
 #[derive(Debug)]
-pub(super) struct StepDeclaration {
-    pub(super) name: Placed<Name>,
-    pub(super) line: u64,
-    pub(super) take: Take,
-    pub(super) inputs: Bound,
-    pub(super) begin_at: BeginAt,
-    pub(super) to: Bound,
-    pub(super) errors: Option<Reference>,
-    pub(super) processors: Vec<Processor>,
-    pub(super) filter: StepFilter,
-    pub(super) limits: Limits,
+pub(crate) struct StepDeclaration {
+    pub(crate) name: Placed<Name>,
+    pub(crate) line: u64,
+    pub(crate) take: Take,
+    pub(crate) inputs: Bound,
+    pub(crate) begin_at: BeginAt,
+    pub(crate) to: Bound,
+    pub(crate) errors: Option<Reference>,
+    pub(crate) processors: Vec<Processor>,
+    pub(crate) filter: StepFilter,
+    pub(crate) limits: Limits,
     /// `None`: what the pipeline says.
-    pub(super) delivery: Option<Promise>,
-    pub(super) crash_limit: u32,
-    pub(super) timeout: Duration,
-    pub(super) config: serde_json::Value,
+    pub(crate) delivery: Option<Promise>,
+    pub(crate) crash_limit: u32,
+    pub(crate) timeout: Duration,
+    pub(crate) config: serde_json::Value,
     /// Of `config`.
-    pub(super) secrets: Vec<Secret>,
-    pub(super) isolate: bool,
-    pub(super) retry: Option<Chosen<RetryPolicy>>,
-    pub(super) queuer: Option<Chosen<Queuer>>,
-    pub(super) gate: Option<Chosen<Inquiry>>,
-    pub(super) monitor: Option<Monitor>,
+    pub(crate) secrets: Vec<Secret>,
+    pub(crate) isolate: bool,
+    pub(crate) retry: Option<Chosen<RetryPolicy>>,
+    pub(crate) queuer: Option<Chosen<Queuer>>,
+    pub(crate) gate: Option<Chosen<Inquiry>>,
+    pub(crate) monitor: Option<Monitor>,
 }
 
 impl StepDeclaration {
     /// A step that hands on what it takes.
-    pub(super) fn new(name: Placed<Name>, line: u64) -> Self {
+    pub(crate) fn new(name: Placed<Name>, line: u64) -> Self {
         Self {
             name,
             line,
@@ -84,7 +84,7 @@ impl StepDeclaration {
     }
 }
 
-pub(super) fn read(
+pub(crate) fn read(
     reading: &mut Reading<'_>,
     files: &mut Files,
     key: &Text,
@@ -141,7 +141,7 @@ pub(super) fn read(
 }
 
 /// `delivery`, of a step or as the default of a pipeline.
-pub(super) fn delivery(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<Promise> {
+pub(crate) fn delivery(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<Promise> {
     section.field("delivery")?.choice(reading, kind, &PROMISES)
 }
 

@@ -10,15 +10,15 @@ use super::diagnostic::Diagnostic;
 use super::reading::Reading;
 
 /// A tree, and how far it can be trusted.
-pub(super) struct Parsed<'t> {
-    pub(super) tree: Spanned<DeTable<'t>>,
+pub(crate) struct Parsed<'t> {
+    pub(crate) tree: Spanned<DeTable<'t>>,
     /// A mistake may have moved keys into other tables, so that what else the tree says would only
     /// confuse.
-    pub(super) garbled: bool,
+    pub(crate) garbled: bool,
 }
 
 /// Parses `text`, the text of the file of `reading`, as far as it can be.
-pub(super) fn parse<'t>(reading: &mut Reading<'_>, text: &'t str) -> Parsed<'t> {
+pub(crate) fn parse<'t>(reading: &mut Reading<'_>, text: &'t str) -> Parsed<'t> {
     let (tree, errors) = DeTable::parse_recoverable(text);
     let garbled = errors.iter().any(|error| !is_local(error));
     // A table that is given twice is taken for one, so that its keys seem to be given twice as well.

@@ -6,7 +6,7 @@ use super::reading::{Reading, Text};
 use crate::words::template::Template;
 
 /// The template that `text` is; says what is wrong with it.
-pub(super) fn template(reading: &mut Reading<'_>, text: &Text) -> Option<Template> {
+pub(crate) fn template(reading: &mut Reading<'_>, text: &Text) -> Option<Template> {
     match Template::parse(&text.value, &text.outside) {
         Ok(template) => Some(template),
         Err(mistakes) => {
@@ -28,7 +28,7 @@ pub(super) fn template(reading: &mut Reading<'_>, text: &Text) -> Option<Templat
 }
 
 /// The names and templates of a table like `headers` or `env`.
-pub(super) fn templates(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(Text, Template)> {
+pub(crate) fn templates(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(Text, Template)> {
     let mut all = Vec::new();
     let Some(table) = field.table(reading) else { return all };
     for (key, value) in table {

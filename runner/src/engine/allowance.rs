@@ -9,7 +9,7 @@ use crate::words::format_duration;
 
 /// Knows how much of its time the attempt that runs has used.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(crate) struct Allowance {
     timeout: Option<Duration>,
     ticks: Ticks,
     /// When the attempt would have begun, had it run without a break.
@@ -17,17 +17,17 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    pub(super) fn new(timeout: Option<Duration>) -> Self {
+    pub(crate) fn new(timeout: Option<Duration>) -> Self {
         Self { timeout, ticks: Ticks::fit_for(timeout), begun_nanos: 0 }
     }
 
     /// Another attempt begins, or goes on after it used `spent`.
-    pub(super) fn begin(&mut self, spent: Duration) {
+    pub(crate) fn begin(&mut self, spent: Duration) {
         let spent = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         self.begun_nanos = self.ticks.now().saturating_sub(spent);
     }
 
-    pub(super) fn spent(&self) -> Duration {
+    pub(crate) fn spent(&self) -> Duration {
         Duration::from_nanos(self.ticks.now().saturating_sub(self.begun_nanos))
     }
 
@@ -35,7 +35,7 @@ impl Allowance {
     ///
     /// # Errors
     /// There is nothing left.
-    pub(super) fn left(&self) -> Result<Option<Duration>, Failure> {
+    pub(crate) fn left(&self) -> Result<Option<Duration>, Failure> {
         let Some(timeout) = self.timeout else { return Ok(None) };
         match timeout.checked_sub(self.spent()) {
             Some(left) if !left.is_zero() => Ok(Some(left)),

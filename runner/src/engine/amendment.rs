@@ -13,32 +13,32 @@ use crate::words::Progress;
 pub struct Amendment {
     pub changes: Changes,
     /// What is appended, by queue, and what it carries.
-    pub(super) appended: Vec<(QueueRef, Payloads, Option<Payloads>)>,
+    pub(crate) appended: Vec<(QueueRef, Payloads, Option<Payloads>)>,
     /// By step and input: progress that is another now.
-    pub(super) progress: Vec<(usize, usize, Progress)>,
+    pub(crate) progress: Vec<(usize, usize, Progress)>,
     /// Waiting jobs that somebody wanted to be moved.
-    pub(super) moves: Option<Moving>,
+    pub(crate) moves: Option<Moving>,
     /// A step that shall start nothing, or go on.
-    pub(super) paused: Option<(usize, bool)>,
+    pub(crate) paused: Option<(usize, bool)>,
     /// What is said of a pending job is taken: the one that the changes delay.
-    pub(super) told: bool,
+    pub(crate) told: bool,
     pub granted: Granted,
 }
 
 /// Jobs of a step that wait, and what becomes of them.
 #[derive(Debug)]
-pub(super) struct Moving {
-    pub(super) step: usize,
-    pub(super) rows: Vec<(DelayedKey, Place)>,
+pub(crate) struct Moving {
+    pub(crate) step: usize,
+    pub(crate) rows: Vec<(DelayedKey, Place)>,
     /// Indices of the input that are accounted for now.
-    pub(super) jobs: Vec<u64>,
+    pub(crate) jobs: Vec<u64>,
     /// Those that were accounted for before, or that it does not have.
-    pub(super) left: Vec<u64>,
+    pub(crate) left: Vec<u64>,
 }
 
 /// Where a job stands that stood in the store by itself.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// Nowhere any more.
     Gone,
     /// As it did.
@@ -48,13 +48,13 @@ pub(super) enum Place {
 }
 
 impl Amendment {
-    pub(super) fn new(changes: Changes, granted: Granted) -> Self {
+    pub(crate) fn new(changes: Changes, granted: Granted) -> Self {
         let (appended, progress) = (Vec::new(), Vec::new());
         Self { changes, appended, progress, moves: None, paused: None, told: false, granted }
     }
 }
 
 /// An error of the store as a sentence.
-pub(super) fn said(error: &ReadError) -> String {
+pub(crate) fn said(error: &ReadError) -> String {
     Chain(error).to_string()
 }

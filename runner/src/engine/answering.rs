@@ -19,12 +19,12 @@ pub struct Answering {
 }
 
 impl Answering {
-    pub(super) fn ask(&mut self, now: Timestamp) {
+    pub(crate) fn ask(&mut self, now: Timestamp) {
         self.asked = Some(now);
     }
 
     /// Takes note of an answer, or of what is wrong with it; answers whether that trouble is news.
-    pub(super) fn answered(&mut self, trouble: Option<String>, now: Timestamp) -> bool {
+    pub(crate) fn answered(&mut self, trouble: Option<String>, now: Timestamp) -> bool {
         self.asked = None;
         let before = self.trouble.take();
         let Some(why) = trouble else { return false };

@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 128 << 10;
 
 /// What the pushes and ticks of a group come to.
 #[derive(Default)]
-pub(super) struct Arrivals {
+pub(crate) struct Arrivals {
     /// By queue: what is new.
     jobs: BTreeMap<QueueRef, Payloads>,
     /// What is to be remembered, and of which queue.
@@ -40,7 +40,7 @@ struct Known {
 impl Arrivals {
     /// # Errors
     /// Where the store cannot be read.
-    pub(super) fn of(pushes: Vec<Push>, ledger: &Ledger, store: &Store) -> Result<Self, ReadError> {
+    pub(crate) fn of(pushes: Vec<Push>, ledger: &Ledger, store: &Store) -> Result<Self, ReadError> {
         let mut known = look_up(&pushes, store)?;
         let mut arrivals = Self::default();
         for push in pushes {
@@ -87,7 +87,7 @@ impl Arrivals {
         self.answers.push((answer, outcome));
     }
 
-    pub(super) fn with_ticks(mut self, ticked: Vec<Ticked>) -> Self {
+    pub(crate) fn with_ticks(mut self, ticked: Vec<Ticked>) -> Self {
         for Ticked { queue, jobs, handled } in ticked {
             self.jobs.entry(queue).or_default().append(&jobs);
             self.ticked.push((queue, jobs.len(), handled));
@@ -96,16 +96,16 @@ impl Arrivals {
     }
 
     /// Schedules, and how many jobs came of their ticks.
-    pub(super) fn ticked(&self) -> Vec<(QueueRef, usize)> {
+    pub(crate) fn ticked(&self) -> Vec<(QueueRef, usize)> {
         self.ticked.iter().map(|&(queue, jobs, _)| (queue, jobs)).collect()
     }
 
     /// Nothing is to be made durable; there may be answers.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ticked.is_empty() && self.jobs.values().all(Payloads::is_empty)
     }
 
-    pub(super) fn add_to(&self, ledger: &Ledger, changes: &mut Changes) {
+    pub(crate) fn add_to(&self, ledger: &Ledger, changes: &mut Changes) {
         let configuration = &ledger.configuration;
         for (&queue, jobs) in self.jobs.iter().filter(|(_, jobs)| !jobs.is_empty()) {
             let settings = &configuration.queues[queue.0];
@@ -128,7 +128,7 @@ impl Arrivals {
     }
 
     /// Hands out what arrived, by queue, in pieces.
-    pub(super) fn take_pieces(&mut self) -> Vec<(QueueRef, Payloads)> {
+    pub(crate) fn take_pieces(&mut self) -> Vec<(QueueRef, Payloads)> {
         let mut pieces = Vec::new();
         for (queue, jobs) in std::mem::take(&mut self.jobs) {
             let mut piece = Payloads::new();
@@ -146,7 +146,7 @@ impl Arrivals {
     }
 
     /// Everything is durable.
-    pub(super) fn answer(self) {
+    pub(crate) fn answer(self) {
         for (answer, outcome) in self.answers {
             answer(outcome);
         }

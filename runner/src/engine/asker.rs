@@ -15,7 +15,7 @@ use crate::words::{Address, Timestamp, delivery_hash};
 
 /// Asks what a gate or a monitor of a step asks.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(crate) struct Asker {
     step: Address,
     links: Vec<Link>,
     allowance: Allowance,
@@ -27,7 +27,7 @@ pub(super) struct Asker {
 impl Asker {
     /// # Errors
     /// What could not be made ready, as a sentence fragment.
-    pub(super) fn new(
+    pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
         (inquiry, entry): (&Inquiry, Entry),
@@ -71,7 +71,7 @@ impl Asker {
     ///
     /// # Errors
     /// The first failure.
-    pub(super) fn ask(&mut self, given: &[u8], now: Timestamp) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn ask(&mut self, given: &[u8], now: Timestamp) -> Result<Vec<u8>, Failure> {
         // To the outside each asking is another one, or a service that knows it by its key would
         // answer for ever what it has answered once.
         let what = match self.entry {

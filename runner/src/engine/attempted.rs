@@ -10,7 +10,7 @@ use crate::words::Address;
 
 /// Watches over the attempts of one batch, as long as it lives.
 #[derive(Debug)]
-pub(super) struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     step: &'a Address,
     /// `None` where nothing is attempted twice, so that nobody has to know.
     pace: Option<Pace<'a>>,
@@ -22,7 +22,7 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// `crash_limit` is `None` where a job that took the process down is not attempted again anyway.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         slot: &'a mut Slot,
         step: &'a Address,
         gatherer: &mut Gatherer,
@@ -34,7 +34,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Attempts a job with `run`, unless it is set aside.
-    pub(super) fn attempt(
+    pub(crate) fn attempt(
         &mut self,
         item: &Item<'_>,
         run: impl FnOnce() -> Result<(), Failure>,
@@ -50,19 +50,19 @@ impl<'a> Watch<'a> {
     }
 
     /// Where the job was set aside just now: how many attempts took the process down.
-    pub(super) fn crashes(&mut self) -> Option<u32> {
+    pub(crate) fn crashes(&mut self) -> Option<u32> {
         self.crashes.take()
     }
 
     /// A job is accounted for by the delivery of this batch.
-    pub(super) fn take(&mut self, item: &Item<'_>) {
+    pub(crate) fn take(&mut self, item: &Item<'_>) {
         if let Some(Pace::OneByOne(_)) = self.pace {
             self.taken.push(job(self.step, item));
         }
     }
 
     /// A job waits for its next attempt, and is delivered by itself: what is settled then.
-    pub(super) fn wait(&self, item: &Item<'_>) -> Vec<Span> {
+    pub(crate) fn wait(&self, item: &Item<'_>) -> Vec<Span> {
         match self.pace {
             Some(Pace::OneByOne(_)) => vec![job(self.step, item)],
             _ => Vec::new(),
@@ -71,14 +71,14 @@ impl<'a> Watch<'a> {
 
     /// A job halts the step. One that was set aside is attempted again in the next run: until then
     /// somebody has mended what it needs.
-    pub(super) fn halt(&self, item: &Item<'_>, failure: &Failure) {
+    pub(crate) fn halt(&self, item: &Item<'_>, failure: &Failure) {
         if let (Some(Pace::OneByOne(careful)), FailureKind::Crashed) = (&self.pace, failure.kind) {
             careful.forget(&job(self.step, item));
         }
     }
 
     /// What is settled when the batch is delivered.
-    pub(super) fn finish(self) -> Vec<Span> {
+    pub(crate) fn finish(self) -> Vec<Span> {
         self.taken
     }
 }

@@ -17,13 +17,13 @@ use crate::words::log_target;
 use crate::words::{Mark, Progress};
 
 /// Where the sources end at whose end some step begins, or why that cannot be found out.
-pub(super) type Ends = BTreeMap<usize, Result<SourceEnd, String>>;
+pub(crate) type Ends = BTreeMap<usize, Result<SourceEnd, String>>;
 
 /// How long to wait where too many files are open for a source to be read.
 const SHORT_OF_FILES_WAIT: Duration = Duration::from_millis(100);
 
 /// Whether `step` has never taken anything of `input`.
-pub(super) fn is_new(store: &Store, step: &Step, input: &InputRef) -> Result<bool, ReadError> {
+pub(crate) fn is_new(store: &Store, step: &Step, input: &InputRef) -> Result<bool, ReadError> {
     // What was begun and never delivered is told by snapshots alone.
     Ok(store.progress(&step.address, &input.address)?.is_none() && store.snapshots(&step.address)?.is_empty())
 }
@@ -59,7 +59,7 @@ fn behind(step: &Step, (first, last): (u64, u64)) -> u64 {
 
 /// Reads those sources to their end of which a step wants only what comes from now on. While too many files
 /// are open, the start of the run waits; `None`: it was `stopped` meanwhile.
-pub(super) fn ends(
+pub(crate) fn ends(
     configuration: &Configuration,
     store: &Store,
     sources: &[Option<Source>],
@@ -109,7 +109,7 @@ fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Resu
 ///
 /// # Errors
 /// Why its end cannot be found out.
-pub(super) fn there(
+pub(crate) fn there(
     input: Input,
     (firsts, heads): (&BTreeMap<usize, u64>, &[u64]),
     ends: &Ends,
@@ -126,7 +126,7 @@ pub(super) fn there(
 
 /// The progress with which `step` begins on an input that is new to it, of which jobs from `first` to
 /// `last` are there.
-pub(super) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progress {
+pub(crate) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progress {
     let mut progress = Progress::default();
     let behind = behind(step, there);
     progress.begin_behind(behind);
@@ -146,7 +146,7 @@ pub(super) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progres
 }
 
 /// Says where steps begin, once that is on disk and holds whatever happens.
-pub(super) fn say(opening: &Changes) {
+pub(crate) fn say(opening: &Changes) {
     let begun = opening.progress.iter().filter(|(.., progress)| progress.is_at_its_beginning());
     for (step, input, progress) in begun {
         let index = progress.watermark() + 1;
@@ -159,12 +159,12 @@ pub(super) fn say(opening: &Changes) {
 }
 
 /// A reader of a source that gives the jobs from `next` on to a step with this progress.
-pub(super) fn reader(source: &Source, progress: &Progress, next: u64, mark: Option<Mark>) -> Reader {
+pub(crate) fn reader(source: &Source, progress: &Progress, next: u64, mark: Option<Mark>) -> Reader {
     if progress.is_at_its_beginning() { source.beginner(next, mark) } else { source.reader(next, mark) }
 }
 
 /// A join that takes something more than it did pairs what may not belong together.
-pub(super) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInput]) {
+pub(crate) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInput]) {
     if step.take != Take::Join || !known.contains(&true) {
         return;
     }

@@ -35,21 +35,21 @@ pub enum Dropped {
 }
 
 /// What shall be taken out.
-pub(super) struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// Its position in the configuration.
-    pub(super) step: usize,
-    pub(super) rows: &'a [Row],
+    pub(crate) step: usize,
+    pub(crate) rows: &'a [Row],
     /// Indices of the one input of a step that picks its jobs.
-    pub(super) jobs: &'a [u64],
+    pub(crate) jobs: &'a [u64],
     /// For good.
-    pub(super) drop: bool,
+    pub(crate) drop: bool,
     /// Also where an outside system has it.
-    pub(super) pending: bool,
+    pub(crate) pending: bool,
 }
 
 /// # Errors
 /// Why not, as a sentence: nothing is changed then.
-pub(super) fn cancel(
+pub(crate) fn cancel(
     store: &Store,
     configuration: &Configuration,
     wanted: &Wanted<'_>,

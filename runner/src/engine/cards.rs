@@ -14,13 +14,13 @@ use crate::words::suggest::nearest;
 
 /// Writes the cards of the jobs of one step.
 #[derive(Clone, Debug)]
-pub(super) struct Cards {
+pub(crate) struct Cards {
     queuer: Queuer,
 }
 
 /// The lane of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Lane<'j> {
+pub(crate) enum Lane<'j> {
     /// There are none, or this one is for all that have none of their own.
     Shared,
     Named(Cow<'j, str>),
@@ -29,12 +29,12 @@ pub(super) enum Lane<'j> {
 }
 
 impl Cards {
-    pub(super) fn new(queuer: &Queuer) -> Self {
+    pub(crate) fn new(queuer: &Queuer) -> Self {
         Self { queuer: queuer.clone() }
     }
 
     /// How a step with this queuer chooses.
-    pub(super) fn rules(&self) -> Rules {
+    pub(crate) fn rules(&self) -> Rules {
         let rate = |rate: crate::words::Rate| decide::Rate { jobs: rate.count, per: rate.per };
         let lane = self.queuer.lane.as_ref();
         Rules {
@@ -54,7 +54,7 @@ impl Cards {
     }
 
     /// The lane of a job.
-    pub(super) fn lane<'j>(&self, job: &'j [u8]) -> Lane<'j> {
+    pub(crate) fn lane<'j>(&self, job: &'j [u8]) -> Lane<'j> {
         let Some(lane) = &self.queuer.lane else { return Lane::Shared };
         match (peek(job, &lane.path).and_then(word), lane.missing) {
             (Some(name), _) => Lane::Named(name),
@@ -64,12 +64,12 @@ impl Cards {
     }
 
     /// Whether jobs are in lanes.
-    pub(super) fn has_lanes(&self) -> bool {
+    pub(crate) fn has_lanes(&self) -> bool {
         self.queuer.lane.is_some()
     }
 
     /// Why a job cannot be run that is in no lane.
-    pub(super) fn lacks_lane(&self, job: &[u8]) -> Failure {
+    pub(crate) fn lacks_lane(&self, job: &[u8]) -> Failure {
         let path = self.queuer.lane.as_ref().map(|lane| &*lane.path).unwrap_or_default();
         let near = near_field(job, path).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
         let path = path.join(".");
@@ -81,7 +81,7 @@ impl Cards {
     }
 
     /// Hands the card of a job to `take`. `index` is its place in the input, `since` when it came.
-    pub(super) fn write<T>(
+    pub(crate) fn write<T>(
         &self,
         key: JobKey,
         (index, since): (u64, Timestamp),

@@ -22,7 +22,7 @@ use crate::hands::script::{Entry, Outlet, json};
 
 /// The processors of a step, made ready for one thread.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(crate) struct Links {
     links: Vec<Link>,
     /// What each link but the last gives, in turn.
     middles: Vec<Outputs>,
@@ -56,14 +56,14 @@ struct Prepared {
 
 impl Links {
     /// Whether a step needs links.
-    pub(super) fn needed(configuration: &Configuration, step: &Step) -> bool {
+    pub(crate) fn needed(configuration: &Configuration, step: &Step) -> bool {
         step.processors.iter().any(|processor| !matches!(processor, Processor::Script(_)))
             || requests(configuration, step).next().is_some()
     }
 
     /// # Errors
     /// What could not be made ready, as a sentence fragment.
-    pub(super) fn new(
+    pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
         common: &Common<'_>,
@@ -134,7 +134,7 @@ impl Links {
     }
 
     /// Says which lane the next job is in.
-    pub(super) fn set_lane(&self, lane: Option<&str>) {
+    pub(crate) fn set_lane(&self, lane: Option<&str>) {
         for link in &self.links {
             if let Link::Script(script) | Link::Filter(script, _) = link {
                 script.set_lane(lane);
@@ -146,23 +146,23 @@ impl Links {
     ///
     /// # Errors
     /// What the plugin says, or why it cannot be reached.
-    pub(super) fn set_up(&mut self) -> Result<(), Failure> {
+    pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
         self.links.iter_mut().try_for_each(Link::set_up)
     }
 
     /// Whether it pays to show it the jobs of a batch before they are run.
-    pub(super) fn wants_batches(&self) -> bool {
+    pub(crate) fn wants_batches(&self) -> bool {
         self.isolated.is_some()
     }
 
     /// Whether jobs of the batch behind the last one are through in the isolated link.
-    pub(super) fn is_ahead(&self) -> bool {
+    pub(crate) fn is_ahead(&self) -> bool {
         let isolated = self.isolated.and_then(|at| self.links.get(at));
         matches!(isolated, Some(Link::Isolated(isolated)) if isolated.is_ahead())
     }
 
     /// Forgets what was prepared, and how a batch before this one ended.
-    pub(super) fn begin(&mut self, stops_at_failure: bool) {
+    pub(crate) fn begin(&mut self, stops_at_failure: bool) {
         self.prepared.clear();
         if let Some(Link::Isolated(isolated)) = self.isolated.and_then(|at| self.links.get_mut(at)) {
             isolated.begin(stops_at_failure);
@@ -170,7 +170,7 @@ impl Links {
     }
 
     /// Runs a job as far as the isolated link, where it waits with the others of its batch.
-    pub(super) fn prepare(&mut self, job: &Job<'_>) {
+    pub(crate) fn prepare(&mut self, job: &Job<'_>) {
         let Some(until) = self.isolated else { return };
         let mut emitted =
             self.middles.first().map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
@@ -186,7 +186,7 @@ impl Links {
     ///
     /// # Errors
     /// The first failure.
-    pub(super) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+    pub(crate) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         self.pieces = 0;
         self.counts.fill(0);
         if self.services.is_empty() {
@@ -208,7 +208,7 @@ impl Links {
     }
 
     /// Whether what goes to the output at this position is a request.
-    pub(super) fn sends(&self, position: usize) -> bool {
+    pub(crate) fn sends(&self, position: usize) -> bool {
         self.services.iter().any(|(of, _)| *of == position)
     }
 
@@ -340,7 +340,7 @@ impl Links {
 }
 
 /// Requests are made in the attempt, under its hash; what is due later comes when that is over.
-pub(super) fn late_request(output: &str) -> Failure {
+pub(crate) fn late_request(output: &str) -> Failure {
     let which = if output.is_empty() { "an output".to_owned() } else { format!("the output `{output}`") };
     let why = format!("{which} cannot be due later, as it goes to an HTTP sink; put a queue between");
     Failure::new(FailureKind::Rejected, why)
@@ -376,7 +376,7 @@ fn requests<'c>(
 }
 
 /// Whoever takes jobs as they are relies on their being JSON.
-pub(super) fn check_form(job: &Job<'_>) -> Result<(), Failure> {
+pub(crate) fn check_form(job: &Job<'_>) -> Result<(), Failure> {
     json::check(job.payload)
         .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))
 }
@@ -394,6 +394,6 @@ fn append_named(from: &Outputs, to: &mut Outputs) {
 }
 
 /// A path as messages show it: from the configuration's folder on, where it lies in it.
-pub(super) fn shown(configuration: &Configuration, path: &Path) -> String {
+pub(crate) fn shown(configuration: &Configuration, path: &Path) -> String {
     path.strip_prefix(&configuration.root).unwrap_or(path).display().to_string()
 }

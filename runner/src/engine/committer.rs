@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender};
 use tidegate_plugin::Payloads;
 
-pub(super) use completing::Completions;
+pub(crate) use completing::Completions;
 
 use super::arrivals::Arrivals;
 use super::begin;
@@ -46,27 +46,27 @@ const GROUP_BYTES: usize = 4 << 20;
 const GROUP_AGE: Duration = Duration::from_millis(5);
 
 /// What the thread works with.
-pub(super) struct Committer {
-    pub(super) writer: Writer,
-    pub(super) store: Store,
-    pub(super) attempts: Attempts,
+pub(crate) struct Committer {
+    pub(crate) writer: Writer,
+    pub(crate) store: Store,
+    pub(crate) attempts: Attempts,
     /// What the start of the run has to say, before anything else.
-    pub(super) opening: Option<Changes>,
-    pub(super) ledger: Ledger,
-    pub(super) sinks: Sinks,
+    pub(crate) opening: Option<Changes>,
+    pub(crate) ledger: Ledger,
+    pub(crate) sinks: Sinks,
     /// Steps of which a delivery was refused: a later one would leave a gap.
-    pub(super) broken_steps: BTreeSet<usize>,
-    pub(super) inbox: Arc<Inbox>,
-    pub(super) tails: Arc<Tails>,
-    pub(super) stats: Arc<Stats>,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(crate) broken_steps: BTreeSet<usize>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) tails: Arc<Tails>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// How many batches are read and will still come here.
-    pub(super) coming: Arc<AtomicUsize>,
+    pub(crate) coming: Arc<AtomicUsize>,
     /// How long to wait for room on a full disk before the next try.
-    pub(super) retry_after: Duration,
-    pub(super) messages: Sender<Message>,
+    pub(crate) retry_after: Duration,
+    pub(crate) messages: Sender<Message>,
     /// Closed when the run shall end: room is then not waited for.
-    pub(super) stop: Receiver<()>,
+    pub(crate) stop: Receiver<()>,
 }
 
 /// What is committed together.
@@ -96,7 +96,7 @@ impl Committer {
     ///
     /// # Errors
     /// When the store fails. Nothing is lost: what was not committed is delivered in the next run.
-    pub(super) fn run(mut self, orders: &Receiver<Order>) -> Result<Writer, EngineError> {
+    pub(crate) fn run(mut self, orders: &Receiver<Order>) -> Result<Writer, EngineError> {
         self.open()?;
         let mut last_commit = Instant::now();
         while let Some(first) = self.next(orders) {
@@ -126,7 +126,7 @@ impl Committer {
     }
 
     /// Commits what the start of the run has to say.
-    pub(super) fn open(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn open(&mut self) -> Result<(), EngineError> {
         self.say_what_waits();
         let Some(opening) = self.opening.take() else { return Ok(()) };
         let mut told = false;
@@ -136,7 +136,7 @@ impl Committer {
     }
 
     /// Marks the sinks as left in order.
-    pub(super) fn close(mut self) -> Result<Writer, EngineError> {
+    pub(crate) fn close(mut self) -> Result<Writer, EngineError> {
         self.close_sinks()?;
         Ok(self.writer)
     }
@@ -188,7 +188,7 @@ impl Committer {
     }
 
     /// Commits a group, however often it has to be tried.
-    pub(super) fn commit(
+    pub(crate) fn commit(
         &mut self,
         mut group: Vec<Entry>,
         pushes: Vec<Push>,
@@ -233,7 +233,7 @@ impl Committer {
 
     /// Lets go of jobs that have become older than their queues keep them. Where there are none, nothing
     /// is written.
-    pub(super) fn let_go(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn let_go(&mut self) -> Result<(), EngineError> {
         let now = self.clock.now();
         let mut changes = Changes { now, ..Changes::default() };
         for trim in trims_by_age(&self.ledger.configuration, &self.ledger.progress, now) {
@@ -247,7 +247,7 @@ impl Committer {
     }
 
     /// Writes down which steps have stopped.
-    pub(super) fn note_stopped(&mut self, stops: Vec<Stop>) -> Result<(), EngineError> {
+    pub(crate) fn note_stopped(&mut self, stops: Vec<Stop>) -> Result<(), EngineError> {
         if stops.is_empty() {
             return Ok(());
         }
@@ -368,7 +368,7 @@ impl Committer {
     }
 
     /// Lets those know who push.
-    pub(super) fn say_what_waits(&self) {
+    pub(crate) fn say_what_waits(&self) {
         let queues = self.ledger.configuration.queues.iter().enumerate();
         for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
             self.inbox.set_waiting(QueueRef(queue), self.ledger.waiting(QueueRef(queue)));

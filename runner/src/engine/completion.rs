@@ -36,12 +36,12 @@ pub struct Claim {
 }
 
 /// What somebody says of a pending job.
-pub(super) struct Told<'a> {
-    pub(super) step: usize,
-    pub(super) index: u64,
-    pub(super) token: &'a str,
-    pub(super) completion: &'a Completion,
-    pub(super) row: Option<Row>,
+pub(crate) struct Told<'a> {
+    pub(crate) step: usize,
+    pub(crate) index: u64,
+    pub(crate) token: &'a str,
+    pub(crate) completion: &'a Completion,
+    pub(crate) row: Option<Row>,
 }
 
 /// What `token` lets somebody speak for, of all that was made of the job at `index` of `queue`.
@@ -123,7 +123,7 @@ pub fn check(step: &Step, completion: &Completion) -> Result<(), String> {
 }
 
 /// Puts it down with the job, if the outside has that.
-pub(super) fn complete(
+pub(crate) fn complete(
     store: &Store,
     configuration: &Configuration,
     told: &Told<'_>,

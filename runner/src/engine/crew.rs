@@ -46,25 +46,25 @@ const LAST_KILLS: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// What a run is made of before its threads start.
-pub(super) struct Parts {
-    pub(super) configuration: Arc<Configuration>,
-    pub(super) plugins: Arc<Plugins>,
-    pub(super) store: Store,
-    pub(super) writer: Writer,
-    pub(super) attempts: Attempts,
-    pub(super) setups: Setups,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) options: Options,
-    pub(super) stats: Arc<Stats>,
-    pub(super) messages: (Sender<Message>, Receiver<Message>),
-    pub(super) inbox: Arc<Inbox>,
-    pub(super) leash: Arc<Leash>,
+pub(crate) struct Parts {
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) store: Store,
+    pub(crate) writer: Writer,
+    pub(crate) attempts: Attempts,
+    pub(crate) setups: Setups,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: Options,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) messages: (Sender<Message>, Receiver<Message>),
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) leash: Arc<Leash>,
     /// Set by a stop.
-    pub(super) ending: Arc<AtomicBool>,
+    pub(crate) ending: Arc<AtomicBool>,
 }
 
 /// The floor, and the threads that it has to do with.
-pub(super) struct Crew {
+pub(crate) struct Crew {
     configuration: Arc<Configuration>,
     store: Store,
     attempts: Attempts,
@@ -100,7 +100,7 @@ pub(super) struct Crew {
 impl Crew {
     /// Opens what the run needs and starts its threads. `None`: it was stopped before it could begin.
     #[expect(clippy::too_many_lines, reason = "one list of what a run is made of")]
-    pub(super) fn start(parts: Parts) -> Result<Option<Self>, EngineError> {
+    pub(crate) fn start(parts: Parts) -> Result<Option<Self>, EngineError> {
         let Parts {
             configuration,
             plugins,
@@ -230,7 +230,7 @@ impl Crew {
 
     /// Handles messages until the floor says that it is over. `None`: the time for shutting down is
     /// over.
-    pub(super) fn work(&mut self) -> Result<Option<End>, EngineError> {
+    pub(crate) fn work(&mut self) -> Result<Option<End>, EngineError> {
         let mut actions = Vec::new();
         let now = self.now()?;
         self.floor.start(now, &mut actions);
@@ -326,7 +326,7 @@ impl Crew {
     }
 
     /// Ends the threads, and then the store.
-    pub(super) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
+    pub(crate) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
         let Self {
             attempts,
             setups,

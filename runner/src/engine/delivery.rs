@@ -10,7 +10,7 @@ use crate::words::{Counters, DeliveryHash, Mark, Origins, Segment};
 
 /// What the committer is given to do.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(crate) enum Order {
     Enter(Entry),
     Amend(Asked),
     /// Jobs were pushed, and wait in the inbox.
@@ -24,7 +24,7 @@ pub(super) enum Order {
 
 /// Something of a step to make durable. Those of one step come in order.
 #[derive(Debug)]
-pub(super) enum Entry {
+pub(crate) enum Entry {
     Begin(Begin),
     Delivery(Box<Delivery>),
     Rewind(Rewind),
@@ -32,84 +32,84 @@ pub(super) enum Entry {
 
 /// A batch that may run when this is durable.
 #[derive(Debug)]
-pub(super) struct Begin {
-    pub(super) step: usize,
-    pub(super) id: BatchId,
-    pub(super) before: Before,
-    pub(super) jobs: Jobs,
+pub(crate) struct Begin {
+    pub(crate) step: usize,
+    pub(crate) id: BatchId,
+    pub(crate) before: Before,
+    pub(crate) jobs: Jobs,
     /// Its jobs, as they stand in the store one by one while they are attempted; none where a snapshot
     /// says which they are.
-    pub(super) rows: Vec<Delayed>,
+    pub(crate) rows: Vec<Delayed>,
     /// What is begun must be found again in the outside, though it may never be delivered.
-    pub(super) places: Places,
+    pub(crate) places: Places,
 }
 
 /// Progress of a step that is put back.
 #[derive(Debug)]
-pub(super) struct Rewind {
-    pub(super) step: usize,
+pub(crate) struct Rewind {
+    pub(crate) step: usize,
     /// By input: the index of the first job to run again; where that is further than the step is, it
     /// stays where it is.
-    pub(super) next: Vec<u64>,
+    pub(crate) next: Vec<u64>,
 }
 
 /// A batch that a worker is through with.
 #[derive(Debug)]
-pub(super) struct Delivery {
-    pub(super) step: usize,
-    pub(super) id: BatchId,
+pub(crate) struct Delivery {
+    pub(crate) step: usize,
+    pub(crate) id: BatchId,
     /// Those that are accounted for by it.
-    pub(super) jobs: Jobs,
+    pub(crate) jobs: Jobs,
     /// In the order of the step's bindings.
-    pub(super) outputs: Vec<Made>,
-    pub(super) errors: Option<Made>,
+    pub(crate) outputs: Vec<Made>,
+    pub(crate) errors: Option<Made>,
     /// Jobs that the step shall run again, and outputs that are due later.
-    pub(super) delayed: Vec<Delayed>,
+    pub(crate) delayed: Vec<Delayed>,
     /// Where the step keeps records: the outcome of each job.
-    pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
+    pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
     /// Jobs that are no suspects any more when this is durable.
-    pub(super) settles: Vec<store::Span>,
-    pub(super) counters: Counters,
+    pub(crate) settles: Vec<store::Span>,
+    pub(crate) counters: Counters,
     /// Bytes of the jobs, as they were read.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// Where these were not told when it was begun.
-    pub(super) places: Places,
+    pub(crate) places: Places,
     /// What was begun with its jobs and comes after them: it stays on record under this number.
-    pub(super) rest: Option<(BatchId, Jobs)>,
+    pub(crate) rest: Option<(BatchId, Jobs)>,
 }
 
 /// By input: where the jobs of a batch stand in the outside, as far as the reader has told.
-pub(super) type Places = Vec<(usize, Option<Mark>, Vec<Segment>)>;
+pub(crate) type Places = Vec<(usize, Option<Mark>, Vec<Segment>)>;
 
 /// Which jobs a batch is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     /// By input, in order: runs of indices.
-    pub(super) spans: Vec<Span>,
+    pub(crate) spans: Vec<Span>,
     /// Those that came again.
-    pub(super) returned: Vec<DelayedKey>,
+    pub(crate) returned: Vec<DelayedKey>,
 }
 
 /// Contiguous jobs of one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) input: usize,
-    pub(super) first: u64,
-    pub(super) jobs: u64,
+pub(crate) struct Span {
+    pub(crate) input: usize,
+    pub(crate) first: u64,
+    pub(crate) jobs: u64,
 }
 
 /// Payloads for one target, encoded for the log where that is a queue.
 #[derive(Debug)]
-pub(super) struct Made {
-    pub(super) payloads: Payloads,
+pub(crate) struct Made {
+    pub(crate) payloads: Payloads,
     /// The provenance of each, as JSON; `None` where no job has any.
-    pub(super) carried: Option<Payloads>,
-    pub(super) block: Option<Block>,
+    pub(crate) carried: Option<Payloads>,
+    pub(crate) block: Option<Block>,
 }
 
 impl Jobs {
     /// With those behind them, input by input.
-    pub(super) fn followed_by(mut self, behind: Self) -> Self {
+    pub(crate) fn followed_by(mut self, behind: Self) -> Self {
         self.spans.extend(behind.spans);
         self.spans.sort_by_key(|span| (span.input, span.first));
         self.spans.dedup_by(|next, last| {
@@ -123,19 +123,19 @@ impl Jobs {
 }
 
 impl Made {
-    pub(super) fn for_queue(payloads: Payloads, origins: &Origins, carried: Option<Payloads>) -> Self {
+    pub(crate) fn for_queue(payloads: Payloads, origins: &Origins, carried: Option<Payloads>) -> Self {
         let details = Details { origins: Some(origins), carried: carried.as_ref() };
         let block = Some(Block::encode(&payloads, details));
         Self { payloads, carried, block }
     }
 
-    pub(super) fn for_sink(payloads: Payloads) -> Self {
+    pub(crate) fn for_sink(payloads: Payloads) -> Self {
         Self { payloads, carried: None, block: None }
     }
 }
 
 impl Entry {
-    pub(super) fn step(&self) -> usize {
+    pub(crate) fn step(&self) -> usize {
         match self {
             Self::Begin(begin) => begin.step,
             Self::Delivery(delivery) => delivery.step,
@@ -143,7 +143,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn as_delivery(&self) -> Option<&Delivery> {
+    pub(crate) fn as_delivery(&self) -> Option<&Delivery> {
         match self {
             Self::Delivery(delivery) => Some(delivery),
             Self::Begin(_) | Self::Rewind(_) => None,
@@ -151,7 +151,7 @@ impl Entry {
     }
 
     /// Bytes that it adds to a group.
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.as_delivery().map_or(0, |delivery| {
             delivery.outputs.iter().chain(&delivery.errors).map(|made| made.payloads.byte_len()).sum()
         })

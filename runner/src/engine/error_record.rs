@@ -13,7 +13,7 @@ use crate::words::{Address, Timestamp, rfc3339};
 
 /// One failed job, as JSON on the error queue.
 #[derive(Debug, Serialize)]
-pub(super) struct ErrorRecord<'a> {
+pub(crate) struct ErrorRecord<'a> {
     /// RFC 3339, UTC.
     time: String,
     pipeline: &'a str,
@@ -73,16 +73,16 @@ enum Job {
 
 /// The circumstances of one failure.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Case<'a> {
-    pub(super) now: Timestamp,
-    pub(super) step: &'a Address,
-    pub(super) take: Take,
-    pub(super) generation: u64,
-    pub(super) item: &'a Item<'a>,
+pub(crate) struct Case<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) step: &'a Address,
+    pub(crate) take: Take,
+    pub(crate) generation: u64,
+    pub(crate) item: &'a Item<'a>,
 }
 
 /// Appends the record of `failure` to `buffer` as one JSON object.
-pub(super) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) -> serde_json::Result<()> {
+pub(crate) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) -> serde_json::Result<()> {
     let at = failure.place.as_ref().map(|place| Place {
         path: &place.file,
         line: place.line,

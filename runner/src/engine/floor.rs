@@ -36,7 +36,7 @@ const STEP_BYTES: usize = 8 << 20;
 
 /// Something for the threads to do.
 #[derive(Debug)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// Have the reader of a source read on.
     ReadSource(Port),
     /// Put another reader in the place of that of a source, which starts at this index.
@@ -58,26 +58,26 @@ pub(super) enum Action {
 
 /// A batch for whichever worker is free.
 #[derive(Debug)]
-pub(super) struct Task {
-    pub(super) step: usize,
-    pub(super) id: BatchId,
-    pub(super) work: Work,
+pub(crate) struct Task {
+    pub(crate) step: usize,
+    pub(crate) id: BatchId,
+    pub(crate) work: Work,
     /// It may take long, and shall take no worker from others.
-    pub(super) aside: bool,
+    pub(crate) aside: bool,
 }
 
 /// What a floor starts from.
-pub(super) struct Plan {
-    pub(super) configuration: Arc<Configuration>,
-    pub(super) flows: Vec<Flow>,
+pub(crate) struct Plan {
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) flows: Vec<Flow>,
     /// The schedule sources, by the queues that they fill.
-    pub(super) tickers: Vec<(QueueRef, Ticker)>,
-    pub(super) heads: Vec<u64>,
-    pub(super) tails: Arc<Tails>,
-    pub(super) workers: usize,
-    pub(super) batch: BatchLimit,
-    pub(super) until_idle: bool,
-    pub(super) stats: Arc<Stats>,
+    pub(crate) tickers: Vec<(QueueRef, Ticker)>,
+    pub(crate) heads: Vec<u64>,
+    pub(crate) tails: Arc<Tails>,
+    pub(crate) workers: usize,
+    pub(crate) batch: BatchLimit,
+    pub(crate) until_idle: bool,
+    pub(crate) stats: Arc<Stats>,
 }
 
 mod amending;
@@ -94,7 +94,7 @@ mod turns;
 
 use monitoring::{Watch, watches};
 
-pub(super) struct Floor {
+pub(crate) struct Floor {
     configuration: Arc<Configuration>,
     dispatcher: Dispatcher,
     reads: HashMap<ReadId, Fetched>,
@@ -115,7 +115,7 @@ pub(super) struct Floor {
     shelves: Vec<Option<Shelf>>,
     tails: Arc<Tails>,
     /// How many batches are on their way to the committer, without anything before that they wait for.
-    pub(super) coming: Arc<AtomicUsize>,
+    pub(crate) coming: Arc<AtomicUsize>,
     batch: BatchLimit,
     /// By step: where it shall go on, and who wants that.
     rewinds: HashMap<usize, (Vec<u64>, Asked)>,
@@ -124,7 +124,7 @@ pub(super) struct Floor {
     lets_go: Option<Timestamp>,
     /// Nothing more is started in this run.
     stopping: bool,
-    pub(super) halts: Vec<Halt>,
+    pub(crate) halts: Vec<Halt>,
     failures: FailureLog,
     /// Steps that have stopped, and are not written down yet.
     stops: Vec<Stop>,
@@ -134,7 +134,7 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan) -> Self {
         let Plan { configuration, flows, tickers, heads, tails, workers, batch, until_idle, stats } = plan;
         // Two batches a worker, so that none waits for the dispatcher; per step as many again for
         // those that are being committed.
@@ -171,7 +171,7 @@ impl Floor {
     }
 
     /// Takes out the steps that cannot begin.
-    pub(super) fn without(mut self, halts: Vec<(usize, String)>, now: Timestamp) -> Self {
+    pub(crate) fn without(mut self, halts: Vec<(usize, String)>, now: Timestamp) -> Self {
         for (step, why) in halts {
             if !self.dispatcher.is_halted(step) {
                 self.halt(step, why, now);
@@ -182,7 +182,7 @@ impl Floor {
     }
 
     /// The first things to do.
-    pub(super) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.pass(now, actions);
         // What the outside has said before this run is delivered before anything is over.
         self.dispatcher.expect(true);
@@ -197,18 +197,18 @@ impl Floor {
     }
 
     /// When it wants to be told that time has passed.
-    pub(super) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let wakes = self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now));
         wakes.chain(self.passes()).chain(self.failures.wakes()).min()
     }
 
     /// Has a step start nothing from the beginning on.
-    pub(super) fn pause(&mut self, step: usize) {
+    pub(crate) fn pause(&mut self, step: usize) {
         self.dispatcher.pause(step);
     }
 
     /// Takes note that time has passed.
-    pub(super) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.report_failures(now);
         self.pass(now, actions);
         let mut commands = Vec::new();
@@ -221,7 +221,7 @@ impl Floor {
     ///
     /// # Errors
     /// When the committer has failed: the run is over.
-    pub(super) fn take_in(
+    pub(crate) fn take_in(
         &mut self,
         message: Message,
         now: Timestamp,

@@ -13,11 +13,11 @@ use crate::words::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, de
 
 /// How a step sees its inputs.
 #[derive(Debug)]
-pub(super) struct Gatherer {
+pub(crate) struct Gatherer {
     pipeline: String,
     step: String,
-    pub(super) take: Take,
-    pub(super) inputs: Vec<Seen>,
+    pub(crate) take: Take,
+    pub(crate) inputs: Vec<Seen>,
     /// For `from`: what is the same in all its hashes.
     prefix: HashPrefix,
     /// Jobs of alternatives come as a map with their binding.
@@ -29,40 +29,40 @@ pub(super) struct Gatherer {
 
 /// An input as its step sees it.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// As it enters the delivery hash: the binding, or for `from` the address.
-    pub(super) name: String,
-    pub(super) address: Address,
+    pub(crate) name: String,
+    pub(crate) address: Address,
     meta: Meta,
 }
 
 /// One job for one attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Item<'a> {
-    pub(super) payload: &'a [u8],
-    pub(super) form: Form,
+pub(crate) struct Item<'a> {
+    pub(crate) payload: &'a [u8],
+    pub(crate) form: Form,
     /// Why it cannot be run: the source could not make sense of it, or a part of it is no JSON.
-    pub(super) fault: Option<Cow<'a, str>>,
+    pub(crate) fault: Option<Cow<'a, str>>,
     /// By input, the index that it gave; 0 where it gave nothing.
-    pub(super) indices: &'a [u64],
+    pub(crate) indices: &'a [u64],
     row: &'a [Place<'a>],
     inputs: &'a [Seen],
-    pub(super) hash: DeliveryHash,
+    pub(crate) hash: DeliveryHash,
     /// From 1.
-    pub(super) attempt: u32,
+    pub(crate) attempt: u32,
     /// When the first attempt began, if this is not the first.
-    pub(super) first_attempt: Option<Timestamp>,
+    pub(crate) first_attempt: Option<Timestamp>,
     /// It was made already, for this output of the step.
-    pub(super) to: Option<&'a str>,
+    pub(crate) to: Option<&'a str>,
     /// Its provenance as JSON; empty where it carries none.
-    pub(super) carried: String,
+    pub(crate) carried: String,
     /// The attempt before this one, if that was made in this run and the job stands nowhere since.
     before: Option<&'a Attempt>,
 }
 
 /// Walks over the jobs of a batch.
 #[derive(Debug)]
-pub(super) struct Walk<'w> {
+pub(crate) struct Walk<'w> {
     /// Of each side of a row: its portions, and where in them the walk is.
     sides: Vec<(&'w [Portion], usize)>,
     row: Vec<Place<'w>>,
@@ -79,7 +79,7 @@ struct Place<'w> {
 }
 
 impl Gatherer {
-    pub(super) fn new(configuration: &Configuration, step: &Step) -> Self {
+    pub(crate) fn new(configuration: &Configuration, step: &Step) -> Self {
         let (pipeline, name) = (step.address.pipeline.to_string(), step.address.name.to_string());
         let inputs: Vec<Seen> = step
             .inputs
@@ -107,7 +107,7 @@ impl Gatherer {
     }
 
     /// Whether the jobs of `work` carry anything.
-    pub(super) fn carries(&self, work: &Work) -> bool {
+    pub(crate) fn carries(&self, work: &Work) -> bool {
         self.carries
             || work.portions.iter().any(|portion| {
                 portion.batch.carried.is_some()
@@ -116,7 +116,7 @@ impl Gatherer {
     }
 
     /// The next job of the walk.
-    pub(super) fn next<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
+    pub(crate) fn next<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
         walk.advance(self.inputs.len())?;
         // What most jobs are: one by itself, that carries nothing.
         if let (Take::From, &[place @ Place { returned: None, batch, .. }]) = (self.take, &walk.row[..])
@@ -265,7 +265,7 @@ impl Gatherer {
 }
 
 impl<'w> Walk<'w> {
-    pub(super) fn new(work: &'w Work) -> Self {
+    pub(crate) fn new(work: &'w Work) -> Self {
         let sides = work.portions.chunk_by(|one, other| work.sequential || one.input == other.input);
         Self { sides: sides.map(|portions| (portions, 0)).collect(), row: Vec::new(), indices: Vec::new() }
     }
@@ -291,19 +291,19 @@ impl<'w> Walk<'w> {
 
 impl<'a> Item<'a> {
     /// Takes up where the attempt before this one ended.
-    pub(super) fn goes_on_after(&mut self, before: &'a Attempt) {
+    pub(crate) fn goes_on_after(&mut self, before: &'a Attempt) {
         self.attempt = before.number.saturating_add(1);
         self.first_attempt = before.first;
         self.before = Some(before);
     }
 
     /// The error queue that it was put back from, and its index there.
-    pub(super) fn put_back_from(&self) -> Option<&(Address, u64)> {
+    pub(crate) fn put_back_from(&self) -> Option<&(Address, u64)> {
         self.row.iter().find_map(|place| place.returned?.job.from_error.as_ref())
     }
 
     /// Where it stood in a file.
-    pub(super) fn file(&self) -> Option<(Arc<Path>, u64)> {
+    pub(crate) fn file(&self) -> Option<(Arc<Path>, u64)> {
         self.row.iter().find_map(|place| {
             let places = place.batch.places.as_ref()?;
             Some((Arc::clone(&places.file), places.line(place.position)))
@@ -311,7 +311,7 @@ impl<'a> Item<'a> {
     }
 
     /// What its last attempt failed of, if it was tried.
-    pub(super) fn last_error(&self) -> Option<&str> {
+    pub(crate) fn last_error(&self) -> Option<&str> {
         if let Some(before) = self.before {
             return before.error.as_deref();
         }
@@ -319,23 +319,23 @@ impl<'a> Item<'a> {
     }
 
     /// How the outside knows it that has it.
-    pub(super) fn handle(&self) -> Option<&str> {
+    pub(crate) fn handle(&self) -> Option<&str> {
         self.row.iter().find_map(|place| Some(place.returned?.job.standing.outside()?.0))
     }
 
     /// What an outside system has said of it, if that is to be delivered now.
-    pub(super) fn said(&self) -> Option<&Completion> {
+    pub(crate) fn said(&self) -> Option<&Completion> {
         self.row.iter().find_map(|place| place.returned?.job.standing.outside()?.2)
     }
 
     /// The inputs that gave something, each with the index.
-    pub(super) fn given(&self) -> impl Iterator<Item = (&Seen, u64)> {
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&Seen, u64)> {
         let given = self.inputs.iter().zip(self.indices);
         given.filter(|&(_, &index)| index > 0).map(|(seen, &index)| (seen, index))
     }
 
     /// The index of the first input that gave something.
-    pub(super) fn index(&self) -> u64 {
+    pub(crate) fn index(&self) -> u64 {
         self.given().next().map_or(0, |(_, index)| index)
     }
 }

@@ -9,68 +9,68 @@ use crate::words::{Batch, Mark, Segment, Timestamp};
 
 /// What one read brought.
 #[derive(Debug)]
-pub(super) struct Fetched {
-    pub(super) batch: Arc<Batch>,
-    pub(super) mark: Option<Mark>,
-    pub(super) segments: Vec<Segment>,
+pub(crate) struct Fetched {
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) mark: Option<Mark>,
+    pub(crate) segments: Vec<Segment>,
     /// Where the jobs came again: what is known of each beside its payload.
-    pub(super) returned: Option<Arc<[Returned]>>,
+    pub(crate) returned: Option<Arc<[Returned]>>,
 }
 
 /// A job that comes again.
 #[derive(Debug)]
-pub(super) struct Returned {
-    pub(super) key: DelayedKey,
-    pub(super) job: DelayedJob,
+pub(crate) struct Returned {
+    pub(crate) key: DelayedKey,
+    pub(crate) job: DelayedJob,
 }
 
 /// The jobs of a batch, for a worker.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Work {
-    pub(super) jobs: usize,
+pub(crate) struct Work {
+    pub(crate) jobs: usize,
     /// Those of one input follow each other, unless the jobs come one after the other anyway.
-    pub(super) portions: Vec<Portion>,
+    pub(crate) portions: Vec<Portion>,
     /// The portions are not sides of a row: their jobs come one after the other, whatever the input.
-    pub(super) sequential: bool,
+    pub(crate) sequential: bool,
     /// Nothing is attempted: this has become of the jobs outside, in their order.
-    pub(super) words: Option<Arc<[Word]>>,
+    pub(crate) words: Option<Arc<[Word]>>,
     /// Its one job was attempted before in this run, and stands nowhere.
-    pub(super) before: Option<Arc<Attempt>>,
+    pub(crate) before: Option<Arc<Attempt>>,
 }
 
 /// An attempt at a job that failed.
 #[derive(Debug)]
-pub(super) struct Attempt {
-    pub(super) number: u32,
+pub(crate) struct Attempt {
+    pub(crate) number: u32,
     /// When the first one began.
-    pub(super) first: Option<Timestamp>,
-    pub(super) error: Option<String>,
+    pub(crate) first: Option<Timestamp>,
+    pub(crate) error: Option<String>,
 }
 
 /// Jobs of one read that belong to a batch.
 #[derive(Clone, Debug)]
-pub(super) struct Portion {
-    pub(super) input: usize,
-    pub(super) batch: Arc<Batch>,
-    pub(super) skip: usize,
-    pub(super) jobs: usize,
-    pub(super) returned: Option<Arc<[Returned]>>,
+pub(crate) struct Portion {
+    pub(crate) input: usize,
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) skip: usize,
+    pub(crate) jobs: usize,
+    pub(crate) returned: Option<Arc<[Returned]>>,
 }
 
 impl Fetched {
-    pub(super) fn new(batch: Batch) -> Self {
+    pub(crate) fn new(batch: Batch) -> Self {
         Self { batch: Arc::new(batch), mark: None, segments: Vec::new(), returned: None }
     }
 }
 
 impl Portion {
     /// Its jobs that came again.
-    pub(super) fn returned(&self) -> &[Returned] {
+    pub(crate) fn returned(&self) -> &[Returned] {
         self.returned.as_ref().map_or(&[], |all| &all[self.skip..][..self.jobs])
     }
 
     /// Whether `next` goes on where this one ends.
-    pub(super) fn is_before(&self, next: &Portion) -> bool {
+    pub(crate) fn is_before(&self, next: &Portion) -> bool {
         self.input == next.input
             && Arc::ptr_eq(&self.batch, &next.batch)
             && self.skip + self.jobs == next.skip
@@ -79,7 +79,7 @@ impl Portion {
 
 impl Work {
     /// Keeps the first `jobs` of its jobs, and answers with the others.
-    pub(super) fn split_off(&mut self, jobs: usize) -> Self {
+    pub(crate) fn split_off(&mut self, jobs: usize) -> Self {
         let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), Vec::<(usize, usize)>::new());
         for mut portion in std::mem::take(&mut self.portions) {
             if left.last().is_none_or(|&(input, _)| input != portion.input) {
@@ -104,7 +104,7 @@ impl Work {
     }
 
     /// The first `taken` of its jobs, for the store.
-    pub(super) fn first(&self, taken: usize) -> Jobs {
+    pub(crate) fn first(&self, taken: usize) -> Jobs {
         let mut jobs = Jobs::default();
         let mut left = Vec::new();
         for portion in &self.portions {
@@ -133,7 +133,7 @@ impl Work {
     }
 
     /// Bytes of its jobs, as they were read.
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         let bytes = |portion: &Portion| {
             let all = portion.batch.payloads.byte_len();
             if portion.jobs == portion.batch.len() {

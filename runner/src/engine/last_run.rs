@@ -8,7 +8,7 @@ use crate::words::suggest::listed;
 
 /// Says what the last run was at when it died. Answers what is written down for as long as plugins are in
 /// this process.
-pub(super) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &Setups) -> Option<Setup> {
+pub(crate) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &Setups) -> Option<Setup> {
     let mut told = false;
     for step in configuration.steps.iter().filter(|step| !step.isolate) {
         let plugins: Vec<String> = plugins_of(step).collect();

@@ -8,7 +8,7 @@ use crate::hands::plugin::{BATCH_BYTES, BATCH_TIME, Ticks};
 
 /// The bounds of each batch of one step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leash {
+pub(crate) struct Leash {
     bytes: usize,
     played: Option<Played>,
 }
@@ -22,7 +22,7 @@ struct Played {
 
 /// Runs beside a batch.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     leash: Leash,
     begun: Instant,
     /// By the cheap clock, which is good enough for each job.
@@ -30,17 +30,17 @@ pub(super) struct Running {
 }
 
 impl Leash {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { bytes: BATCH_BYTES, played: None }
     }
 
     /// A batch is cut after so many jobs, and takes so long.
     #[cfg(test)]
-    pub(super) fn played(jobs: usize, took: Duration) -> Self {
+    pub(crate) fn played(jobs: usize, took: Duration) -> Self {
         Self { played: Some(Played { jobs, took }), ..Self::new() }
     }
 
-    pub(super) fn begin(self) -> Running {
+    pub(crate) fn begin(self) -> Running {
         let nanos = u64::try_from(BATCH_TIME.as_nanos()).unwrap_or(u64::MAX);
         let over_at = Ticks::Coarse.now().saturating_add(nanos);
         Running { leash: self, begun: Instant::now(), over_at }
@@ -50,7 +50,7 @@ impl Leash {
 impl Running {
     /// Whether the batch ends after `jobs` jobs, whose outputs come to `bytes`. `ahead`: jobs behind them are
     /// through, which would be in vain.
-    pub(super) fn is_over(&self, jobs: usize, bytes: usize, ahead: bool) -> bool {
+    pub(crate) fn is_over(&self, jobs: usize, bytes: usize, ahead: bool) -> bool {
         if ahead {
             return bytes > 2 * self.leash.bytes;
         }
@@ -62,7 +62,7 @@ impl Running {
     }
 
     /// How long the batch took.
-    pub(super) fn took(&self) -> Duration {
+    pub(crate) fn took(&self) -> Duration {
         self.leash.played.map_or_else(|| self.begun.elapsed(), |played| played.took)
     }
 }

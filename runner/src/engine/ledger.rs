@@ -14,34 +14,34 @@ use crate::words::{Mark, Progress, Segment, Timestamp};
 
 /// Lists follow the order of the configuration.
 #[derive(Debug)]
-pub(super) struct Ledger {
-    pub(super) configuration: Arc<Configuration>,
+pub(crate) struct Ledger {
+    pub(crate) configuration: Arc<Configuration>,
     /// By step and input.
-    pub(super) progress: Vec<Vec<Progress>>,
+    pub(crate) progress: Vec<Vec<Progress>>,
     /// By step: the numbers of the snapshots whose batches are not delivered.
-    pub(super) snapshots: Vec<BTreeSet<u64>>,
+    pub(crate) snapshots: Vec<BTreeSet<u64>>,
     /// The last index of each queue.
-    pub(super) heads: Vec<u64>,
+    pub(crate) heads: Vec<u64>,
     /// The last mark of each source that has one.
-    pub(super) marks: BTreeMap<usize, Mark>,
+    pub(crate) marks: BTreeMap<usize, Mark>,
     /// The last segment of each source that has one.
-    pub(super) segments: BTreeMap<usize, Segment>,
+    pub(crate) segments: BTreeMap<usize, Segment>,
 }
 
 /// A group as changes of the store.
 #[derive(Debug)]
-pub(super) struct Page {
-    pub(super) changes: Changes,
+pub(crate) struct Page {
+    pub(crate) changes: Changes,
     /// By step and input: where those that take part will be.
     progress: ByInput,
 }
 
 /// Progress by step and input.
-pub(super) type ByInput = BTreeMap<(usize, usize), Progress>;
+pub(crate) type ByInput = BTreeMap<(usize, usize), Progress>;
 
 impl Ledger {
     /// The changes that `group` comes to, with the positions of the sinks that it was written to.
-    pub(super) fn enter(&self, group: &[Entry], positions: &Positions, now: Timestamp) -> Page {
+    pub(crate) fn enter(&self, group: &[Entry], positions: &Positions, now: Timestamp) -> Page {
         let mut page = Page { changes: Changes { now, ..Changes::default() }, progress: BTreeMap::new() };
         for entry in group {
             match entry {
@@ -158,14 +158,14 @@ impl Ledger {
     }
 
     /// Adds how far sinks are written.
-    pub(super) fn add_sinks(&self, positions: &Positions, changes: &mut Changes) {
+    pub(crate) fn add_sinks(&self, positions: &Positions, changes: &mut Changes) {
         for &(sink, position) in positions {
             changes.sinks.push((self.configuration.sinks[sink].address.clone(), position));
         }
     }
 
     /// Takes note that a page is durable.
-    pub(super) fn settle(&mut self, group: &[Entry], page: Page) {
+    pub(crate) fn settle(&mut self, group: &[Entry], page: Page) {
         for ((step, input), progress) in page.progress {
             self.progress[step][input] = progress;
         }
@@ -210,19 +210,19 @@ impl Ledger {
     }
 
     /// By input of the step: the index of the first job that is not accounted for.
-    pub(super) fn next(&self, step: usize) -> Vec<u64> {
+    pub(crate) fn next(&self, step: usize) -> Vec<u64> {
         self.progress[step].iter().map(|progress| progress.watermark() + 1).collect()
     }
 
     /// Takes note that a queue has `jobs` more; answers the index of the first of them.
-    pub(super) fn grow(&mut self, QueueRef(queue): QueueRef, jobs: usize) -> u64 {
+    pub(crate) fn grow(&mut self, QueueRef(queue): QueueRef, jobs: usize) -> u64 {
         let first = self.heads[queue] + 1;
         self.heads[queue] += jobs as u64;
         first
     }
 
     /// The jobs of a queue that its slowest reader has not accounted for; none where nobody reads.
-    pub(super) fn waiting(&self, queue: QueueRef) -> u64 {
+    pub(crate) fn waiting(&self, queue: QueueRef) -> u64 {
         let readers = self.configuration.readers(Input::Queue(queue));
         let accounted = readers.map(|(step, input)| self.progress[step][input].watermark()).min();
         accounted.map_or(0, |accounted| self.heads[queue.0].saturating_sub(accounted))
@@ -280,7 +280,7 @@ impl Ledger {
         changes.trims.extend(queues.into_iter().filter_map(|queue| self.trim(queue, progress, changes.now)));
     }
 
-    pub(super) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
+    pub(crate) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
         let watermark = |reader: (usize, usize)| {
             progress.get(&reader).unwrap_or(&self.progress[reader.0][reader.1]).watermark()
         };
@@ -318,7 +318,7 @@ impl Page {
 
 /// What may go of the queues that keep their jobs for a time: for that nothing has to happen on them.
 /// `progress` is by step and input.
-pub(super) fn trims_by_age(
+pub(crate) fn trims_by_age(
     configuration: &Configuration,
     progress: &[Vec<Progress>],
     now: Timestamp,
@@ -366,7 +366,7 @@ fn earlier(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.0.saturating_sub(millis(by)))
 }
 
-pub(super) fn later(now: Timestamp, by: Duration) -> Timestamp {
+pub(crate) fn later(now: Timestamp, by: Duration) -> Timestamp {
     Timestamp(now.0.saturating_add(millis(by)))
 }
 

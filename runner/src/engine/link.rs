@@ -15,7 +15,7 @@ use crate::words::{Address, Secret, TokenKey};
 
 /// Scripts that follow each other, or one other processor.
 #[derive(Debug)]
-pub(super) enum Link {
+pub(crate) enum Link {
     Script(Box<ScriptStep>),
     /// Scripts without a script: only whether the job is wanted.
     Filter(Box<ScriptStep>, Outputs),
@@ -29,28 +29,28 @@ pub(super) enum Link {
 
 /// Whose processors they are, and what holds for all of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owner<'c> {
-    pub(super) step: &'c Address,
-    pub(super) limits: &'c Limits,
-    pub(super) timeout: Option<Duration>,
-    pub(super) config: &'c serde_json::Value,
+pub(crate) struct Owner<'c> {
+    pub(crate) step: &'c Address,
+    pub(crate) limits: &'c Limits,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) config: &'c serde_json::Value,
     /// What of it must not be shown.
-    pub(super) secrets: &'c [Secret],
+    pub(crate) secrets: &'c [Secret],
     /// The file that names them, for messages.
-    pub(super) file: &'c str,
+    pub(crate) file: &'c str,
     /// What the tokens of jobs are made with.
-    pub(super) token_key: &'c TokenKey,
+    pub(crate) token_key: &'c TokenKey,
     /// Commands are killed by it.
-    pub(super) leash: &'c Arc<Leash>,
+    pub(crate) leash: &'c Arc<Leash>,
     /// Set when the run is asked to end.
-    pub(super) ending: &'c Arc<AtomicBool>,
+    pub(crate) ending: &'c Arc<AtomicBool>,
     /// Of processes that plugins run in.
-    pub(super) deaths: &'c Arc<Deaths>,
-    pub(super) setups: &'c Setups,
+    pub(crate) deaths: &'c Arc<Deaths>,
+    pub(crate) setups: &'c Setups,
     /// Plugins run in a process of their own.
-    pub(super) isolate: bool,
+    pub(crate) isolate: bool,
     /// So often a job may take a process down; `None` where no job is attempted twice.
-    pub(super) crash_limit: Option<u32>,
+    pub(crate) crash_limit: Option<u32>,
 }
 
 /// So many processes in a row may die while a plugin is created for a step that attempts no job twice.
@@ -58,31 +58,31 @@ const CREATION_LIMIT: u32 = 3;
 
 /// What the processors of all steps share.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Common<'c> {
-    pub(super) plugins: &'c Plugins,
-    pub(super) token_key: &'c TokenKey,
+pub(crate) struct Common<'c> {
+    pub(crate) plugins: &'c Plugins,
+    pub(crate) token_key: &'c TokenKey,
     /// Commands are killed by it.
-    pub(super) leash: &'c Arc<Leash>,
+    pub(crate) leash: &'c Arc<Leash>,
     /// Set when the run is asked to end.
-    pub(super) ending: &'c Arc<AtomicBool>,
+    pub(crate) ending: &'c Arc<AtomicBool>,
     /// Of processes that plugins run in.
-    pub(super) deaths: &'c Arc<Deaths>,
+    pub(crate) deaths: &'c Arc<Deaths>,
     /// Where is written down what is set up.
-    pub(super) setups: &'c Setups,
+    pub(crate) setups: &'c Setups,
 }
 
 /// Scripts of one link, and what is particular to it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scripts<'c> {
-    pub(super) scripts: &'c [Script],
-    pub(super) filter: &'c StepFilter,
-    pub(super) wrapped: bool,
-    pub(super) outlet: Outlet,
-    pub(super) entry: Entry,
+pub(crate) struct Scripts<'c> {
+    pub(crate) scripts: &'c [Script],
+    pub(crate) filter: &'c StepFilter,
+    pub(crate) wrapped: bool,
+    pub(crate) outlet: Outlet,
+    pub(crate) entry: Entry,
 }
 
 impl<'c> Owner<'c> {
-    pub(super) fn of(step: &'c Step, file: &'c str, common: &Common<'c>) -> Self {
+    pub(crate) fn of(step: &'c Step, file: &'c str, common: &Common<'c>) -> Self {
         Self {
             step: &step.address,
             limits: &step.limits,
@@ -101,7 +101,7 @@ impl<'c> Owner<'c> {
         }
     }
 
-    pub(super) fn script(&self, scripts: &Scripts<'_>) -> Result<Box<ScriptStep>, String> {
+    pub(crate) fn script(&self, scripts: &Scripts<'_>) -> Result<Box<ScriptStep>, String> {
         let spec = ScriptStepSpec {
             pipeline: self.step.pipeline.as_str(),
             step: self.step.name.as_str(),
@@ -121,7 +121,7 @@ impl<'c> Owner<'c> {
         made.map_err(|error| format!("a script that compiled before does not any more: {}", error.message))
     }
 
-    pub(super) fn http(&self, request: &HttpRequest) -> HttpStep {
+    pub(crate) fn http(&self, request: &HttpRequest) -> HttpStep {
         HttpStep::new(&HttpSpec {
             pipeline: self.step.pipeline.as_str(),
             step: self.step.name.as_str(),
@@ -132,7 +132,7 @@ impl<'c> Owner<'c> {
         })
     }
 
-    pub(super) fn exec(&self, command: &ExecCommand) -> ExecStep {
+    pub(crate) fn exec(&self, command: &ExecCommand) -> ExecStep {
         ExecStep::new(&ExecSpec {
             pipeline: self.step.pipeline.as_str(),
             step: self.step.name.as_str(),
@@ -144,7 +144,7 @@ impl<'c> Owner<'c> {
         })
     }
 
-    pub(super) fn plugin(
+    pub(crate) fn plugin(
         &self,
         plugin: &PluginStep,
         plugins: &Plugins,
@@ -206,7 +206,7 @@ impl Link {
     ///
     /// # Errors
     /// What it says, or why it cannot be reached.
-    pub(super) fn set_up(&mut self) -> Result<(), Failure> {
+    pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
         match self {
             Self::Plugin(plugin) => plugin.set_up(),
             Self::Isolated(isolated) => isolated.set_up(),
@@ -218,7 +218,7 @@ impl Link {
     ///
     /// # Errors
     /// The failure.
-    pub(super) fn process(
+    pub(crate) fn process(
         &mut self,
         job: &Job<'_>,
         pieces: &mut u32,

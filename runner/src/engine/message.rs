@@ -21,7 +21,7 @@ use crate::words::Timestamp;
 
 /// Something that has happened, with what belongs to it.
 #[derive(Debug)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// `reader` tells readers of one port apart: one that was replaced may still have told something.
     Read {
         port: Port,
@@ -101,55 +101,55 @@ pub(super) enum Message {
 
 /// What has become durable.
 #[derive(Debug, Default)]
-pub(super) struct Durable {
+pub(crate) struct Durable {
     /// Batches that may run, and where their jobs stand now, if those were put into the store one by one.
-    pub(super) begun: Vec<(usize, BatchId, Vec<DelayedKey>)>,
+    pub(crate) begun: Vec<(usize, BatchId, Vec<DelayedKey>)>,
     /// Batches that are delivered, and where those of their jobs stand that are not through.
-    pub(super) delivered: Vec<(usize, BatchId, Vec<Stays>)>,
+    pub(crate) delivered: Vec<(usize, BatchId, Vec<Stays>)>,
     /// Steps that go on at these indices of their inputs.
-    pub(super) rewound: Vec<(usize, Vec<u64>)>,
+    pub(crate) rewound: Vec<(usize, Vec<u64>)>,
     /// Queues that have grown, and their last index.
-    pub(super) grown: Vec<(usize, u64)>,
+    pub(crate) grown: Vec<(usize, u64)>,
     /// Jobs that somebody wants steps to run again.
-    pub(super) returned: Vec<(usize, DelayedKey, DelayedJob)>,
+    pub(crate) returned: Vec<(usize, DelayedKey, DelayedJob)>,
     /// Schedules whose ticks were handled, and how many jobs came of that.
-    pub(super) ticked: Vec<(QueueRef, usize)>,
+    pub(crate) ticked: Vec<(QueueRef, usize)>,
     /// What became of jobs that were held back until it was known.
-    pub(super) moved: Option<Moves>,
+    pub(crate) moved: Option<Moves>,
     /// A step that shall start nothing, or go on.
-    pub(super) paused: Option<(usize, bool)>,
+    pub(crate) paused: Option<(usize, bool)>,
     /// What became of what somebody has said of pending jobs.
-    pub(super) told: Vec<Telling>,
+    pub(crate) told: Vec<Telling>,
 }
 
 /// Somebody has said how a pending job stands.
 #[derive(Debug)]
-pub(super) struct Telling {
-    pub(super) step: usize,
+pub(crate) struct Telling {
+    pub(crate) step: usize,
     /// Of the job, in the input.
-    pub(super) index: u64,
+    pub(crate) index: u64,
     /// Where it stands since; `None` where that was not taken.
-    pub(super) taken: Option<(DelayedKey, DelayedJob)>,
+    pub(crate) taken: Option<(DelayedKey, DelayedJob)>,
 }
 
 /// What somebody has made of waiting jobs of a step.
 #[derive(Debug)]
-pub(super) struct Moves {
-    pub(super) step: usize,
+pub(crate) struct Moves {
+    pub(crate) step: usize,
     /// Where each stood, and where it stands now, if it does.
-    pub(super) rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>,
+    pub(crate) rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>,
     /// Indices of the input that are accounted for.
-    pub(super) jobs: Vec<u64>,
+    pub(crate) jobs: Vec<u64>,
     /// Those that are left as they are.
-    pub(super) left: Vec<u64>,
+    pub(crate) left: Vec<u64>,
 }
 
 /// A job that stands in the store by itself.
 #[derive(Clone, Debug)]
-pub(super) struct Stays {
-    pub(super) row: DelayedKey,
+pub(crate) struct Stays {
+    pub(crate) row: DelayedKey,
     /// It is an output that is due later.
-    pub(super) is_late: bool,
+    pub(crate) is_late: bool,
     /// Where the step takes its jobs as they come, and this one keeps its place.
-    pub(super) turn: Option<Turn>,
+    pub(crate) turn: Option<Turn>,
 }

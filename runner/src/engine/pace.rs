@@ -8,13 +8,13 @@ const LOOKED_BACK: i64 = 10;
 
 /// What was taken in each of the last seconds; older ones are written over.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// The second since 1970, and the jobs taken in it.
     seconds: [(i64, u64); SECONDS],
 }
 
 impl Pace {
-    pub(super) fn add(&mut self, jobs: u64, now: Timestamp) {
+    pub(crate) fn add(&mut self, jobs: u64, now: Timestamp) {
         let second = now.0.div_euclid(1000);
         let at = usize::try_from(second.rem_euclid(LOOKED_BACK)).unwrap_or(0);
         let slot = &mut self.seconds[at];
@@ -26,7 +26,7 @@ impl Pace {
 
     /// Jobs a second over the last ten, or since `started` where that is less; over one at least.
     #[expect(clippy::cast_precision_loss, reason = "shown to one decimal")]
-    pub(super) fn rate(&self, started: Timestamp, now: Timestamp) -> f64 {
+    pub(crate) fn rate(&self, started: Timestamp, now: Timestamp) -> f64 {
         let last = now.0.div_euclid(1000);
         let first = last - LOOKED_BACK + 1;
         let jobs: u64 =

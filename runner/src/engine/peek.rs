@@ -8,13 +8,13 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The value at the end of `path`, as it is written; of a field that occurs twice, the last one.
-pub(super) fn peek<'j>(job: &'j [u8], path: &[String]) -> Option<&'j str> {
+pub(crate) fn peek<'j>(job: &'j [u8], path: &[String]) -> Option<&'j str> {
     let mut reader = serde_json::Deserializer::from_slice(job);
     Along(path).deserialize(&mut reader).ok().flatten().map(RawValue::get)
 }
 
 /// The text of a text, and anything else as it is written; nothing for what is `null`, a list or a map.
-pub(super) fn word(written: &str) -> Option<Cow<'_, str>> {
+pub(crate) fn word(written: &str) -> Option<Cow<'_, str>> {
     match written.as_bytes().first()? {
         b'"' => serde_json::from_str::<Text<'_>>(written).ok().map(|Text(text)| text),
         b'[' | b'{' | b'n' => None,
@@ -23,7 +23,7 @@ pub(super) fn word(written: &str) -> Option<Cow<'_, str>> {
 }
 
 /// The values of a list, as they are written; nothing for what is none.
-pub(super) fn list(written: &str) -> Vec<&str> {
+pub(crate) fn list(written: &str) -> Vec<&str> {
     struct Values;
     impl<'de> Visitor<'de> for Values {
         type Value = Vec<&'de str>;

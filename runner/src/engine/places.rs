@@ -11,7 +11,7 @@ const PAGE_BITS: u32 = 6;
 
 /// Due time and number of each row.
 #[derive(Debug, Default)]
-pub(super) struct StoredPlaces {
+pub(crate) struct StoredPlaces {
     pages: HashMap<u64, Page>,
 }
 
@@ -24,13 +24,13 @@ struct Page {
 }
 
 impl StoredPlaces {
-    pub(super) fn get(&self, key: JobKey) -> Option<(Timestamp, u64)> {
+    pub(crate) fn get(&self, key: JobKey) -> Option<(Timestamp, u64)> {
         let page = self.pages.get(&(key.0 >> PAGE_BITS))?;
         page.holds(key).then(|| page.rows[page.place(key)])
     }
 
     /// Adds a row, or moves it.
-    pub(super) fn insert(&mut self, key: JobKey, row: (Timestamp, u64)) {
+    pub(crate) fn insert(&mut self, key: JobKey, row: (Timestamp, u64)) {
         let page = self.pages.entry(key.0 >> PAGE_BITS).or_default();
         let place = page.place(key);
         if page.holds(key) {
@@ -41,7 +41,7 @@ impl StoredPlaces {
         }
     }
 
-    pub(super) fn remove(&mut self, key: JobKey) {
+    pub(crate) fn remove(&mut self, key: JobKey) {
         let number = key.0 >> PAGE_BITS;
         let Some(page) = self.pages.get_mut(&number).filter(|page| page.holds(key)) else { return };
         page.rows.remove(page.place(key));
@@ -56,7 +56,7 @@ impl StoredPlaces {
     }
 
     /// All of them, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (JobKey, (Timestamp, u64))> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobKey, (Timestamp, u64))> {
         self.pages.iter().flat_map(|(number, page)| {
             let keys = (0..1 << PAGE_BITS).filter(|low| page.present >> low & 1 == 1);
             keys.map(move |low: u64| JobKey(number << PAGE_BITS | low)).zip(page.rows.iter().copied())

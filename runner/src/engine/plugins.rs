@@ -15,7 +15,7 @@ use crate::hands::plugin::{LoadError, Pins, Plugins, Search};
 use crate::words::suggest::did_you_mean;
 
 /// Loads what steps and gates name.
-pub(super) fn load(
+pub(crate) fn load(
     (steps, gates): (&[Step], &[Gate]),
     settings: &Settings,
     diagnostics: &mut Diagnostics,
@@ -78,7 +78,7 @@ fn prints(plugin: &PluginStep, plugins: &Plugins) -> Option<Diagnostic> {
 }
 
 /// Notes in `configuration` what is known since its plugins are loaded.
-pub(super) fn note(configuration: &mut Configuration, plugins: &Plugins) {
+pub(crate) fn note(configuration: &mut Configuration, plugins: &Plugins) {
     let of_steps = configuration.steps.iter_mut().flat_map(|step| {
         let asked = step.monitor.iter_mut().flat_map(|monitor| &mut monitor.inquiry.run);
         step.processors.iter_mut().chain(asked)

@@ -8,11 +8,11 @@ use crate::words::{Address, Stamp, rfc3339};
 
 /// The provenance of several jobs that become one.
 #[derive(Debug, Default)]
-pub(super) struct Merged(Map<String, Value>);
+pub(crate) struct Merged(Map<String, Value>);
 
 impl Merged {
     /// Adds what a job has carried so far; an empty text is nothing.
-    pub(super) fn add(&mut self, carried: &str) {
+    pub(crate) fn add(&mut self, carried: &str) {
         if carried.is_empty() {
             return;
         }
@@ -24,7 +24,7 @@ impl Merged {
     }
 
     /// Adds the queue that a job comes from.
-    pub(super) fn stamp(&mut self, queue: &Address, meta: Meta, index: u64, stamp: Option<&Stamp>) {
+    pub(crate) fn stamp(&mut self, queue: &Address, meta: Meta, index: u64, stamp: Option<&Stamp>) {
         if meta.is_empty() {
             return;
         }
@@ -66,7 +66,7 @@ impl Merged {
         }
     }
 
-    pub(super) fn into_text(self) -> String {
+    pub(crate) fn into_text(self) -> String {
         if self.0.is_empty() { String::new() } else { Value::Object(self.0).to_string() }
     }
 }

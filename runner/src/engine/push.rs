@@ -64,7 +64,7 @@ pub struct Conflict {
 
 /// Where pushes wait for the committer.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     letters: Mutex<Letters>,
     /// By queue: jobs that its slowest reader has not accounted for.
     waiting: Vec<AtomicU64>,
@@ -77,13 +77,13 @@ struct Letters {
 }
 
 impl Inbox {
-    pub(super) fn new(queues: usize) -> Self {
+    pub(crate) fn new(queues: usize) -> Self {
         Self { letters: Mutex::default(), waiting: (0..queues).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Answers whether it is the first, so that the committer has to be told; `None` where no more is
     /// taken.
-    pub(super) fn put(&self, push: Push) -> Option<bool> {
+    pub(crate) fn put(&self, push: Push) -> Option<bool> {
         let mut letters = self.lock();
         if letters.closed {
             return None;
@@ -93,7 +93,7 @@ impl Inbox {
     }
 
     /// Takes out what has waited longest, up to about so many bytes.
-    pub(super) fn take(&self, bytes_max: usize) -> Vec<Push> {
+    pub(crate) fn take(&self, bytes_max: usize) -> Vec<Push> {
         let mut letters = self.lock();
         let mut bytes = 0;
         let fits = |push: &&Push| {
@@ -106,12 +106,12 @@ impl Inbox {
         std::mem::replace(&mut letters.pushes, rest)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.lock().pushes.is_empty()
     }
 
     /// Takes no more. What waits may still be taken out.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock().closed = true;
     }
 
@@ -120,18 +120,18 @@ impl Inbox {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn waiting(&self, QueueRef(queue): QueueRef) -> u64 {
+    pub(crate) fn waiting(&self, QueueRef(queue): QueueRef) -> u64 {
         self.waiting[queue].load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_waiting(&self, QueueRef(queue): QueueRef, jobs: u64) {
+    pub(crate) fn set_waiting(&self, QueueRef(queue): QueueRef, jobs: u64) {
         self.waiting[queue].store(jobs, Ordering::Relaxed);
     }
 }
 
 impl Push {
     /// What it takes in memory, about: many small jobs take more than their bytes.
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.jobs.byte_len() + self.jobs.len() * size_of::<usize>() + self.each.len() * size_of::<Key>()
     }
 }

@@ -19,16 +19,16 @@ use crate::words::{Address, Batch, Clock, Timestamp};
 
 /// A request for jobs that stand in the store.
 #[derive(Debug)]
-pub(super) struct StoreAsk {
-    pub(super) port: Port,
-    pub(super) reader: u64,
-    pub(super) what: Wanted,
+pub(crate) struct StoreAsk {
+    pub(crate) port: Port,
+    pub(crate) reader: u64,
+    pub(crate) what: Wanted,
     /// For a step that picks its jobs.
-    pub(super) picks: bool,
+    pub(crate) picks: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// Jobs of a queue, from an index on.
     Queue { queue: Address, from: u64 },
     /// Jobs that a step shall run again and that are due, but for those that are on their way already.
@@ -41,7 +41,7 @@ pub(super) enum Wanted {
 
 /// The thread that reads queues from the store.
 #[derive(Debug)]
-pub(super) struct QueueThread {
+pub(crate) struct QueueThread {
     requests: Sender<StoreAsk>,
     ending: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -51,7 +51,7 @@ pub(super) struct QueueThread {
 const REOPEN_WAIT: Duration = Duration::from_millis(10);
 
 impl QueueThread {
-    pub(super) fn start(
+    pub(crate) fn start(
         store: Store,
         clock: Arc<dyn Clock>,
         limit: BatchLimit,
@@ -78,12 +78,12 @@ impl QueueThread {
         Ok(Self { requests, ending, thread })
     }
 
-    pub(super) fn ask(&self, ask: StoreAsk) {
+    pub(crate) fn ask(&self, ask: StoreAsk) {
         // The thread lives until `end`.
         let _ = self.requests.send(ask);
     }
 
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         self.ending.store(true, Ordering::Release);
         drop(self.requests);
         let _ = self.thread.join();
@@ -91,7 +91,7 @@ impl QueueThread {
 }
 
 /// `None` where the store is closed just now.
-pub(super) fn read_store(
+pub(crate) fn read_store(
     store: &Store,
     limit: BatchLimit,
     ask: &StoreAsk,
@@ -189,7 +189,7 @@ fn gather(
 }
 
 /// Jobs that come again, as they are handed on.
-pub(super) fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {
+pub(crate) fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {
     let returned: Vec<Returned> = due.into_iter().map(|(key, job)| Returned { key, job }).collect();
     let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
     // They have no index in the order of which they came; what they are is with each of them.

@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 8 << 10;
 const NOTE_BYTES_MAX: usize = 64;
 
 /// Shortens the message and the context where they are too long. What is left of a context is a text.
-pub(super) fn bounded(mut failure: Failure) -> Failure {
+pub(crate) fn bounded(mut failure: Failure) -> Failure {
     // The message of a pending job is its handle, and no reason.
     if failure.kind == FailureKind::Pending {
         return failure;
@@ -27,7 +27,7 @@ pub(super) fn bounded(mut failure: Failure) -> Failure {
 }
 
 /// Ends with how many bytes were left out, if any. What is short enough stays as it is.
-pub(super) fn shortened(mut reason: String) -> String {
+pub(crate) fn shortened(mut reason: String) -> String {
     if reason.len() <= BYTES_MAX {
         return reason;
     }

@@ -24,7 +24,7 @@ enum Verdict {
 
 /// The batches that the step had begun and are to be delivered again, and by input how many jobs never
 /// will be. What cannot be is said, and forgotten.
-pub(super) fn take_up(
+pub(crate) fn take_up(
     step: &Step,
     (progress, kept): (&[Progress], &[u64]),
     store: &Store,

@@ -113,15 +113,15 @@ pub struct Reply(Box<dyn Fn(Result<Granted, String>) + Send>);
 
 /// A request, and where the answer goes.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) request: Request,
+pub(crate) struct Asked {
+    pub(crate) request: Request,
     reply: Reply,
     /// What was found out before it reached the store.
-    pub(super) moved: Moved,
+    pub(crate) moved: Moved,
 }
 
 impl Row {
-    pub(super) fn of(key: &DelayedKey) -> Self {
+    pub(crate) fn of(key: &DelayedKey) -> Self {
         Self { due: key.due, sequence: key.sequence }
     }
 
@@ -133,7 +133,7 @@ impl Row {
 }
 
 impl Moved {
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.jobs += other.jobs;
         self.busy += other.busy;
         self.gone += other.gone;
@@ -142,7 +142,7 @@ impl Moved {
 
 impl Granted {
     /// With what was found out before it reached the store.
-    pub(super) fn and(mut self, before: Moved) -> Self {
+    pub(crate) fn and(mut self, before: Moved) -> Self {
         if let Self::Hastened(moved) | Self::Cancelled(moved) = &mut self {
             moved.add(before);
         }
@@ -171,17 +171,17 @@ impl fmt::Debug for Reply {
 }
 
 impl Asked {
-    pub(super) fn new(request: Request, reply: impl Into<Reply>) -> Self {
+    pub(crate) fn new(request: Request, reply: impl Into<Reply>) -> Self {
         Self { request, reply: reply.into(), moved: Moved::default() }
     }
 
     /// Bytes that it adds to a group, where those may be many.
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         let Request::Complete { completion, .. } = &self.request else { return 0 };
         completion.result.iter().chain(&completion.reason).map(String::len).sum()
     }
 
-    pub(super) fn answer(&self, answer: Result<Granted, String>) {
+    pub(crate) fn answer(&self, answer: Result<Granted, String>) {
         (self.reply.0)(answer);
     }
 }

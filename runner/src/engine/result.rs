@@ -15,67 +15,67 @@ use crate::words::{Counters, DeliveryHash, Timestamp};
 
 /// What became of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Ran {
+pub(crate) struct Ran {
     /// How many of its jobs are accounted for: all, or those before the one that halts the step.
-    pub(super) taken: usize,
+    pub(crate) taken: usize,
     /// In the order of the step's bindings.
-    pub(super) outputs: Vec<Made>,
+    pub(crate) outputs: Vec<Made>,
     /// Error records.
-    pub(super) errors: Option<Made>,
+    pub(crate) errors: Option<Made>,
     /// Jobs that are run again, and outputs that are due later.
-    pub(super) delayed: Vec<Delayed>,
-    pub(super) outcomes: Vec<(DeliveryHash, Outcome)>,
+    pub(crate) delayed: Vec<Delayed>,
+    pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
     /// Jobs that are no suspects any more when this is delivered.
-    pub(super) settles: Vec<Span>,
-    pub(super) counters: Counters,
-    pub(super) halt: Option<Stumble>,
+    pub(crate) settles: Vec<Span>,
+    pub(crate) counters: Counters,
+    pub(crate) halt: Option<Stumble>,
     /// How many of those that are taken come again.
-    pub(super) stayed: usize,
+    pub(crate) stayed: usize,
     /// Of jobs that were picked: what became of each that is taken.
-    pub(super) ends: Vec<JobEnd>,
+    pub(crate) ends: Vec<JobEnd>,
     /// By cause: the jobs that failed for good.
-    pub(super) failed: Vec<Failed>,
+    pub(crate) failed: Vec<Failed>,
     /// What keeps the step from starting anything, if the batch has come upon that.
-    pub(super) held: Option<Hindrance>,
+    pub(crate) held: Option<Hindrance>,
     /// Nothing of it has run, and it can run again as it is.
-    pub(super) goes_back: bool,
+    pub(crate) goes_back: bool,
     /// The rest was not attempted: it took long, or gave much.
-    pub(super) cut: bool,
+    pub(crate) cut: bool,
     /// The job behind those that were taken waits for its next attempt: as it is delivered when its turn comes
     /// before that.
-    pub(super) waits: Option<Box<Ran>>,
+    pub(crate) waits: Option<Box<Ran>>,
     /// How long the worker took.
-    pub(super) took: Duration,
+    pub(crate) took: Duration,
 }
 
 /// What keeps a step from starting anything.
 #[derive(Clone, Debug)]
-pub(super) struct Hindrance {
-    pub(super) by: ClosedBy,
+pub(crate) struct Hindrance {
+    pub(crate) by: ClosedBy,
     /// A sentence fragment.
-    pub(super) why: String,
+    pub(crate) why: String,
 }
 
 impl Hindrance {
     /// What the step runs could not be set up, and is set up again at `until`.
-    pub(super) fn of_setup(failure: &Failure, until: Timestamp) -> Self {
+    pub(crate) fn of_setup(failure: &Failure, until: Timestamp) -> Self {
         Self { by: ClosedBy::Setup { until }, why: failure.to_string() }
     }
 }
 
 /// The job that halted a step, and why.
 #[derive(Debug)]
-pub(super) struct Stumble {
-    pub(super) index: u64,
-    pub(super) failure: Failure,
-    pub(super) halts: Halts,
+pub(crate) struct Stumble {
+    pub(crate) index: u64,
+    pub(crate) failure: Failure,
+    pub(crate) halts: Halts,
     /// Where the job stood in a file.
-    pub(super) file: Option<(Arc<Path>, u64)>,
+    pub(crate) file: Option<(Arc<Path>, u64)>,
 }
 
 /// Why a job that failed stands in the way of its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Halts {
+pub(crate) enum Halts {
     /// There is no error queue to put it on.
     NoErrors,
     /// The policy says so.
@@ -86,7 +86,7 @@ pub(super) enum Halts {
 
 impl Ran {
     /// A job is taken, and stands in the store by itself.
-    pub(super) fn stays(&mut self, row: Delayed, end: JobEnd) {
+    pub(crate) fn stays(&mut self, row: Delayed, end: JobEnd) {
         self.delayed.push(row);
         self.taken += 1;
         self.stayed += 1;
@@ -94,20 +94,20 @@ impl Ran {
     }
 
     /// One job that waits for its next attempt.
-    pub(super) fn waiting(row: Delayed, end: JobEnd, settles: Vec<Span>) -> Box<Self> {
+    pub(crate) fn waiting(row: Delayed, end: JobEnd, settles: Vec<Span>) -> Box<Self> {
         let mut ran = Self { settles, ..Self::default() };
         ran.stays(row, end);
         Box::new(ran)
     }
 
     /// What was attempted of its one job, where that waits for its next attempt.
-    pub(super) fn attempt(&self) -> Option<Attempt> {
+    pub(crate) fn attempt(&self) -> Option<Attempt> {
         let job = &self.delayed.first()?.job;
         Some(Attempt { number: job.attempt, first: job.first_attempt, error: job.last_error.clone() })
     }
 
     /// Why the worker ended the batch.
-    pub(super) fn ending(&self) -> EndedBy {
+    pub(crate) fn ending(&self) -> EndedBy {
         let waits = self.waits.as_ref().and_then(|waits| waits.ends.first());
         match waits {
             Some(JobEnd::Held(until)) => EndedBy::Holds(*until),
@@ -119,7 +119,7 @@ impl Ran {
     }
 
     /// Bytes of everything that it brings.
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
     }
 }

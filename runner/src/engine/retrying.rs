@@ -23,7 +23,7 @@ const SETUP_MAX: Duration = Duration::from_mins(1);
 
 /// How a step goes about failures.
 #[derive(Debug)]
-pub(super) struct Retrying {
+pub(crate) struct Retrying {
     policy: Option<RetryPolicy>,
     /// A failed job goes to the error queue.
     has_errors: bool,
@@ -39,7 +39,7 @@ pub(super) struct Retrying {
 
 /// What becomes of a job whose attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// It is run again, not before this time.
     Again(Timestamp),
     /// It was no attempt: the job keeps its place, and the step starts nothing before this time.
@@ -56,13 +56,13 @@ pub(super) enum Fate {
 
 /// Why a failed job is consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(crate) enum Why {
     AtMostOnce,
     Exhausted,
 }
 
 impl Retrying {
-    pub(super) fn new(configuration: &Configuration, step: &Step) -> Self {
+    pub(crate) fn new(configuration: &Configuration, step: &Step) -> Self {
         let every = |GateRef(gate): GateRef| configuration.gates[gate].inquiry.every;
         Self {
             policy: step.retry_policy().cloned(),
@@ -75,17 +75,17 @@ impl Retrying {
     }
 
     /// Whether a failed job may stop the step.
-    pub(super) fn may_halt(&self) -> bool {
+    pub(crate) fn may_halt(&self) -> bool {
         !self.has_errors && !self.only_once
     }
 
     /// Whether a job that was attempted is never attempted again, whatever came of it.
-    pub(super) fn is_only_once(&self) -> bool {
+    pub(crate) fn is_only_once(&self) -> bool {
         self.only_once
     }
 
     /// What becomes of `item`; where it has no attempts or time left, `failure` says so.
-    pub(super) fn fate(&self, item: &Item<'_>, failure: &mut Failure, now: Timestamp) -> Fate {
+    pub(crate) fn fate(&self, item: &Item<'_>, failure: &mut Failure, now: Timestamp) -> Fate {
         match failure.kind {
             FailureKind::GateClosed => return Fate::Held(after(now, self.gate_every)),
             FailureKind::Pending => return Fate::Pending,
@@ -118,7 +118,7 @@ impl Retrying {
 
     /// When a step is set up again that could not be, `setbacks` times in a row: after the delays of its
     /// policy, but never much later than what it needs is there again.
-    pub(super) fn set_up_again(&self, failure: &Failure, setbacks: u32, now: Timestamp) -> Timestamp {
+    pub(crate) fn set_up_again(&self, failure: &Failure, setbacks: u32, now: Timestamp) -> Timestamp {
         let wait = match failure.kind {
             FailureKind::GateClosed => self.gate_every,
             FailureKind::RetryIn(asked) => asked,
@@ -128,7 +128,7 @@ impl Retrying {
     }
 
     /// What becomes of a job that is not tried again, whatever the policy says.
-    pub(super) fn refused(&self) -> Fate {
+    pub(crate) fn refused(&self) -> Fate {
         match (self.has_errors, self.only_once) {
             (true, _) => Fate::Error,
             (false, true) => Fate::Dropped(Why::AtMostOnce),
@@ -138,7 +138,7 @@ impl Retrying {
 }
 
 /// What has to be durable before a batch of the step may run.
-pub(super) fn before(step: &Step, configuration: &Configuration) -> Before {
+pub(crate) fn before(step: &Step, configuration: &Configuration) -> Before {
     match step.delivery {
         Promise::AtMostOnce => Before::Progress,
         Promise::ExactlyOnce if step.has_effects(configuration) => Before::Snapshot,
@@ -189,7 +189,7 @@ fn trouble(failure: &Failure, plugs_in: bool) -> Trouble {
 }
 
 /// The job as it waits for its next attempt.
-pub(super) fn delayed(
+pub(crate) fn delayed(
     step: &Address,
     item: &Item<'_>,
     failure: &Failure,
@@ -206,7 +206,7 @@ pub(super) fn delayed(
 }
 
 /// The job as it stands in the store while an attempt at it runs.
-pub(super) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
+pub(crate) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
@@ -219,7 +219,7 @@ pub(super) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed 
 }
 
 /// The job as it waits for a gate; what was begun of it was no attempt.
-pub(super) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
+pub(crate) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt.saturating_sub(1),
         first_attempt: item.first_attempt,
@@ -230,7 +230,7 @@ pub(super) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
 }
 
 /// The job as it waits for an outside system, which knows it by `handle`.
-pub(super) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timestamp) -> Delayed {
+pub(crate) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
         first_attempt: Some(item.first_attempt.unwrap_or(now)),
@@ -241,7 +241,7 @@ pub(super) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timest
 }
 
 /// The job as it waits to be handed to an outside system again, which has forgotten it.
-pub(super) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
+pub(crate) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
         first_attempt: item.first_attempt,
@@ -253,7 +253,7 @@ pub(super) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Dela
 }
 
 /// An output of the job that is due later.
-pub(super) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, payload: &[u8]) -> Delayed {
+pub(crate) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, payload: &[u8]) -> Delayed {
     let job = DelayedJob {
         to: Some(to.to_owned()),
         form: JobForm::Json,

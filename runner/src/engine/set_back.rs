@@ -23,7 +23,7 @@ const SET_BACK_MIN: Duration = Duration::from_secs(1);
 const PAGE: usize = 1000;
 
 /// A clock of which it is noticed when it is set back.
-pub(super) struct Watched {
+pub(crate) struct Watched {
     clock: Arc<dyn Clock>,
     read: LastRead,
 }
@@ -37,7 +37,7 @@ struct LastRead {
 
 /// What was found when the clock was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SetBack {
+pub(crate) struct SetBack {
     /// The last time before.
     last: Timestamp,
     /// By how much, in milliseconds.
@@ -46,16 +46,16 @@ pub(super) struct SetBack {
 
 impl Watched {
     /// `last`: what it showed when it was read last, in an earlier run.
-    pub(super) fn new(clock: Arc<dyn Clock>, last: Timestamp) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>, last: Timestamp) -> Self {
         Self { clock, read: LastRead { time: last, at: Instant::now() } }
     }
 
-    pub(super) fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
     /// What it shows, and whether it was set back since the last look.
-    pub(super) fn look(&mut self) -> (Timestamp, Option<SetBack>) {
+    pub(crate) fn look(&mut self) -> (Timestamp, Option<SetBack>) {
         let now = self.clock.now();
         (now, self.read.next(now, Instant::now()))
     }
@@ -74,7 +74,7 @@ impl LastRead {
 
 impl SetBack {
     /// Moves what waits for a time, on a thread of its own. The run goes on meanwhile.
-    pub(super) fn make_up(
+    pub(crate) fn make_up(
         self,
         store: &Store,
         configuration: &Arc<Configuration>,

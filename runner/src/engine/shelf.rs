@@ -19,9 +19,9 @@ use crate::words::{Address, Batch, Timestamp};
 const KEPT_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(crate) struct Shelf {
     step: Address,
-    pub(super) cards: Cards,
+    pub(crate) cards: Cards,
     /// The queue can be asked for any job again; a source cannot.
     from_queue: bool,
     /// By the index of the first job.
@@ -32,10 +32,10 @@ pub(super) struct Shelf {
     /// Where jobs stand that are stored one by one.
     rows: StoredPlaces,
     /// Where the jobs of the reads stand in the outside, as far as that is not on its way to the store.
-    pub(super) places: Places,
-    pub(super) gatherer: Gatherer,
+    pub(crate) places: Places,
+    pub(crate) gatherer: Gatherer,
     /// Its batches take no worker from other steps, and may take long.
-    pub(super) aside: bool,
+    pub(crate) aside: bool,
 }
 
 /// Jobs that were read.
@@ -47,14 +47,14 @@ struct Block {
 
 /// What has to be read before a batch can be made.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Missing {
+pub(crate) struct Missing {
     /// Indices, ascending.
-    pub(super) fresh: Vec<u64>,
-    pub(super) rows: Vec<DelayedKey>,
+    pub(crate) fresh: Vec<u64>,
+    pub(crate) rows: Vec<DelayedKey>,
 }
 
 impl Shelf {
-    pub(super) fn new(configuration: &Configuration, step: &Step, queuer: &Queuer) -> Self {
+    pub(crate) fn new(configuration: &Configuration, step: &Step, queuer: &Queuer) -> Self {
         Self {
             step: step.address.clone(),
             cards: Cards::new(queuer),
@@ -70,7 +70,7 @@ impl Shelf {
     }
 
     /// Keeps what was read, as far as there is room where it can be read again.
-    pub(super) fn put(&mut self, read: ReadId, batch: &Arc<Batch>, now: Timestamp) {
+    pub(crate) fn put(&mut self, read: ReadId, batch: &Arc<Batch>, now: Timestamp) {
         let bytes = batch.payloads.byte_len();
         if !self.from_queue {
             self.reads.insert(read, batch.first);
@@ -84,7 +84,7 @@ impl Shelf {
     }
 
     /// Nothing more is needed of a read.
-    pub(super) fn forget(&mut self, read: ReadId) {
+    pub(crate) fn forget(&mut self, read: ReadId) {
         let Some(first) = self.reads.remove(&read) else { return };
         if let Some(block) = self.blocks.remove(&first) {
             self.bytes -= block.batch.payloads.byte_len();
@@ -92,7 +92,7 @@ impl Shelf {
     }
 
     /// Jobs up to here are through.
-    pub(super) fn forget_up_to(&mut self, watermark: u64) {
+    pub(crate) fn forget_up_to(&mut self, watermark: u64) {
         while let Some(entry) =
             self.blocks.first_entry().filter(|entry| entry.get().batch.end() <= watermark + 1)
         {
@@ -103,42 +103,42 @@ impl Shelf {
         }
     }
 
-    pub(super) fn row(&self, key: JobKey) -> Option<DelayedKey> {
+    pub(crate) fn row(&self, key: JobKey) -> Option<DelayedKey> {
         let (due, sequence) = self.rows.get(key)?;
         Some(DelayedKey { step: self.step.clone(), due, sequence })
     }
 
     /// The job stands in the store by itself.
-    pub(super) fn stands(&mut self, key: JobKey, row: &DelayedKey) {
+    pub(crate) fn stands(&mut self, key: JobKey, row: &DelayedKey) {
         self.rows.insert(key, (row.due, row.sequence));
     }
 
     /// Where a job stands. Of a queue it is written down when its jobs came.
-    pub(super) fn spot(&self, key: JobKey) -> Spot {
+    pub(crate) fn spot(&self, key: JobKey) -> Spot {
         let row = self.rows.get(key).map(|(due, sequence)| Row { due, sequence });
         let block = if self.from_queue || !key.is_fresh() { None } else { self.block(key.0) };
         Spot { key, row, read: block.map(|block| block.read) }
     }
 
     /// Where those stand that stand in the store by themselves.
-    pub(super) fn all_rows(&self) -> HashMap<JobKey, Row> {
+    pub(crate) fn all_rows(&self) -> HashMap<JobKey, Row> {
         self.rows.iter().map(|(key, (due, sequence))| (key, Row { due, sequence })).collect()
     }
 
     /// Which jobs stand in these places. Looks at every job that stands in the store by itself.
-    pub(super) fn find(&self, rows: &[Row]) -> HashMap<Row, JobKey> {
+    pub(crate) fn find(&self, rows: &[Row]) -> HashMap<Row, JobKey> {
         let wanted: HashSet<&Row> = rows.iter().collect();
         let all = self.rows.iter().map(|(key, (due, sequence))| (Row { due, sequence }, key));
         all.filter(|(row, _)| wanted.contains(row)).collect()
     }
 
     /// The job is through.
-    pub(super) fn leaves(&mut self, key: JobKey) {
+    pub(crate) fn leaves(&mut self, key: JobKey) {
         self.rows.remove(key);
     }
 
     /// What has to be read for these jobs.
-    pub(super) fn missing(&self, jobs: &[JobKey]) -> Missing {
+    pub(crate) fn missing(&self, jobs: &[JobKey]) -> Missing {
         let mut missing = Missing::default();
         for &key in jobs {
             match self.row(key) {
@@ -152,7 +152,7 @@ impl Shelf {
     }
 
     /// A batch of these jobs, with what was read for it. `None` where a job is not there.
-    pub(super) fn work(&self, jobs: &[JobKey], gathered: Gathered) -> Option<Work> {
+    pub(crate) fn work(&self, jobs: &[JobKey], gathered: Gathered) -> Option<Work> {
         let Gathered { blocks, rows } = gathered;
         let returned: Arc<[Returned]> = rows.into();
         let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
@@ -186,13 +186,13 @@ impl Shelf {
 
 /// What was fetched for a batch.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
-    pub(super) blocks: Vec<Arc<Batch>>,
-    pub(super) rows: Vec<Returned>,
+pub(crate) struct Gathered {
+    pub(crate) blocks: Vec<Arc<Batch>>,
+    pub(crate) rows: Vec<Returned>,
 }
 
 impl Missing {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.fresh.is_empty() && self.rows.is_empty()
     }
 }

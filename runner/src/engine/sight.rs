@@ -40,7 +40,7 @@ pub struct Sight {
 }
 
 impl Sight {
-    pub(super) fn new(look: &Look<'_>, rows: HashMap<JobKey, Row>) -> Self {
+    pub(crate) fn new(look: &Look<'_>, rows: HashMap<JobKey, Row>) -> Self {
         let Look { room, paused, gate, held_until, ahead, read, halted } = *look;
         Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, cut: false }
     }
@@ -147,7 +147,7 @@ impl Sight {
 }
 
 /// Where a job stands that stands in the store by itself.
-pub(super) fn state(job: &DelayedJob, due: Timestamp) -> State {
+pub(crate) fn state(job: &DelayedJob, due: Timestamp) -> State {
     match job.standing {
         Standing::Delayed => State::Delayed { until: due },
         Standing::Started => State::Unknown,
@@ -156,6 +156,6 @@ pub(super) fn state(job: &DelayedJob, due: Timestamp) -> State {
 }
 
 /// The place of such a job in the input.
-pub(super) fn index(job: &DelayedJob) -> u64 {
+pub(crate) fn index(job: &DelayedJob) -> u64 {
     job.inputs.first().map_or(0, |&(_, index)| index)
 }

@@ -9,13 +9,13 @@ use crate::hands::sink::{Sink, SinkError};
 use crate::words::SinkPosition;
 
 /// How far sinks are written; sinks by their place in the configuration.
-pub(super) type Positions = Vec<(usize, SinkPosition)>;
+pub(crate) type Positions = Vec<(usize, SinkPosition)>;
 
 /// A sink, by its place in the configuration, and what it could not do.
-pub(super) type Trouble = (usize, SinkError);
+pub(crate) type Trouble = (usize, SinkError);
 
 #[derive(Debug)]
-pub(super) struct Sinks {
+pub(crate) struct Sinks {
     configuration: Arc<Configuration>,
     /// In the order of the configuration.
     sinks: Vec<Sink>,
@@ -26,12 +26,12 @@ pub(super) struct Sinks {
 }
 
 impl Sinks {
-    pub(super) fn new(configuration: Arc<Configuration>, sinks: Vec<Sink>) -> Self {
+    pub(crate) fn new(configuration: Arc<Configuration>, sinks: Vec<Sink>) -> Self {
         Self { configuration, sinks, dirty: BTreeSet::new(), broken: BTreeMap::new() }
     }
 
     /// Why a step cannot deliver, if one of its sinks is broken.
-    pub(super) fn refuses(&self, step: usize) -> Option<&Arc<SinkError>> {
+    pub(crate) fn refuses(&self, step: usize) -> Option<&Arc<SinkError>> {
         let outputs = &self.configuration.steps[step].outputs;
         outputs.iter().find_map(|output| match output.target {
             Target::Sink(SinkRef(sink)) => self.broken.get(&sink),
@@ -40,13 +40,13 @@ impl Sinks {
     }
 
     /// Gives a sink up for this run.
-    pub(super) fn give_up(&mut self, sink: usize, error: SinkError) {
+    pub(crate) fn give_up(&mut self, sink: usize, error: SinkError) {
         self.broken.entry(sink).or_insert_with(|| Arc::new(error));
     }
 
     /// Positions that have to be committed before `group` is written: they say that what stands
     /// behind them after a crash is ours.
-    pub(super) fn open(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
+    pub(crate) fn open(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
         let wanted: BTreeSet<usize> =
             deliveries(group).flat_map(|delivery| self.parts(delivery)).map(|(sink, _)| sink).collect();
         let mut positions = Positions::new();
@@ -59,7 +59,7 @@ impl Sinks {
 
     /// Writes what goes to sinks, and makes it durable. It can be seen outside from here on, and is
     /// taken back by [`Self::roll_back`] where the commit does not follow.
-    pub(super) fn write(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
+    pub(crate) fn write(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
         for delivery in deliveries(group) {
             for (sink, output) in self.parts(delivery) {
                 self.dirty.insert(sink);
@@ -76,7 +76,7 @@ impl Sinks {
     }
 
     /// The store holds `positions`.
-    pub(super) fn committed(&mut self, positions: &Positions) {
+    pub(crate) fn committed(&mut self, positions: &Positions) {
         for (sink, position) in positions {
             self.sinks[*sink].committed(position);
         }
@@ -85,7 +85,7 @@ impl Sinks {
 
     /// Takes back what was written since the last commit. A sink that cannot takes nothing more; what
     /// stands there too much is cut off, or refused, when the next run opens it.
-    pub(super) fn roll_back(&mut self) {
+    pub(crate) fn roll_back(&mut self) {
         for sink in std::mem::take(&mut self.dirty) {
             if let Err(error) = self.sinks[sink].roll_back() {
                 self.give_up(sink, error);
@@ -94,7 +94,7 @@ impl Sinks {
     }
 
     /// Positions that say that the sinks are as this run left them; none where nothing changed.
-    pub(super) fn closing(&self) -> Positions {
+    pub(crate) fn closing(&self) -> Positions {
         let sinks = self.sinks.iter().enumerate();
         sinks.filter_map(|(place, sink)| sink.closing().map(|position| (place, position))).collect()
     }

@@ -28,7 +28,7 @@ const POLL_WATCHED: Duration = Duration::from_secs(30);
 
 /// Threads that read sources.
 #[derive(Debug)]
-pub(super) struct SourcePool {
+pub(crate) struct SourcePool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -48,7 +48,7 @@ struct Shared {
 
 /// One source's reader for one step, as the floor knows it.
 #[derive(Debug)]
-pub(super) struct SourceReader {
+pub(crate) struct SourceReader {
     task: Arc<Task>,
 }
 
@@ -91,7 +91,7 @@ enum Turn {
 
 impl SourcePool {
     /// `sources`: how many readers there will be, about.
-    pub(super) fn start(
+    pub(crate) fn start(
         sources: usize,
         limit: BatchLimit,
         messages: &Sender<Message>,
@@ -120,7 +120,7 @@ impl SourcePool {
     }
 
     /// Takes a reader in; it reads when it is asked.
-    pub(super) fn add(&self, port: Port, number: u64, reader: Reader) -> SourceReader {
+    pub(crate) fn add(&self, port: Port, number: u64, reader: Reader) -> SourceReader {
         let task = Arc::new(Task {
             port,
             number,
@@ -143,7 +143,7 @@ impl SourcePool {
     }
 
     /// Ends the threads. Readers that are not ended send nothing any more.
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         drop((lock(&self.shared.ready).take(), lock(&self.shared.resting).take()));
         for task in lock(&self.shared.tasks).iter().filter_map(Weak::upgrade) {
             task.ended.store(true, Ordering::Release);
@@ -156,13 +156,13 @@ impl SourcePool {
 
 impl SourceReader {
     /// Asks for the next batch; sources are read in order, so no place is needed.
-    pub(super) fn ask(&self) {
+    pub(crate) fn ask(&self) {
         self.task.asked.fetch_add(1, Ordering::SeqCst);
         Arc::clone(&self.task).wake();
     }
 
     /// Ends the reader. It has sent its last message when this returns.
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         self.task.ended.store(true, Ordering::Release);
         drop(lock(&self.task.reader).take());
     }

@@ -27,38 +27,38 @@ use crate::words::{Mark, Progress, Segment, Timestamp, TokenKey};
 const PICKED_BATCH: usize = 256;
 
 /// Everything that a run starts from; lists follow the order of the configuration.
-pub(super) struct Started {
+pub(crate) struct Started {
     /// By step and input.
-    pub(super) progress: Vec<Vec<Progress>>,
+    pub(crate) progress: Vec<Vec<Progress>>,
     /// By step: the numbers of the snapshots whose batches are delivered again.
-    pub(super) snapshots: Vec<BTreeSet<u64>>,
+    pub(crate) snapshots: Vec<BTreeSet<u64>>,
     /// The last index of each queue.
-    pub(super) heads: Vec<u64>,
-    pub(super) flows: Vec<Flow>,
+    pub(crate) heads: Vec<u64>,
+    pub(crate) flows: Vec<Flow>,
     /// `None` for those that cannot be opened.
-    pub(super) sources: Vec<Option<Source>>,
+    pub(crate) sources: Vec<Option<Source>>,
     /// What reads the sources, for each input that is one.
-    pub(super) readers: Vec<(Port, Reader)>,
-    pub(super) sinks: Vec<Sink>,
+    pub(crate) readers: Vec<(Port, Reader)>,
+    pub(crate) sinks: Vec<Sink>,
     /// The last mark and the last segment of each source.
-    pub(super) marks: BTreeMap<usize, Mark>,
-    pub(super) segments: BTreeMap<usize, Segment>,
+    pub(crate) marks: BTreeMap<usize, Mark>,
+    pub(crate) segments: BTreeMap<usize, Segment>,
     /// The number of this configuration among all that ran on the store.
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
     /// The schedule sources, by the queues that they fill.
-    pub(super) tickers: Vec<(QueueRef, Ticker)>,
+    pub(crate) tickers: Vec<(QueueRef, Ticker)>,
     /// What the tokens of jobs are made with.
-    pub(super) token_key: TokenKey,
+    pub(crate) token_key: TokenKey,
     /// To be committed before anything else.
-    pub(super) opening: Option<Changes>,
+    pub(crate) opening: Option<Changes>,
     /// Steps that cannot begin, and why: their source or one of their sinks cannot be opened. The
     /// others do not suffer for it.
-    pub(super) halts: Vec<(usize, String)>,
+    pub(crate) halts: Vec<(usize, String)>,
 }
 
 /// `None`: the run was `stopped` before it could begin.
 #[expect(clippy::too_many_lines, reason = "one thing after the other, each short")]
-pub(super) fn start(
+pub(crate) fn start(
     configuration: &Configuration,
     store: &Store,
     now: Timestamp,
@@ -230,7 +230,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
 }
 
 /// Tells the floor of the jobs that stand in the store one by one, and of the steps that are paused.
-pub(super) fn recall(
+pub(crate) fn recall(
     floor: &mut Floor,
     configuration: &Configuration,
     store: &Store,

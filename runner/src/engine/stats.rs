@@ -83,7 +83,7 @@ impl Stats {
         self.full.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn set_full(&self, why: Option<String>) {
+    pub(crate) fn set_full(&self, why: Option<String>) {
         *self.full.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 }
@@ -107,7 +107,7 @@ impl StepStats {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    pub(super) fn add_dropped(&self, jobs: u64) {
+    pub(crate) fn add_dropped(&self, jobs: u64) {
         self.dropped.fetch_add(jobs, Ordering::Relaxed);
     }
 
@@ -121,7 +121,7 @@ impl StepStats {
         (self.pending.load(Ordering::Relaxed), self.valid.load(Ordering::Relaxed))
     }
 
-    pub(super) fn set_pending(&self, pending: u64, valid: u64) {
+    pub(crate) fn set_pending(&self, pending: u64, valid: u64) {
         self.pending.store(pending, Ordering::Relaxed);
         self.valid.store(valid, Ordering::Relaxed);
     }
@@ -136,7 +136,7 @@ impl StepStats {
         held(&self.halted).clone()
     }
 
-    pub(super) fn halt(&self, why: String, now: Timestamp) {
+    pub(crate) fn halt(&self, why: String, now: Timestamp) {
         // What came first stands in the way of the rest.
         held(&self.halted).get_or_insert((now, why));
     }
@@ -147,7 +147,7 @@ impl StepStats {
     }
 
     /// Takes note that nothing may start; answers whether that is news.
-    pub(super) fn close(&self, by: ClosedBy, why: String, now: Timestamp) -> bool {
+    pub(crate) fn close(&self, by: ClosedBy, why: String, now: Timestamp) -> bool {
         let mut closed = held(&self.closed);
         let since = closed.as_ref().map_or(now, |before| before.since);
         let news = closed
@@ -158,7 +158,7 @@ impl StepStats {
     }
 
     /// Takes note that nothing of this kind stands in the way; answers whether that is news.
-    pub(super) fn open(&self, by: impl Fn(ClosedBy) -> bool) -> bool {
+    pub(crate) fn open(&self, by: impl Fn(ClosedBy) -> bool) -> bool {
         let mut closed = held(&self.closed);
         let opens = closed.as_ref().is_some_and(|before| by(before.by));
         if opens {
@@ -172,12 +172,12 @@ impl StepStats {
         held(self.answers(whom)).clone()
     }
 
-    pub(super) fn ask(&self, whom: Asked, now: Timestamp) {
+    pub(crate) fn ask(&self, whom: Asked, now: Timestamp) {
         held(self.answers(whom)).ask(now);
     }
 
     /// Takes note of an answer, or of what is wrong with it; answers whether that trouble is news.
-    pub(super) fn answered(&self, whom: Asked, trouble: Option<String>, now: Timestamp) -> bool {
+    pub(crate) fn answered(&self, whom: Asked, trouble: Option<String>, now: Timestamp) -> bool {
         held(self.answers(whom)).answered(trouble, now)
     }
 
@@ -188,7 +188,7 @@ impl StepStats {
         }
     }
 
-    pub(super) fn add(&self, more: &Counters, bytes: u64, now: Timestamp) {
+    pub(crate) fn add(&self, more: &Counters, bytes: u64, now: Timestamp) {
         held(&self.pace).add(more.taken, now);
         let add = |count: &AtomicU64, more| count.fetch_add(more, Ordering::Relaxed);
         add(&self.taken, more.taken);

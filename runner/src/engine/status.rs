@@ -13,29 +13,29 @@ use crate::words::Status;
 
 /// Pending jobs of a step that a monitor shall ask for.
 #[derive(Debug)]
-pub(super) struct Asking {
-    pub(super) step: usize,
-    pub(super) ask: u64,
-    pub(super) jobs: Vec<(JobKey, DelayedKey)>,
+pub(crate) struct Asking {
+    pub(crate) step: usize,
+    pub(crate) ask: u64,
+    pub(crate) jobs: Vec<(JobKey, DelayedKey)>,
 }
 
 /// What was answered.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) answers: Vec<(JobKey, Word)>,
+pub(crate) struct Seen {
+    pub(crate) answers: Vec<(JobKey, Word)>,
     /// So many answers are for jobs that were not asked for.
-    pub(super) unasked: usize,
+    pub(crate) unasked: usize,
     /// What is wrong with answers that mean nothing, and how many there are.
-    pub(super) nonsense: Option<(usize, String)>,
+    pub(crate) nonsense: Option<(usize, String)>,
 }
 
 /// How a job stands, in the words of the outside.
 #[derive(Clone, Debug)]
-pub(super) struct Word {
-    pub(super) status: Status,
+pub(crate) struct Word {
+    pub(crate) status: Status,
     /// What it came to, as JSON; `None`: itself.
-    pub(super) result: Option<Box<RawValue>>,
-    pub(super) reason: Option<String>,
+    pub(crate) result: Option<Box<RawValue>>,
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -55,7 +55,7 @@ enum Job<'a> {
 }
 
 /// The jobs as a monitor is given them, as JSON. Those that are not pending any more are left out.
-pub(super) fn question(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<u8>> {
+pub(crate) fn question(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<u8>> {
     let question = |(_, job): &'_ (JobKey, DelayedJob)| {
         let (handle, since, _) = job.standing.outside()?;
         let text = String::from_utf8_lossy(&job.payload);
@@ -80,7 +80,7 @@ pub(super) fn question(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<
 ///
 /// # Errors
 /// Why it is none, as a sentence fragment.
-pub(super) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Seen, String> {
+pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Seen, String> {
     let mut seen = Seen::default();
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(answer) {
         if list.len() != jobs.len() {
@@ -135,7 +135,7 @@ impl Word {
     ///
     /// # Errors
     /// Why it means nothing, as a sentence fragment.
-    pub(super) fn read(raw: &RawValue) -> Result<Option<Self>, String> {
+    pub(crate) fn read(raw: &RawValue) -> Result<Option<Self>, String> {
         let told = match raw.get().as_bytes().first() {
             Some(b'n') => return Ok(None),
             Some(b'"') => {
@@ -158,7 +158,7 @@ impl Word {
     }
 
     /// What was said of a job, without having been asked for.
-    pub(super) fn of(completion: &Completion) -> Self {
+    pub(crate) fn of(completion: &Completion) -> Self {
         let Completion { status, result, reason } = completion.clone();
         // It was read before it was taken.
         let result = result.and_then(|result| RawValue::from_string(result).ok());
@@ -169,7 +169,7 @@ impl Word {
     ///
     /// # Errors
     /// The job was refused.
-    pub(super) fn settle(&self, job: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
+    pub(crate) fn settle(&self, job: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
         if self.status == Status::Invalid {
             let reason = self.reason.as_deref().unwrap_or("the outside calls it invalid, without a reason");
             return Err(Failure::new(FailureKind::Rejected, reason));

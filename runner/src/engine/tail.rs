@@ -12,7 +12,7 @@ const ROOM: usize = 4 << 20;
 
 /// The tails of all queues, by position in the configuration.
 #[derive(Debug)]
-pub(super) struct Tails(Vec<Mutex<Tail>>);
+pub(crate) struct Tails(Vec<Mutex<Tail>>);
 
 #[derive(Debug, Default)]
 struct Tail {
@@ -22,12 +22,12 @@ struct Tail {
 }
 
 impl Tails {
-    pub(super) fn new(queues: usize) -> Self {
+    pub(crate) fn new(queues: usize) -> Self {
         Self((0..queues).map(|_| Mutex::default()).collect())
     }
 
     /// Keeps jobs that were just committed. Old ones are forgotten where it gets too much.
-    pub(super) fn push(&self, queue: usize, batch: Batch) {
+    pub(crate) fn push(&self, queue: usize, batch: Batch) {
         let mut tail = self.lock(queue);
         if tail.batches.back().is_some_and(|last| last.end() != batch.first) {
             *tail = Tail::default();
@@ -43,7 +43,7 @@ impl Tails {
 
     /// Jobs from `from` on, as one batch of about `jobs` and `bytes` at most; `None` where the tail
     /// does not reach back that far.
-    pub(super) fn read(&self, queue: usize, from: u64, jobs: usize, bytes: usize) -> Option<Arc<Batch>> {
+    pub(crate) fn read(&self, queue: usize, from: u64, jobs: usize, bytes: usize) -> Option<Arc<Batch>> {
         let tail = self.lock(queue);
         let at = tail.batches.partition_point(|batch| batch.end() <= from);
         let batch = tail.batches.get(at).filter(|batch| batch.first <= from)?;
@@ -65,7 +65,7 @@ impl Tails {
     }
 
     /// Forgets what a reader with the lowest index `next` will not ask for again.
-    pub(super) fn forget(&self, queue: usize, next: u64) {
+    pub(crate) fn forget(&self, queue: usize, next: u64) {
         let mut tail = self.lock(queue);
         while tail.batches.front().is_some_and(|batch| batch.end() <= next) {
             if let Some(old) = tail.batches.pop_front() {

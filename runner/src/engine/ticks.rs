@@ -12,16 +12,16 @@ const ON_THEIR_WAY_MAX: usize = 1024;
 
 /// The jobs of some ticks, and what is to become durable with them.
 #[derive(Debug)]
-pub(super) struct Ticked {
-    pub(super) queue: QueueRef,
+pub(crate) struct Ticked {
+    pub(crate) queue: QueueRef,
     /// None, where ticks were skipped.
-    pub(super) jobs: Payloads,
+    pub(crate) jobs: Payloads,
     /// Up to there all ticks of the source are handled by this.
-    pub(super) handled: Timestamp,
+    pub(crate) handled: Timestamp,
 }
 
 #[derive(Debug)]
-pub(super) struct Ticks(Vec<Ticking>);
+pub(crate) struct Ticks(Vec<Ticking>);
 
 #[derive(Debug)]
 struct Ticking {
@@ -34,7 +34,7 @@ struct Ticking {
 }
 
 impl Ticks {
-    pub(super) fn new(tickers: Vec<(QueueRef, Ticker)>) -> Self {
+    pub(crate) fn new(tickers: Vec<(QueueRef, Ticker)>) -> Self {
         let ticking = |(queue, ticker): (QueueRef, Ticker)| {
             let is_behind = ticker.is_behind();
             Ticking { queue, ticker, on_their_way: 0, is_behind }
@@ -43,7 +43,7 @@ impl Ticks {
     }
 
     /// The jobs of what is due and may be on its way.
-    pub(super) fn take(&mut self, configuration: &Configuration, now: Timestamp) -> Vec<Ticked> {
+    pub(crate) fn take(&mut self, configuration: &Configuration, now: Timestamp) -> Vec<Ticked> {
         let mut taken = Vec::new();
         for Ticking { queue, ticker, on_their_way, is_behind } in &mut self.0 {
             let Some(PushSource::Schedule(source)) = &configuration.queues[queue.0].source else { continue };
@@ -60,7 +60,7 @@ impl Ticks {
     }
 
     /// So many jobs of a source are durable.
-    pub(super) fn committed(&mut self, queue: QueueRef, jobs: usize) {
+    pub(crate) fn committed(&mut self, queue: QueueRef, jobs: usize) {
         for source in self.0.iter_mut().filter(|source| source.queue == queue) {
             source.on_their_way -= jobs;
             source.is_behind &= source.on_their_way > 0 || source.ticker.is_behind();
@@ -68,12 +68,12 @@ impl Ticks {
     }
 
     /// Whether jobs of ticks that came before the run are not all durable.
-    pub(super) fn are_behind(&self) -> bool {
+    pub(crate) fn are_behind(&self) -> bool {
         self.0.iter().any(|source| source.is_behind)
     }
 
     /// When there will be something to take, if only time has to pass for that.
-    pub(super) fn wakes(&self) -> Option<Timestamp> {
+    pub(crate) fn wakes(&self) -> Option<Timestamp> {
         let open = self.0.iter().filter(|source| source.on_their_way < ON_THEIR_WAY_MAX);
         open.filter_map(|source| source.ticker.next()).min()
     }

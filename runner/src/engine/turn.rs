@@ -9,7 +9,7 @@ use crate::words::Timestamp;
 /// Whether a job that stands in the store keeps its place: what comes behind it is delivered after it. An
 /// output that was made already and is due later has none, nor has a job that was put back from an error queue
 /// or that an outside system finishes.
-pub(super) fn keeps(job: &DelayedJob) -> bool {
+pub(crate) fn keeps(job: &DelayedJob) -> bool {
     job.to.is_none()
         && job.from_error.is_none()
         && matches!(job.standing, Standing::Delayed | Standing::Started)
@@ -37,7 +37,7 @@ pub fn first_in_line(store: &Store, step: &Step) -> Result<Option<(Turn, Timesta
 }
 
 /// The place of a job of `step`, which takes its jobs as they come; `None` where it keeps none.
-pub(super) fn of(step: &Step, job: &DelayedJob) -> Option<Turn> {
+pub(crate) fn of(step: &Step, job: &DelayedJob) -> Option<Turn> {
     let place = |(name, index): &(String, u64)| {
         let input = step.inputs.iter().position(|input: &InputRef| input.hash_name() == *name)?;
         Some((input, *index))

@@ -35,7 +35,7 @@ struct Places {
 impl Whereabouts {
     /// Where the pending job stands that was made of the one at `index` of an input, and of which `is_it`
     /// holds.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         store: &Store,
         step: &Step,

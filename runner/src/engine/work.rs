@@ -36,7 +36,7 @@ use setup::{Setback, Setup};
 
 /// A step made ready for one thread.
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(crate) struct Worker {
     runner: Runner,
     setup: Setup,
     /// Nothing has to be durable before a batch of it runs.
@@ -70,7 +70,7 @@ impl Worker {
     /// # Errors
     /// A script that does not compile, though `check` has found them all before, or a plugin that
     /// cannot be set up.
-    pub(super) fn new(
+    pub(crate) fn new(
         configuration: &Configuration,
         step: &config::Step,
         generation: u64,
@@ -118,13 +118,13 @@ impl Worker {
     }
 
     #[cfg(test)]
-    pub(super) fn set_leash(&mut self, leash: Leash) {
+    pub(crate) fn set_leash(&mut self, leash: Leash) {
         self.leash = leash;
     }
 
     /// Runs the jobs of `work` in their order: up to one that halts the step, or that has to wait for its next
     /// attempt before anything behind it is delivered, or until the batch takes long or has given much.
-    pub(super) fn run(&mut self, work: &Work, slot: &mut Slot, clock: &dyn Clock) -> Ran {
+    pub(crate) fn run(&mut self, work: &Work, slot: &mut Slot, clock: &dyn Clock) -> Ran {
         let leash = self.leash.begin();
         let carries = self.gatherer.carries(work);
         let ran = match (&self.runner, &work.portions[..]) {

@@ -29,22 +29,22 @@ use crate::words::{Clock, Status, Timestamp, TokenKey};
 const ASIDE_MAX: usize = 256;
 
 /// What all workers share.
-pub(super) struct Shop {
-    pub(super) configuration: Arc<Configuration>,
-    pub(super) plugins: Arc<Plugins>,
-    pub(super) store: Store,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) generation: u64,
-    pub(super) token_key: TokenKey,
+pub(crate) struct Shop {
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) generation: u64,
+    pub(crate) token_key: TokenKey,
     /// All commands that run.
-    pub(super) leash: Arc<Leash>,
+    pub(crate) leash: Arc<Leash>,
     /// Set when the run is asked to end.
-    pub(super) ending: Arc<AtomicBool>,
-    pub(super) deaths: Arc<Deaths>,
-    pub(super) attempts: Attempts,
+    pub(crate) ending: Arc<AtomicBool>,
+    pub(crate) deaths: Arc<Deaths>,
+    pub(crate) attempts: Attempts,
     /// By step: what it runs was set up at least once.
-    pub(super) ever_set_up: Vec<Arc<AtomicBool>>,
-    pub(super) setups: Setups,
+    pub(crate) ever_set_up: Vec<Arc<AtomicBool>>,
+    pub(crate) setups: Setups,
 }
 
 impl Shop {
@@ -62,7 +62,7 @@ impl Shop {
 
 /// Something for a worker to do.
 #[derive(Debug)]
-pub(super) enum Errand {
+pub(crate) enum Errand {
     Batch(Task),
     /// See whether the gate of this step is open.
     Gate(usize),
@@ -71,7 +71,7 @@ pub(super) enum Errand {
 }
 
 /// Starts `count` workers; they end when `tasks` is closed.
-pub(super) fn start(
+pub(crate) fn start(
     count: usize,
     shop: &Arc<Shop>,
     tasks: &Receiver<Errand>,
@@ -89,7 +89,7 @@ pub(super) fn start(
 }
 
 /// Workers for what may take long, as many as there are such errands at once.
-pub(super) struct Aside {
+pub(crate) struct Aside {
     shop: Arc<Shop>,
     messages: Sender<Message>,
     tasks: (Sender<Errand>, Receiver<Errand>),
@@ -101,13 +101,13 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    pub(super) fn new(shop: Arc<Shop>, messages: Sender<Message>) -> Self {
+    pub(crate) fn new(shop: Arc<Shop>, messages: Sender<Message>) -> Self {
         let (tasks, alive) = (crossbeam_channel::unbounded(), crossbeam_channel::bounded(0));
         Self { shop, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
     }
 
     /// Gives an errand to a free worker, or to a new one; past [`ASIDE_MAX`] it waits for one.
-    pub(super) fn give(&mut self, errand: Errand) -> std::io::Result<()> {
+    pub(crate) fn give(&mut self, errand: Errand) -> std::io::Result<()> {
         if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
             let (shop, tasks, messages) =
                 (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
@@ -129,7 +129,7 @@ impl Aside {
     }
 
     /// Lets the workers end, and waits for that no longer than so long: what they ask changes nothing.
-    pub(super) fn abandon(self, patience: Duration) {
+    pub(crate) fn abandon(self, patience: Duration) {
         let Self { shop, tasks, alive, .. } = self;
         shop.leash.give_up();
         drop((tasks, alive.0));
@@ -137,7 +137,7 @@ impl Aside {
     }
 
     /// Lets the workers end when they are through.
-    pub(super) fn close(self) -> Vec<JoinHandle<()>> {
+    pub(crate) fn close(self) -> Vec<JoinHandle<()>> {
         self.workers
     }
 }

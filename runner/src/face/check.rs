@@ -7,7 +7,7 @@ use crate::config::check_disk;
 use crate::engine::Generation;
 use crate::words::plain::on_one_line;
 
-pub(super) fn check(command: &Check) -> Exit {
+pub(crate) fn check(command: &Check) -> Exit {
     let (diagnostics, exit) = match Generation::load(&command.config, &find::options(None, &command.plugins))
     {
         Ok(mut generation) => {

@@ -4,7 +4,7 @@ use super::exit::{self, Exit};
 use crate::hands::script::{CompileError, Expression};
 
 /// The expression, and of which jobs it could not be said.
-pub(super) struct Where {
+pub(crate) struct Where {
     expression: Option<Expression>,
     failed: u64,
     /// The first of those, and why.
@@ -13,7 +13,7 @@ pub(super) struct Where {
 
 impl Where {
     /// Compiles an expression over `variable`; without one everything passes.
-    pub(super) fn new(text: Option<&str>, variable: &'static str) -> Result<Self, Exit> {
+    pub(crate) fn new(text: Option<&str>, variable: &'static str) -> Result<Self, Exit> {
         let expression = text.map(|text| Expression::new(text, variable).map_err(|error| (text, error)));
         match expression.transpose() {
             Ok(expression) => Ok(Self { expression, failed: 0, first: None }),
@@ -22,7 +22,7 @@ impl Where {
     }
 
     /// Whether the job passes; one of which it cannot be said does not.
-    pub(super) fn passes(&mut self, queue: &str, index: u64, job: &str) -> bool {
+    pub(crate) fn passes(&mut self, queue: &str, index: u64, job: &str) -> bool {
         let Some(expression) = &mut self.expression else { return true };
         expression.holds(job.as_bytes()).unwrap_or_else(|why| {
             self.failed += 1;
@@ -32,7 +32,7 @@ impl Where {
     }
 
     /// Says of how many jobs it could not be said.
-    pub(super) fn say_failures(&self) {
+    pub(crate) fn say_failures(&self) {
         let Some(first) = &self.first else { return };
         let what = match self.failed {
             1 => "of one job `--where` could not tell, and it was left out".to_owned(),

@@ -15,13 +15,13 @@ use config::{Config, needed};
 /// Runs pipelines that are written in TOML.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version, about, max_term_width = 100)]
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
-    pub(super) command: Command,
+    pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Run the pipelines of a configuration
     Run(Run),
     /// Check a configuration as `run` would, and touch nothing
@@ -62,7 +62,7 @@ pub(super) enum Command {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum PluginCommand {
+pub(crate) enum PluginCommand {
     /// Show what a library offers, and what its steps can be told
     Inspect(PluginInspect),
     /// Begin a plugin: a crate that builds anywhere, with a test; or a file in C
@@ -72,27 +72,27 @@ pub(super) enum PluginCommand {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct PluginInspect {
+pub(crate) struct PluginInspect {
     /// The library; code of it runs
-    pub(super) file: PathBuf,
+    pub(crate) file: PathBuf,
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(super) format: Format,
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct PluginNew {
+pub(crate) struct PluginNew {
     /// Name of the plugin, and of the folder that is made for it here
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Begin it in C instead of Rust
     #[arg(long, conflicts_with = "api")]
-    pub(super) c: bool,
+    pub(crate) c: bool,
     /// The folder of the crate `tidegate-plugin` [default: a copy of it is written beside the plugin]
     #[arg(long, value_name = "FOLDER")]
-    pub(super) api: Option<PathBuf>,
+    pub(crate) api: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum QueueCommand {
+pub(crate) enum QueueCommand {
     /// List the queues and how many jobs wait in them
     List(Look),
     /// Show the jobs of a queue
@@ -102,7 +102,7 @@ pub(super) enum QueueCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum ErrorsCommand {
+pub(crate) enum ErrorsCommand {
     /// List the jobs on the error queues, the latest last
     List(ErrorsList),
     /// Show one error with everything that is known about it
@@ -114,7 +114,7 @@ pub(super) enum ErrorsCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum DelayedCommand {
+pub(crate) enum DelayedCommand {
     /// List the jobs that wait for a time, an attempt or an outside system, the first due first
     List(DelayedList),
     /// Make jobs that wait for a time due at once
@@ -124,7 +124,7 @@ pub(super) enum DelayedCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum JobCommand {
+pub(crate) enum JobCommand {
     /// Show what each step has made of a job, or why it does not run and when it may
     Show(JobShow),
     /// Take a waiting job out of the steps that read it: onto their error queues, or with `--drop` for good
@@ -132,24 +132,24 @@ pub(super) enum JobCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum QueuerCommand {
+pub(crate) enum QueuerCommand {
     /// Show what the next rounds would start of what waits now, if everything finished at once
     Preview(QueuerPreview),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct QueuerPreview {
+pub(crate) struct QueuerPreview {
     /// PIPELINE/STEP
-    pub(super) step: String,
+    pub(crate) step: String,
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
     /// How many rounds; without rounds, what runs at once counts as one
     #[arg(long, default_value_t = 3, value_parser = limit())]
-    pub(super) rounds: usize,
+    pub(crate) rounds: usize,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum StepCommand {
+pub(crate) enum StepCommand {
     /// Start nothing more of a step, however often the runner is started again
     Pause(StepChoice),
     /// Have a paused step go on
@@ -157,83 +157,83 @@ pub(super) enum StepCommand {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct DelayedList {
+pub(crate) struct DelayedList {
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
     /// Only jobs of this step: PIPELINE/STEP
     #[arg(long)]
-    pub(super) step: Option<String>,
+    pub(crate) step: Option<String>,
     /// How many jobs to list at most
     #[arg(long, default_value_t = 20, value_name = "JOBS", value_parser = limit())]
-    pub(super) limit: usize,
+    pub(crate) limit: usize,
 }
 
 /// Which delayed jobs, and whether to go on without asking.
 #[derive(Debug, Args)]
-pub(super) struct DelayedChoice {
+pub(crate) struct DelayedChoice {
     /// PIPELINE/STEP for all delayed jobs of a step, PIPELINE/QUEUE/INDEX for those that were made of a job
     #[arg(required = true)]
-    pub(super) jobs: Vec<String>,
+    pub(crate) jobs: Vec<String>,
     /// Do not ask
     #[arg(long)]
-    pub(super) yes: bool,
+    pub(crate) yes: bool,
     /// A folder with TOML files, or one TOML file
     #[arg(long, default_value = ".", value_name = "CONFIG")]
-    pub(super) config: PathBuf,
+    pub(crate) config: PathBuf,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
-    pub(super) data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(super) format: Format,
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Cancel {
+pub(crate) struct Cancel {
     #[command(flatten)]
-    pub(super) choice: DelayedChoice,
+    pub(crate) choice: DelayedChoice,
     /// Also those that an outside system has
     #[arg(long)]
-    pub(super) pending: bool,
+    pub(crate) pending: bool,
     /// Leave nothing behind, not even on the error queue
     #[arg(long)]
-    pub(super) drop: bool,
+    pub(crate) drop: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct JobShow {
+pub(crate) struct JobShow {
     /// PIPELINE/QUEUE/INDEX
-    pub(super) job: String,
+    pub(crate) job: String,
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct JobCancel {
+pub(crate) struct JobCancel {
     /// PIPELINE/QUEUE/INDEX
-    pub(super) job: String,
+    pub(crate) job: String,
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
     /// Only of this step: PIPELINE/STEP
     #[arg(long)]
-    pub(super) step: Option<String>,
+    pub(crate) step: Option<String>,
     /// Leave nothing behind, not even on the error queue
     #[arg(long)]
-    pub(super) drop: bool,
+    pub(crate) drop: bool,
     /// Do not ask
     #[arg(long)]
-    pub(super) yes: bool,
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct StepChoice {
+pub(crate) struct StepChoice {
     /// PIPELINE/STEP
-    pub(super) step: String,
+    pub(crate) step: String,
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum StoreCommand {
+pub(crate) enum StoreCommand {
     /// Read everything, and list what is wrong
     Verify(Look),
     /// Give room that is not used back to the disk; only while no runner runs
@@ -246,206 +246,206 @@ pub(super) enum StoreCommand {
 
 #[derive(Debug, Args)]
 #[command(group = needed())]
-pub(super) struct Run {
+pub(crate) struct Run {
     #[command(flatten)]
-    pub(super) config: Config,
+    pub(crate) config: Config,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
-    pub(super) data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     /// Another folder to look for plugins in, after what the configuration says
     #[arg(long, value_name = "FOLDER")]
-    pub(super) plugins: Vec<PathBuf>,
+    pub(crate) plugins: Vec<PathBuf>,
     /// End also when sources are followed but have nothing now
     #[arg(long)]
-    pub(super) until_idle: bool,
+    pub(crate) until_idle: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(group = needed())]
-pub(super) struct Check {
+pub(crate) struct Check {
     #[command(flatten)]
-    pub(super) config: Config,
+    pub(crate) config: Config,
     /// Another folder to look for plugins in, after what the configuration says
     #[arg(long, value_name = "FOLDER")]
-    pub(super) plugins: Vec<PathBuf>,
+    pub(crate) plugins: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(super) format: Format,
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Graph {
+pub(crate) struct Graph {
     #[command(flatten)]
-    pub(super) config: Config,
+    pub(crate) config: Config,
     #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
-    pub(super) format: GraphFormat,
+    pub(crate) format: GraphFormat,
     /// Also show how many jobs wait on each queue now
     #[arg(long)]
-    pub(super) live: bool,
+    pub(crate) live: bool,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
-    pub(super) data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
 }
 
 /// Where to look, and how to tell.
 #[derive(Debug, Args)]
-pub(super) struct Look {
+pub(crate) struct Look {
     #[command(flatten)]
-    pub(super) config: Config,
+    pub(crate) config: Config,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
-    pub(super) data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(super) format: Format,
+    pub(crate) format: Format,
 }
 
 impl Look {
     /// How the operator has named the configuration.
-    pub(super) fn given(&self) -> Invocation {
+    pub(crate) fn given(&self) -> Invocation {
         Invocation { config: self.config.to_path_buf(), data: self.data.clone() }
     }
 }
 
 #[derive(Debug, Args)]
-pub(super) struct StatusCommand {
+pub(crate) struct StatusCommand {
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
     /// Also tell the lanes with the most jobs waiting [default where it is said: 10]
     #[arg(long, value_name = "COUNT", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = limit())]
-    pub(super) lanes: Option<usize>,
+    pub(crate) lanes: Option<usize>,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct QueueShow {
+pub(crate) struct QueueShow {
     /// PIPELINE/QUEUE
-    pub(super) queue: String,
+    pub(crate) queue: String,
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
     /// The index of the first job to show [default: the oldest that is kept; with --follow the last 20]
     #[arg(long, value_name = "INDEX", value_parser = index)]
-    pub(super) from: Option<u64>,
+    pub(crate) from: Option<u64>,
     /// The index of the last job to show
     #[arg(long, value_name = "INDEX", value_parser = index)]
-    pub(super) to: Option<u64>,
+    pub(crate) to: Option<u64>,
     /// How many jobs to show at most [default: 20; with --follow, --to or --where no limit]
     #[arg(long, value_name = "JOBS", value_parser = RangedU64ValueParser::<u64>::new().range(1..))]
-    pub(super) limit: Option<u64>,
+    pub(crate) limit: Option<u64>,
     /// Only jobs of which this is true: an expression over `job`, like 'job.id > 3'
     #[arg(long = "where", value_name = "EXPRESSION")]
-    pub(super) filter: Option<String>,
+    pub(crate) filter: Option<String>,
     /// Go on with what comes, until Ctrl-C or the end of the runner; JSON is then one job a line
     #[arg(long)]
-    pub(super) follow: bool,
+    pub(crate) follow: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct QueuePush {
+pub(crate) struct QueuePush {
     /// PIPELINE/QUEUE
-    pub(super) queue: String,
+    pub(crate) queue: String,
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ErrorsList {
+pub(crate) struct ErrorsList {
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
     /// Only this error queue: PIPELINE/QUEUE
     #[arg(long)]
-    pub(super) queue: Option<String>,
+    pub(crate) queue: Option<String>,
     /// Also those that were retried or dropped already, as far as they are kept
     #[arg(long)]
-    pub(super) all: bool,
+    pub(crate) all: bool,
     /// How many errors to list at most, of each queue
     #[arg(long, default_value_t = 20, value_name = "ERRORS", value_parser = limit())]
-    pub(super) limit: usize,
+    pub(crate) limit: usize,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ErrorsShow {
+pub(crate) struct ErrorsShow {
     /// PIPELINE/QUEUE/INDEX, as `errors list` shows it
-    pub(super) error: String,
+    pub(crate) error: String,
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct StoreFile {
+pub(crate) struct StoreFile {
     /// The file of the export; `-` for standard input or output
-    pub(super) file: PathBuf,
+    pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ErrorsRetry {
+pub(crate) struct ErrorsRetry {
     #[command(flatten)]
-    pub(super) choice: ErrorsChoice,
+    pub(crate) choice: ErrorsChoice,
     /// Run the job of one error with this payload instead of its own: a file with JSON, `-` for standard input
     #[arg(long, value_name = "FILE")]
-    pub(super) payload: Option<PathBuf>,
+    pub(crate) payload: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct StoreExport {
+pub(crate) struct StoreExport {
     #[command(flatten)]
-    pub(super) file: StoreFile,
+    pub(crate) file: StoreFile,
     /// Write over a file that is there
     #[arg(long)]
-    pub(super) force: bool,
+    pub(crate) force: bool,
 }
 
 /// Which errors, and whether to go on without asking.
 #[derive(Debug, Args)]
-pub(super) struct ErrorsChoice {
+pub(crate) struct ErrorsChoice {
     /// PIPELINE/QUEUE for all errors there, PIPELINE/QUEUE/INDEX for one, PIPELINE/QUEUE/FROM-TO for some;
     /// none for all error queues, with at least one of --where, --step and --kind
-    pub(super) errors: Vec<String>,
+    pub(crate) errors: Vec<String>,
     /// Only errors of which this is true: an expression over `error`, like 'error.attempt < 3'
     #[arg(long = "where", value_name = "EXPRESSION")]
-    pub(super) filter: Option<String>,
+    pub(crate) filter: Option<String>,
     /// Only errors of this step: STEP or PIPELINE/STEP
     #[arg(long)]
-    pub(super) step: Option<String>,
+    pub(crate) step: Option<String>,
     /// Only errors of this kind, as `errors list` shows it
     #[arg(long)]
-    pub(super) kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// Do not ask
     #[arg(long)]
-    pub(super) yes: bool,
+    pub(crate) yes: bool,
     /// A folder with TOML files, or one TOML file
     #[arg(long, default_value = ".", value_name = "CONFIG")]
-    pub(super) config: PathBuf,
+    pub(crate) config: PathBuf,
     /// Where state lives, instead of `.tidegate` in the configuration's folder
     #[arg(long, value_name = "FOLDER")]
-    pub(super) data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(super) format: Format,
+    pub(crate) format: Format,
 }
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("start").required(true))]
-pub(super) struct Replay {
+pub(crate) struct Replay {
     /// PIPELINE/STEP
-    pub(super) step: String,
+    pub(crate) step: String,
     #[command(flatten)]
-    pub(super) look: Look,
+    pub(crate) look: Look,
     /// The index of the first job to run again
     #[arg(long, value_name = "INDEX", group = "start", value_parser = index)]
-    pub(super) from: Option<u64>,
+    pub(crate) from: Option<u64>,
     /// A time like 2026-01-31T12:00:00Z, or how long ago, like 2h: from the first job on that came to the
     /// queue then or later
     #[arg(long, value_name = "TIME", group = "start")]
-    pub(super) since: Option<String>,
+    pub(crate) since: Option<String>,
     /// The input that this is about, where the step has several: its binding or PIPELINE/NAME
     #[arg(long, value_name = "NAME")]
-    pub(super) input: Option<String>,
+    pub(crate) input: Option<String>,
     /// Do not ask
     #[arg(long)]
-    pub(super) yes: bool,
+    pub(crate) yes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(crate) enum Format {
     /// For people
     Text,
     /// For programs
@@ -453,7 +453,7 @@ pub(super) enum Format {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum GraphFormat {
+pub(crate) enum GraphFormat {
     /// A drawing for the terminal
     Text,
     /// A flowchart for Mermaid
@@ -480,7 +480,7 @@ fn index(text: &str) -> Result<u64, String> {
 }
 
 /// Says what was meant where that is known.
-pub(super) fn help_with(error: &mut clap::Error) {
+pub(crate) fn help_with(error: &mut clap::Error) {
     let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     if error.kind() == ErrorKind::UnknownArgument && argument.as_deref() == Some("--json") {
         error.remove(ContextKind::SuggestedArg);

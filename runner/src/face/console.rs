@@ -30,7 +30,7 @@ static OUTPUT: OnceLock<io::Error> = OnceLock::new();
 
 /// How grave a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gravity {
+pub(crate) enum Gravity {
     Error,
     Warning,
     Info,
@@ -47,16 +47,16 @@ impl Gravity {
 }
 
 /// From now on nothing but JSON values stands on standard error, one a line.
-pub(super) fn speak_json() {
+pub(crate) fn speak_json() {
     JSON.store(true, Ordering::Release);
 }
 
-pub(super) fn speaks_json() -> bool {
+pub(crate) fn speaks_json() -> bool {
     JSON.load(Ordering::Acquire)
 }
 
 /// Writes a message to standard error, as a line of the log where that is JSON.
-pub(super) fn say(gravity: Gravity, message: impl Display) {
+pub(crate) fn say(gravity: Gravity, message: impl Display) {
     if speaks_json() {
         return record(gravity, "tidegate", &message.to_string(), &Map::new());
     }
@@ -70,12 +70,12 @@ pub(super) fn say(gravity: Gravity, message: impl Display) {
 }
 
 /// Writes a line like those of a log in JSON, with more fields.
-pub(super) fn record(gravity: Gravity, target: &str, message: &str, fields: &Map<String, Value>) {
+pub(crate) fn record(gravity: Gravity, target: &str, message: &str, fields: &Map<String, Value>) {
     write(&json_line(gravity, target, message, fields));
 }
 
 /// Writes a line like those of the log.
-pub(super) fn log(gravity: Gravity, target: &str, message: &str) {
+pub(crate) fn log(gravity: Gravity, target: &str, message: &str) {
     write(&log_line(gravity, target, message));
 }
 
@@ -87,7 +87,7 @@ fn log_line(gravity: Gravity, target: &str, message: &str) -> String {
     format!("{time} {level:>5} {target}: {}\n", plain::on_one_line(message))
 }
 
-pub(super) fn json_line(
+pub(crate) fn json_line(
     gravity: Gravity,
     target: &str,
     message: &str,
@@ -103,7 +103,7 @@ pub(super) fn json_line(
 }
 
 /// Writes what a panic says, which may come in the middle of any other write.
-pub(super) fn write_of_panic(text: &str) {
+pub(crate) fn write_of_panic(text: &str) {
     if let (Ok(bar), Ok(mut stderr)) = (BAR.try_lock(), STDERR.try_lock())
         && bar.is_none()
     {
@@ -113,7 +113,7 @@ pub(super) fn write_of_panic(text: &str) {
 }
 
 /// Writes a text to standard error as it is, above the progress bar.
-pub(super) fn write(text: &str) {
+pub(crate) fn write(text: &str) {
     match &*lock(&BAR) {
         Some(bar) => bar.suspend(|| stderr().write(text.as_bytes())),
         None => stderr().write(text.as_bytes()),
@@ -121,17 +121,17 @@ pub(super) fn write(text: &str) {
 }
 
 /// From now on lines are written above `bar`; `None`: there is none any more.
-pub(super) fn above(bar: Option<ProgressBar>) {
+pub(crate) fn above(bar: Option<ProgressBar>) {
     *lock(&BAR) = bar;
 }
 
 /// Where a progress bar is drawn.
-pub(super) fn bar() -> ProgressDrawTarget {
+pub(crate) fn bar() -> ProgressDrawTarget {
     ProgressDrawTarget::term_like(Box::new(Bar::default()))
 }
 
 /// Writes a text to standard output as it is. Answers whether it is still read.
-pub(super) fn print(text: &str) -> bool {
+pub(crate) fn print(text: &str) -> bool {
     let mut output = io::stdout().lock();
     printed(output.write_all(text.as_bytes()).and_then(|()| output.flush()))
 }
@@ -140,14 +140,14 @@ pub(super) fn print(text: &str) -> bool {
 ///
 /// # Errors
 /// Reading or writing failed.
-pub(super) fn copy(from: &mut impl Read) -> io::Result<()> {
+pub(crate) fn copy(from: &mut impl Read) -> io::Result<()> {
     let mut output = io::stdout().lock();
     io::copy(from, &mut output)?;
     output.flush()
 }
 
 /// Why standard output could not be written, if so. A reader that has gone away has what it wanted.
-pub(super) fn output_failure() -> Option<&'static io::Error> {
+pub(crate) fn output_failure() -> Option<&'static io::Error> {
     OUTPUT.get()
 }
 
@@ -165,22 +165,22 @@ fn printed(outcome: io::Result<()>) -> bool {
 }
 
 /// Whether standard error is a terminal.
-pub(super) fn is_terminal() -> bool {
+pub(crate) fn is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
 /// Whether standard output is a terminal.
-pub(super) fn prints_to_terminal() -> bool {
+pub(crate) fn prints_to_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
 /// Whether standard error is a terminal that wants colours.
-pub(super) fn colours() -> bool {
+pub(crate) fn colours() -> bool {
     is_terminal() && wants_colours()
 }
 
 /// Whether standard output is a terminal that wants colours.
-pub(super) fn prints_colours() -> bool {
+pub(crate) fn prints_colours() -> bool {
     prints_to_terminal() && wants_colours()
 }
 
@@ -190,7 +190,7 @@ fn wants_colours() -> bool {
 
 /// How something stands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(crate) enum Paint {
     /// Somebody has to look after it.
     Red,
     /// Nobody has, any more.
@@ -198,7 +198,7 @@ pub(super) enum Paint {
 }
 
 /// Paints a text that is plain.
-pub(super) fn painted(text: &str, paint: Paint) -> String {
+pub(crate) fn painted(text: &str, paint: Paint) -> String {
     let code = match paint {
         Paint::Red => 31,
         Paint::Dim => 2,

@@ -47,7 +47,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// What a runner is asked.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Question {
+pub(crate) enum Question {
     Look(Query),
     Change(Request),
 }
@@ -55,7 +55,7 @@ pub(super) enum Question {
 /// What it says to that.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Told {
+pub(crate) enum Told {
     Answer(Answer),
     /// A change: what it came to, or why it was not made.
     Change(Result<Granted, String>),
@@ -71,7 +71,7 @@ enum Reply {
 /// Why a question has no answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// The store is closed just now: the runner is ending, or waits for room.
     Closed(String),
     Other(String),
@@ -79,15 +79,15 @@ pub(super) enum Refusal {
 
 /// Who answers: what is needed for it.
 #[derive(Clone, Debug)]
-pub(super) struct Desk {
-    pub(super) store: Store,
-    pub(super) configuration: Arc<Configuration>,
-    pub(super) handle: Handle,
+pub(crate) struct Desk {
+    pub(crate) store: Store,
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) handle: Handle,
 }
 
 /// The conversations that go on, and the socket that they began at.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Conversations(Arc<Open>);
+pub(crate) struct Conversations(Arc<Open>);
 
 #[derive(Debug, Default)]
 struct Open {
@@ -99,7 +99,7 @@ struct Open {
 
 impl Conversations {
     /// Waits a moment until all of them are over, so that nobody has to guess what became of a change.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let Open { count, over, .. } = &*self.0;
         let open = count.lock().unwrap_or_else(PoisonError::into_inner);
         drop(over.wait_timeout_while(open, LAST_WORDS, |open| *open > 0));
@@ -107,7 +107,7 @@ impl Conversations {
 
     /// Takes the socket away, so that no client connects to a closed door. One that another runner made
     /// where the data folder was replaced stays.
-    pub(super) fn remove_socket(&self, data: &Path) {
+    pub(crate) fn remove_socket(&self, data: &Path) {
         let path = data.join(NAME);
         if socket_id(&path).is_some_and(|found| self.0.socket.get() == Some(&found)) {
             let _ = std::fs::remove_file(path);
@@ -123,7 +123,7 @@ impl Conversations {
 
 /// Answers questions until the runtime ends. The caller holds the lock of the store, so a socket that
 /// is there belongs to no other runner. So many `files` may be open.
-pub(super) fn serve(
+pub(crate) fn serve(
     data: &Path,
     desk: Desk,
     conversations: Conversations,
@@ -246,7 +246,7 @@ fn change(request: Request, run: &Handle) -> Reply {
 ///
 /// # Errors
 /// Where something listens and does not answer sensibly.
-pub(super) fn ask(data: &Path, question: &Question) -> io::Result<Option<Result<Told, Refusal>>> {
+pub(crate) fn ask(data: &Path, question: &Question) -> io::Result<Option<Result<Told, Refusal>>> {
     let Ok(address) = Short::of(data) else { return Ok(None) };
     let Ok(stream) = UnixStream::connect(&address.path) else { return Ok(None) };
     match converse_with(stream, question) {

@@ -18,7 +18,7 @@ const AT_ONCE: usize = 1000;
 /// Longest handle in a list on a terminal, in characters.
 const HANDLE_MAX: usize = 24;
 
-pub(super) fn list(command: &DelayedList) -> Exit {
+pub(crate) fn list(command: &DelayedList) -> Exit {
     let (step, limit) = (command.step.clone(), command.limit);
     let page = match ask(&command.look, Query::Delayed { step, job: None, after: None, limit }) {
         Ok(Answer::Delayed(page)) => page,
@@ -93,11 +93,11 @@ fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
     }
 }
 
-pub(super) fn now(command: &DelayedChoice) -> Exit {
+pub(crate) fn now(command: &DelayedChoice) -> Exit {
     deal(command, How::Now).unwrap_or_else(|exit| exit)
 }
 
-pub(super) fn cancel(command: &Cancel) -> Exit {
+pub(crate) fn cancel(command: &Cancel) -> Exit {
     deal(&command.choice, How::Cancel { drop: command.drop, pending: command.pending })
         .unwrap_or_else(|exit| exit)
 }

@@ -12,7 +12,7 @@ use super::table::{Column, columns, grouped, on_one_line};
 use super::terminal::width;
 use crate::words::Address;
 
-pub(super) fn list(command: &ErrorsList) -> Exit {
+pub(crate) fn list(command: &ErrorsList) -> Exit {
     let config: &Path = &command.look.config;
     if let (None, Some(queue)) =
         (&command.queue, config.to_str().filter(|text| Address::parse(text).is_some()))
@@ -96,7 +96,7 @@ fn row(error: &Job) -> [String; 6] {
     [name, time, record.step, job, record.kind, message]
 }
 
-pub(super) fn show(command: &ErrorsShow) -> Exit {
+pub(crate) fn show(command: &ErrorsShow) -> Exit {
     let parts = command.error.rsplit_once('/').and_then(|(queue, index)| Some((queue, index.parse().ok()?)));
     let Some((queue, index)) = parts else {
         let what =

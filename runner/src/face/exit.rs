@@ -11,7 +11,7 @@ use crate::words::log_target;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exit {
+pub(crate) enum Exit {
     Done,
     Failed,
     Usage,
@@ -19,7 +19,7 @@ pub(super) enum Exit {
 }
 
 impl Exit {
-    pub(super) fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
@@ -36,29 +36,29 @@ impl From<Exit> for ExitCode {
 }
 
 /// Says what went wrong on standard error.
-pub(super) fn fail(what: impl fmt::Display) -> Exit {
+pub(crate) fn fail(what: impl fmt::Display) -> Exit {
     console::say(Gravity::Error, what);
     Exit::Failed
 }
 
 /// Says what a person should know, though the command goes on.
-pub(super) fn warn(what: impl fmt::Display) {
+pub(crate) fn warn(what: impl fmt::Display) {
     console::say(Gravity::Warning, what);
 }
 
 /// Says what a person at a terminal should know.
-pub(super) fn note(what: impl fmt::Display) {
+pub(crate) fn note(what: impl fmt::Display) {
     console::say(Gravity::Info, what);
 }
 
 /// Says what is wrong with the command's arguments.
-pub(super) fn misuse(what: impl fmt::Display) -> Exit {
+pub(crate) fn misuse(what: impl fmt::Display) -> Exit {
     fail(what);
     Exit::Usage
 }
 
 /// Shows diagnostics on standard error: for people, or in a log of JSON a line each.
-pub(super) fn show(diagnostics: &Diagnostics) {
+pub(crate) fn show(diagnostics: &Diagnostics) {
     if !console::speaks_json() {
         return console::write(&diagnostics.render(console::colours()));
     }

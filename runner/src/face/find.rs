@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::cli::Look;
-pub(super) use super::console::print;
+pub(crate) use super::console::print;
 use super::control::{self, Question, Refusal, Told};
 use super::exit::{self, Exit};
 use super::look::{Answer, Query, answer};
 use crate::config::{Configuration, LoadOptions, shown};
 use crate::engine::{Chain, Generation, Granted, Request, amend};
 use crate::store::{self, OpenError, Store, Writer};
-pub(super) use crate::words::plain::{json as plain_json, lines as plain};
+pub(crate) use crate::words::plain::{json as plain_json, lines as plain};
 use crate::words::{Clock as _, SystemClock};
 
 /// How long a store that another command has is waited for.
@@ -26,18 +26,18 @@ const GRACE: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How configurations are read for people: with the variables of the process.
-pub(super) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions {
+pub(crate) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions {
     LoadOptions { data, plugins: plugins.to_vec(), ..LoadOptions::default() }
 }
 
 /// The configuration that a command is about, and with it the state.
-pub(super) struct Place {
-    pub(super) configuration: Arc<Configuration>,
+pub(crate) struct Place {
+    pub(crate) configuration: Arc<Configuration>,
 }
 
 /// Who has told something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Teller {
+pub(crate) enum Teller {
     Runner,
     /// Nothing runs.
     Store,
@@ -50,12 +50,12 @@ enum Found {
 }
 
 /// Asks the running runner, or the store of one that is not running.
-pub(super) fn ask(look: &Look, query: Query) -> Result<Answer, Exit> {
+pub(crate) fn ask(look: &Look, query: Query) -> Result<Answer, Exit> {
     Place::of(&look.config, look.data.clone())?.ask(query)
 }
 
 impl Place {
-    pub(super) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
+    pub(crate) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
         match Generation::read(config, &options(data, &[])) {
             Ok(generation) => Ok(Self { configuration: generation.configuration }),
             Err(diagnostics) => {
@@ -65,12 +65,12 @@ impl Place {
         }
     }
 
-    pub(super) fn ask(&self, query: Query) -> Result<Answer, Exit> {
+    pub(crate) fn ask(&self, query: Query) -> Result<Answer, Exit> {
         self.ask_whoever(query).map(|(answer, _)| answer)
     }
 
     /// As [`Self::ask`]; also tells who has answered.
-    pub(super) fn ask_whoever(&self, query: Query) -> Result<(Answer, Teller), Exit> {
+    pub(crate) fn ask_whoever(&self, query: Query) -> Result<(Answer, Teller), Exit> {
         let question = Question::Look(query);
         match self.find(&question, store::open_existing)? {
             Found::Runner(Told::Answer(answer)) => Ok((answer, Teller::Runner)),
@@ -84,7 +84,7 @@ impl Place {
     }
 
     /// Has a change made, by the runner or in the store. The inner error says why it was not.
-    pub(super) fn change(&self, request: Request) -> Result<(Result<Granted, String>, Teller), Exit> {
+    pub(crate) fn change(&self, request: Request) -> Result<(Result<Granted, String>, Teller), Exit> {
         let question = Question::Change(request);
         // What is pushed may be the first that there is.
         let pushes = matches!(question, Question::Change(Request::Push { .. }));
@@ -139,7 +139,7 @@ impl Place {
 }
 
 /// Says that an answer does not belong to the question.
-pub(super) fn other_question() -> Exit {
+pub(crate) fn other_question() -> Exit {
     exit::fail("the runner answered another question; is it of another version?")
 }
 
@@ -165,7 +165,7 @@ fn unanswered(question: &Question, error: &io::Error) -> String {
 }
 
 /// Opens a store; one that somebody only looks into is waited for.
-pub(super) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
+pub(crate) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
     let started = Instant::now();
     loop {
         match open() {
@@ -179,13 +179,13 @@ pub(super) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Resu
     }
 }
 
-pub(super) fn no_state(configuration: &Configuration) -> String {
+pub(crate) fn no_state(configuration: &Configuration) -> String {
     let (data, run) = (shown(&configuration.data), configuration.command("run"));
     format!("there is no state in `{data}` yet; `{run}` makes it")
 }
 
 /// Prints `value` as JSON on standard output.
-pub(super) fn print_json(value: &impl Serialize, exit: Exit) -> Exit {
+pub(crate) fn print_json(value: &impl Serialize, exit: Exit) -> Exit {
     match serde_json::to_string_pretty(value) {
         Ok(text) => {
             print_lines(&plain_json(&text));
@@ -197,12 +197,12 @@ pub(super) fn print_json(value: &impl Serialize, exit: Exit) -> Exit {
 
 /// Prints text for people. What came from outside may hold control characters, which must not reach
 /// a terminal.
-pub(super) fn print_text(text: &str) {
+pub(crate) fn print_text(text: &str) {
     print_lines(&plain(text));
 }
 
 /// Prints text that is made plain already, and may have colours.
-pub(super) fn print_painted(text: &str) {
+pub(crate) fn print_painted(text: &str) {
     print_lines(text);
 }
 

@@ -18,7 +18,7 @@ use super::look::{Answer, Query};
 use crate::engine::Generation;
 use topology::{Depths, Topology};
 
-pub(super) fn graph(command: &Graph) -> Exit {
+pub(crate) fn graph(command: &Graph) -> Exit {
     let generation = match Generation::read(&command.config, &options(command.data.clone(), &[])) {
         Ok(generation) => generation,
         Err(diagnostics) => {

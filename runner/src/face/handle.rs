@@ -29,7 +29,7 @@ const PAYLOAD_MAX: u64 = 16 << 20;
 
 /// What is done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(crate) enum How {
     Retry,
     Drop,
 }
@@ -37,7 +37,7 @@ pub(super) enum How {
 /// By error queue, the indices.
 type Chosen = BTreeMap<Address, BTreeSet<u64>>;
 
-pub(super) fn retry(command: &ErrorsRetry) -> Exit {
+pub(crate) fn retry(command: &ErrorsRetry) -> Exit {
     match &command.payload {
         None => handle(&command.choice, How::Retry),
         Some(file) => replace(&command.choice, file).unwrap_or_else(|exit| exit),
@@ -88,7 +88,7 @@ fn read_payload(file: &Path) -> Result<String, Exit> {
     String::from_utf8(bytes).map_err(|_| exit::fail(format_args!("{name} is no JSON: it is not UTF-8")))
 }
 
-pub(super) fn handle(command: &ErrorsChoice, how: How) -> Exit {
+pub(crate) fn handle(command: &ErrorsChoice, how: How) -> Exit {
     match deal(command, how) {
         Ok(exit) | Err(exit) => exit,
     }

@@ -69,7 +69,7 @@ const LOOKS: usize = 4;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// An open port that serves until it is finished.
-pub(super) struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     /// Dropped when it shall end.
     stop: watch::Sender<()>,
@@ -91,7 +91,7 @@ struct Shop {
 
 impl Server {
     /// Opens the port, and serves it on a thread of its own. So many `files` may be open.
-    pub(super) fn start(listen: SocketAddr, desk: Desk, files: u64) -> io::Result<Self> {
+    pub(crate) fn start(listen: SocketAddr, desk: Desk, files: u64) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -124,12 +124,12 @@ impl Server {
         Ok(Self { address, stop, over })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Takes no more requests, and waits a moment for the answers to those that it has.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         drop(self.stop);
         let _ = self.over.recv_timeout(LAST_WORDS);
     }

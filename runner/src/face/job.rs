@@ -2,7 +2,7 @@
 
 mod cancel;
 
-pub(super) use cancel::cancel;
+pub(crate) use cancel::cancel;
 
 use super::cli::{Format, JobShow};
 use super::exit::{self, Exit};
@@ -17,7 +17,7 @@ use crate::words::Address;
 /// So much of a job is shown at least, however narrow the terminal is.
 const ROOM_MIN: usize = 20;
 
-pub(super) fn show(command: &JobShow) -> Exit {
+pub(crate) fn show(command: &JobShow) -> Exit {
     look(command).unwrap_or_else(|exit| exit)
 }
 

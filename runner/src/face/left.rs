@@ -9,7 +9,7 @@ use crate::config::{Configuration, GateRef};
 use crate::words::{Address, suggest};
 
 /// What there is to say of a run that had nothing to do.
-pub(super) fn headline(configuration: &Configuration, left: &[StepStatus]) -> String {
+pub(crate) fn headline(configuration: &Configuration, left: &[StepStatus]) -> String {
     if left.is_empty() {
         let unread = unread_sources(configuration);
         return match &unread[..] {
@@ -26,7 +26,7 @@ pub(super) fn headline(configuration: &Configuration, left: &[StepStatus]) -> St
 }
 
 /// The sources whose jobs no step takes.
-pub(super) fn unread_sources(configuration: &Configuration) -> Vec<&Address> {
+pub(crate) fn unread_sources(configuration: &Configuration) -> Vec<&Address> {
     let pulled = configuration.sources.iter().map(|source| &source.address);
     let filled = configuration.queues.iter().filter(|queue| queue.source.is_some());
     let sources = pulled.chain(filled.map(|queue| &queue.address));
@@ -34,7 +34,7 @@ pub(super) fn unread_sources(configuration: &Configuration) -> Vec<&Address> {
 }
 
 /// Whether a step takes its jobs from there.
-pub(super) fn is_read(configuration: &Configuration, address: &Address) -> bool {
+pub(crate) fn is_read(configuration: &Configuration, address: &Address) -> bool {
     configuration.steps.iter().flat_map(|step| &step.inputs).any(|input| input.address == *address)
 }
 
@@ -44,7 +44,7 @@ fn listed(addresses: &[&Address]) -> String {
 }
 
 /// What is left of each step, a line each after an empty one.
-pub(super) fn lines(configuration: &Configuration, left: &[StepStatus]) -> String {
+pub(crate) fn lines(configuration: &Configuration, left: &[StepStatus]) -> String {
     let mut text = String::new();
     for status in left {
         let before = if text.is_empty() { "\n" } else { "" };

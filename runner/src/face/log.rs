@@ -23,10 +23,10 @@ use crate::config::{LogFormat, LogSettings};
 use crate::words::plain::{self, Plain};
 use crate::words::{Clock as _, SystemClock};
 use sparing::Sparing;
-pub(super) use sparing::tell_rest;
+pub(crate) use sparing::tell_rest;
 
 /// Starts logging as `[log]` says. Where logging was started before, it stays as it was.
-pub(super) fn start(settings: &LogSettings) {
+pub(crate) fn start(settings: &LogSettings) {
     if settings.format == LogFormat::Json {
         console::speak_json();
     }

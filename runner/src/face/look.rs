@@ -22,32 +22,32 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-pub(super) use ages::Oldest;
-pub(super) use delayed::{DelayedPage, DelayedStatus, WaitsFor};
-pub(super) use job::{JobStatus, Status, StepOutcome};
+pub(crate) use ages::Oldest;
+pub(crate) use delayed::{DelayedPage, DelayedStatus, WaitsFor};
+pub(crate) use job::{JobStatus, Status, StepOutcome};
 #[cfg(test)]
-pub(super) use preview::Unseen;
-pub(super) use preview::{Preview, PreviewedRound};
+pub(crate) use preview::Unseen;
+pub(crate) use preview::{Preview, PreviewedRound};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-pub(super) use standing::{
+pub(crate) use standing::{
     AskedStatus, ClosedStatus, Halted, HeldBehind, LaneStatus, LanesStatus, StepStatus,
 };
-pub(super) use why::PAUSED;
+pub(crate) use why::PAUSED;
 
 use crate::config::Configuration;
 use crate::engine::{Handle, Row, Stats};
 use crate::store::{ExportError, Inventory, ReadError, Store, export, open_existing, verify};
 use crate::words::Address;
-pub(super) use crate::words::rfc3339;
+pub(crate) use crate::words::rfc3339;
 
 /// The most jobs that one answer brings.
-pub(super) const JOBS_MAX: usize = 10_000;
+pub(crate) const JOBS_MAX: usize = 10_000;
 
 /// A question.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "query")]
-pub(super) enum Query {
+pub(crate) enum Query {
     /// How far each step is; of those that pick, so many lanes with the most jobs waiting.
     Status {
         #[serde(default)]
@@ -122,7 +122,7 @@ pub(super) enum Query {
 /// Where a step shall begin again.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum ReplayStart {
+pub(crate) enum ReplayStart {
     At(u64),
     /// Milliseconds since 1970: the first job that was committed then or later.
     Since(i64),
@@ -131,7 +131,7 @@ pub(super) enum ReplayStart {
 /// An answer; which one belongs to the question.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     Status(Vec<StepStatus>),
     Queues(Vec<QueueStatus>),
     Jobs(Page),
@@ -154,106 +154,106 @@ pub(super) enum Answer {
 
 /// What a queue holds.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct QueueStatus {
-    pub(super) queue: String,
+pub(crate) struct QueueStatus {
+    pub(crate) queue: String,
     /// The index of the oldest job that is kept.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// The index of the last job; 0 where there was none yet.
     #[serde(rename = "last")]
-    pub(super) head: u64,
-    pub(super) jobs: u64,
-    pub(super) bytes: u64,
-    pub(super) errors: bool,
+    pub(crate) head: u64,
+    pub(crate) jobs: u64,
+    pub(crate) bytes: u64,
+    pub(crate) errors: bool,
     /// Where it holds errors: how many of them nobody has dealt with.
     #[serde(default)]
-    pub(super) open: Option<u64>,
-    pub(super) readers: Vec<ReaderStatus>,
+    pub(crate) open: Option<u64>,
+    pub(crate) readers: Vec<ReaderStatus>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ReaderStatus {
-    pub(super) step: String,
-    pub(super) waiting: u64,
+pub(crate) struct ReaderStatus {
+    pub(crate) step: String,
+    pub(crate) waiting: u64,
 }
 
 /// As many jobs as one answer may bring.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Page {
-    pub(super) jobs: Vec<Job>,
+pub(crate) struct Page {
+    pub(crate) jobs: Vec<Job>,
     /// Where to go on.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// There are more now.
-    pub(super) more: bool,
+    pub(crate) more: bool,
     /// The index of the last job of the queue.
-    pub(super) head: u64,
+    pub(crate) head: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Job {
-    pub(super) queue: String,
-    pub(super) index: u64,
+pub(crate) struct Job {
+    pub(crate) queue: String,
+    pub(crate) index: u64,
     /// When it was committed; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) time: Option<String>,
+    pub(crate) time: Option<String>,
     /// The number of the commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) transaction: Option<u64>,
+    pub(crate) transaction: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) origin: Option<Made>,
+    pub(crate) origin: Option<Made>,
     /// The provenance that it carries along.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) meta: Option<Box<RawValue>>,
+    pub(crate) meta: Option<Box<RawValue>>,
     /// It is an error that was retried or dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) handled: bool,
-    pub(super) job: Box<RawValue>,
+    pub(crate) handled: bool,
+    pub(crate) job: Box<RawValue>,
 }
 
 /// The delivery that made a job.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Made {
-    pub(super) step: String,
+pub(crate) struct Made {
+    pub(crate) step: String,
     /// By input, as it enters the hash: the index.
-    pub(super) inputs: BTreeMap<String, u64>,
-    pub(super) hash: String,
+    pub(crate) inputs: BTreeMap<String, u64>,
+    pub(crate) hash: String,
 }
 
 /// What running a step again comes to.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Replay {
-    pub(super) step: Address,
+pub(crate) struct Replay {
+    pub(crate) step: Address,
     /// By input that goes back: the indices of the first and the last job to run again.
-    pub(super) inputs: Vec<Again>,
+    pub(crate) inputs: Vec<Again>,
     /// How many jobs the step takes again; tuples, of a join.
-    pub(super) jobs: u64,
+    pub(crate) jobs: u64,
     /// Queues and sinks that it delivers to, errors last.
-    pub(super) outputs: Vec<String>,
+    pub(crate) outputs: Vec<String>,
     /// What is not as was asked for; a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Again {
-    pub(super) input: Address,
-    pub(super) first: u64,
-    pub(super) last: u64,
+pub(crate) struct Again {
+    pub(crate) input: Address,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
 }
 
 /// What the walk over the whole store found.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Verified {
-    pub(super) queues: u64,
-    pub(super) jobs: u64,
-    pub(super) bytes: u64,
-    pub(super) problems: Vec<String>,
+pub(crate) struct Verified {
+    pub(crate) queues: u64,
+    pub(crate) jobs: u64,
+    pub(crate) bytes: u64,
+    pub(crate) problems: Vec<String>,
 }
 
 /// Answers from one snapshot of the store, and where a run has it open, from that.
 ///
 /// # Errors
 /// Where the store cannot be read.
-pub(super) fn answer(
+pub(crate) fn answer(
     store: &Store,
     configuration: &Configuration,
     run: Option<&Handle>,
@@ -307,7 +307,7 @@ fn answer_from(
 
 /// The inputs of steps that still have jobs after a run that has nothing left to do now, or may have.
 /// `None` where somebody else has the store by now, since it is only said.
-pub(super) fn left(configuration: &Configuration, stats: &Stats) -> Option<Vec<StepStatus>> {
+pub(crate) fn left(configuration: &Configuration, stats: &Stats) -> Option<Vec<StepStatus>> {
     let (store, _writer) = open_existing(&configuration.data).ok()??;
     let mut steps = steps::statuses(&store, configuration, None, 0).ok()?;
     for (step, stats) in configuration.steps.iter().zip(&stats.steps) {

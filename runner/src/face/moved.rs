@@ -13,13 +13,13 @@ use crate::words::Address;
 
 /// What is done with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(crate) enum How {
     Now,
     Cancel { drop: bool, pending: bool },
 }
 
 /// What became of them.
-pub(super) struct Outcomes<'a> {
+pub(crate) struct Outcomes<'a> {
     place: &'a Place,
     how: How,
     teller: Teller,
@@ -28,15 +28,15 @@ pub(super) struct Outcomes<'a> {
 
 /// What became of those of one step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     /// What was done, and what the runner or the store has left alone.
     moved: Moved,
     /// Left alone, since an outside system has them and nobody said that this does not matter.
-    pub(super) outside: u64,
+    pub(crate) outside: u64,
     /// Left alone, since they are outputs that were made already and nobody said to drop them.
-    pub(super) outputs: u64,
+    pub(crate) outputs: u64,
     /// They are due already.
-    pub(super) due: u64,
+    pub(crate) due: u64,
 }
 
 /// For programs.
@@ -60,16 +60,16 @@ struct ToldOfStep {
 }
 
 impl<'a> Outcomes<'a> {
-    pub(super) fn new(place: &'a Place, how: How) -> Self {
+    pub(crate) fn new(place: &'a Place, how: How) -> Self {
         Self { place, how, teller: Teller::Store, steps: BTreeMap::new() }
     }
 
-    pub(super) fn of(&mut self, step: &Address) -> &mut Outcome {
+    pub(crate) fn of(&mut self, step: &Address) -> &mut Outcome {
         self.steps.entry(step.clone()).or_default()
     }
 
     /// Has jobs of a step moved.
-    pub(super) fn change(&mut self, step: &Address, request: Request) -> Result<(), Exit> {
+    pub(crate) fn change(&mut self, step: &Address, request: Request) -> Result<(), Exit> {
         let (outcome, teller) = self.place.change(request)?;
         let some = match outcome {
             Ok(Granted::Hastened(moved) | Granted::Cancelled(moved)) => moved,
@@ -89,12 +89,12 @@ impl<'a> Outcomes<'a> {
     }
 
     /// Whether none of them was there any more.
-    pub(super) fn all_gone(&self) -> bool {
+    pub(crate) fn all_gone(&self) -> bool {
         self.steps.values().all(|outcome| outcome.gone() > 0 && outcome.moved.jobs + outcome.left() == 0)
     }
 
     /// Says what became of them. What was left alone makes it a failure.
-    pub(super) fn tell(&self, format: Format) -> Exit {
+    pub(crate) fn tell(&self, format: Format) -> Exit {
         let left: u64 = self.steps.values().map(Outcome::left).sum();
         let exit = if left > 0 { Exit::Failed } else { Exit::Done };
         if format == Format::Json {

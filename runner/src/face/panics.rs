@@ -12,7 +12,7 @@ use crate::words::log_target;
 use crate::words::plain;
 
 /// From now on panics are told so.
-pub(super) fn watch() {
+pub(crate) fn watch() {
     std::panic::set_hook(Box::new(tell));
 }
 

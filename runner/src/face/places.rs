@@ -25,7 +25,7 @@ const PACE_AFTER: Duration = Duration::from_secs(5);
 
 /// The places of one door. Its clones are one.
 #[derive(Clone, Debug)]
-pub(super) struct Places(Arc<Shared>);
+pub(crate) struct Places(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -36,7 +36,7 @@ struct Shared {
 
 /// The place of a client. It is free when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     shared: Arc<Shared>,
     id: u64,
     leave: Arc<Notify>,
@@ -83,13 +83,13 @@ struct Seat {
 
 impl Places {
     /// Room for `places` clients, of which `works` may have requests in work at a time.
-    pub(super) fn new(places: usize, works: usize) -> Self {
+    pub(crate) fn new(places: usize, works: usize) -> Self {
         let table = Table { places_max: places, works_max: works, seats: BTreeMap::new(), next: 0, works: 0 };
         Self(Arc::new(Shared { table: Mutex::new(table), changed: Notify::new() }))
     }
 
     /// A place for a client that has come. Waits until one is free, or until another client has to give way.
-    pub(super) async fn take(&self) -> Place {
+    pub(crate) async fn take(&self) -> Place {
         loop {
             let taken = self.0.table().take(Instant::now());
             match taken {
@@ -101,12 +101,12 @@ impl Places {
     }
 
     /// Something else than places is short, as open files are: one client gives way, if one has to.
-    pub(super) fn make_room(&self) {
+    pub(crate) fn make_room(&self) {
         self.0.table().evict(Instant::now(), |_| true);
     }
 
     /// Waits until all places are free.
-    pub(super) async fn empty(&self) {
+    pub(crate) async fn empty(&self) {
         while !self.0.table().seats.is_empty() {
             self.0.changed.notified().await;
         }
@@ -115,17 +115,17 @@ impl Places {
 
 impl Place {
     /// The client is there: its time begins.
-    pub(super) fn accepted(&self) {
+    pub(crate) fn accepted(&self) {
         self.change(|seat, now| seat.enter(Phase::Head, now));
     }
 
     /// Waits until another client needs the place.
-    pub(super) async fn has_to_leave(&self) {
+    pub(crate) async fn has_to_leave(&self) {
         self.leave.notified().await;
     }
 
     /// Bytes came from the client.
-    pub(super) fn came(&self, bytes: usize) {
+    pub(crate) fn came(&self, bytes: usize) {
         self.change(|seat, now| {
             if seat.phase == Phase::Idle {
                 seat.enter(Phase::Head, now);
@@ -136,7 +136,7 @@ impl Place {
     }
 
     /// Bytes went to the client, or (`all` is false) could not go yet.
-    pub(super) fn went(&self, all: bool) {
+    pub(crate) fn went(&self, all: bool) {
         self.change(|seat, now| {
             if all || !seat.unsent {
                 seat.moved = now;
@@ -146,13 +146,13 @@ impl Place {
     }
 
     /// The head of a request is there. What comes next is its body, if it has one.
-    pub(super) fn asks(&self, has_body: bool) {
+    pub(crate) fn asks(&self, has_body: bool) {
         self.change(|seat, now| seat.enter(if has_body { Phase::Body } else { Phase::Work }, now));
     }
 
     /// Whether the request may be worked on, until [`Self::rest`].
     #[must_use]
-    pub(super) fn begin(&self) -> bool {
+    pub(crate) fn begin(&self) -> bool {
         let mut table = self.shared.table();
         let is_full = table.works >= table.works_max;
         if is_full && !table.evict(Instant::now(), |seat| seat.works && seat.phase == Phase::Body) {
@@ -166,17 +166,17 @@ impl Place {
     }
 
     /// All of the request is there.
-    pub(super) fn work(&self) {
+    pub(crate) fn work(&self) {
         self.change(|seat, now| seat.enter(Phase::Work, now));
     }
 
     /// Whether the client has more of its request to send.
-    pub(super) fn is_sending(&self) -> bool {
+    pub(crate) fn is_sending(&self) -> bool {
         self.shared.table().seats.get(&self.id).is_some_and(|seat| seat.phase == Phase::Body)
     }
 
     /// The request has its answer. Another one may follow, unless more of this one is still to come.
-    pub(super) fn rest(&self) {
+    pub(crate) fn rest(&self) {
         let now = Instant::now();
         let mut table = self.shared.table();
         let Some(seat) = table.seats.get_mut(&self.id) else { return };
@@ -191,7 +191,7 @@ impl Place {
     }
 
     /// The connection ends, and the client is only waited for to have read the answer.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.change(|seat, now| seat.enter(Phase::Over, now));
         self.shared.changed.notify_one();
     }

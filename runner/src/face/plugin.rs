@@ -35,7 +35,7 @@ struct StepRecord<'a> {
     schema_fault: Option<String>,
 }
 
-pub(super) fn inspect(command: &PluginInspect) -> Exit {
+pub(crate) fn inspect(command: &PluginInspect) -> Exit {
     let loaded = match Image::read(&command.file).map_err(Into::into).and_then(Loaded::describe) {
         Ok(loaded) => loaded,
         Err(error) => return exit::fail(Chain(&error)),
@@ -54,7 +54,7 @@ pub(super) fn inspect(command: &PluginInspect) -> Exit {
 }
 
 /// `tidegate plugin-host`
-pub(super) fn host() -> Exit {
+pub(crate) fn host() -> Exit {
     match plugin::serve() {
         Ok(()) => Exit::Done,
         Err(error) => {

@@ -17,12 +17,12 @@ const IN_C: &str = include_str!("plugin_new/plugin.c.txt");
 const CRATE: &str = "tidegate-plugin";
 
 /// `tidegate plugin header`
-pub(super) fn header() -> Exit {
+pub(crate) fn header() -> Exit {
     print_text(api::HEADER.trim_end());
     Exit::Done
 }
 
-pub(super) fn new(command: &PluginNew) -> Exit {
+pub(crate) fn new(command: &PluginNew) -> Exit {
     let name = &command.name;
     let starts_well = name.starts_with(|c: char| c.is_ascii_lowercase());
     if !starts_well || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {

@@ -16,14 +16,14 @@ use crate::engine::Stats;
 const REFRESH: Duration = Duration::from_millis(100);
 
 /// A bar that shows how far a run is, until it is dropped.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
     /// Starts the bar where standard error is a terminal.
-    pub(super) fn start(configuration: &Arc<Configuration>, stats: Arc<Stats>) -> Option<Self> {
+    pub(crate) fn start(configuration: &Arc<Configuration>, stats: Arc<Stats>) -> Option<Self> {
         if !console::is_terminal() || console::speaks_json() {
             return None;
         }

@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_millis(200);
 /// The longest line, in bytes. The local socket must have room for it.
 const LINE_MAX: u64 = 16 << 20;
 
-pub(super) fn push(command: &QueuePush) -> Exit {
+pub(crate) fn push(command: &QueuePush) -> Exit {
     let place = match Place::of(&command.look.config, command.look.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,

@@ -18,7 +18,7 @@ fn open_errors(queue: &QueueStatus) -> Option<String> {
     }
 }
 
-pub(super) fn list(command: &Look) -> Exit {
+pub(crate) fn list(command: &Look) -> Exit {
     let queues = match ask(command, Query::Queues) {
         Ok(Answer::Queues(queues)) => queues,
         Ok(_) => return other_question(),

@@ -16,7 +16,7 @@ const WIDTH: usize = 80;
 const TOLD_TO_PEOPLE: usize = 40;
 const TOLD: usize = 1000;
 
-pub(super) fn preview(command: &QueuerPreview) -> Exit {
+pub(crate) fn preview(command: &QueuerPreview) -> Exit {
     let told = if command.look.format == Format::Json { TOLD } else { TOLD_TO_PEOPLE };
     let query = Query::Preview { step: command.step.clone(), rounds: command.rounds, told };
     let preview = match ask(&command.look, query) {

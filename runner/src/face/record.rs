@@ -14,17 +14,17 @@ use crate::words::rfc3339;
 /// An error record, as far as commands show it. The job stays the text that it is, since it may be
 /// what no JSON reader takes.
 #[derive(Debug, Deserialize)]
-pub(super) struct Record<'a> {
+pub(crate) struct Record<'a> {
     time: String,
-    pub(super) pipeline: String,
-    pub(super) step: String,
-    pub(super) input: String,
-    pub(super) index: u64,
+    pub(crate) pipeline: String,
+    pub(crate) step: String,
+    pub(crate) input: String,
+    pub(crate) index: u64,
     /// The parts of a joined job, by binding.
     inputs: Option<BTreeMap<String, Given>>,
     attempt: u32,
-    pub(super) kind: String,
-    pub(super) message: String,
+    pub(crate) kind: String,
+    pub(crate) message: String,
     #[serde(borrow)]
     context: Option<&'a RawValue>,
     at: Option<Place>,
@@ -54,19 +54,19 @@ struct Place {
 }
 
 impl Record<'_> {
-    pub(super) fn of(error: &Job) -> Result<Record<'_>, String> {
+    pub(crate) fn of(error: &Job) -> Result<Record<'_>, String> {
         let Job { queue, index, .. } = error;
         let what = |_| format!("`{queue}/{index}` is a job, and no error record; `queue show` shows it");
         serde_json::from_str(error.job.get()).map_err(what)
     }
 
     /// When it failed. Records of older versions leave zeros out.
-    pub(super) fn time(&self) -> String {
+    pub(crate) fn time(&self) -> String {
         times::read(&self.time).map_or_else(|| self.time.clone(), rfc3339)
     }
 
     /// Where the job came from; of a joined one, all its parts.
-    pub(super) fn origin(&self) -> String {
+    pub(crate) fn origin(&self) -> String {
         match &self.inputs {
             Some(inputs) => {
                 let parts = inputs.values().map(|given| format!("{}/{}", given.from, given.index));
@@ -77,7 +77,7 @@ impl Record<'_> {
     }
 
     /// The error as a page: the words first, the job last. Only the job may be wider than `width`.
-    pub(super) fn describe(&self, error: &Job, width: Option<usize>) -> String {
+    pub(crate) fn describe(&self, error: &Job, width: Option<usize>) -> String {
         // Its further lines are further in, so that none looks like one of the page.
         let message = self.message.replace('\n', "\n    ");
         let headline = format!("{}/{}: {message}", error.queue, error.index);

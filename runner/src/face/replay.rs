@@ -11,7 +11,7 @@ use super::terminal::confirm;
 use crate::engine::{Granted, Request};
 use crate::words::{Clock as _, SystemClock, parse_duration};
 
-pub(super) fn replay(command: &cli::Replay) -> Exit {
+pub(crate) fn replay(command: &cli::Replay) -> Exit {
     match run_again(command) {
         Ok(exit) | Err(exit) => exit,
     }

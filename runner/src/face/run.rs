@@ -22,7 +22,7 @@ use crate::store::{self, Attempts};
 use crate::words::SystemClock;
 use crate::words::log_target;
 
-pub(super) fn run(command: &cli::Run) -> Exit {
+pub(crate) fn run(command: &cli::Run) -> Exit {
     let signals = match Signals::watch() {
         Ok(signals) => signals,
         Err(error) => return exit::fail(format_args!("cannot start: {error}")),

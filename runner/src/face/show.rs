@@ -19,7 +19,7 @@ const ROOM_MIN: usize = 20;
 /// A time as it is shown is so wide.
 const TIME_WIDTH: usize = 24;
 
-pub(super) fn show(command: &QueueShow) -> Exit {
+pub(crate) fn show(command: &QueueShow) -> Exit {
     let place = match Place::of(&command.look.config, command.look.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,

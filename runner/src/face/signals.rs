@@ -23,7 +23,7 @@ use crate::words::log_target;
 const TELLS: Duration = Duration::from_secs(1);
 
 /// The thread that carries signals, and whatever else waits for the outside of a run.
-pub(super) struct Signals {
+pub(crate) struct Signals {
     runtime: Runtime,
     phase: Arc<Mutex<Phase>>,
 }
@@ -44,7 +44,7 @@ enum Phase {
 
 impl Signals {
     /// Begins to take signals, on a thread that ends with the process.
-    pub(super) fn watch() -> io::Result<Self> {
+    pub(crate) fn watch() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let phase = Arc::new(Mutex::new(Phase::Loading));
         let guard = runtime.enter();
@@ -63,12 +63,12 @@ impl Signals {
     }
 
     /// From now on an end is one of a run.
-    pub(super) fn starts(&self) {
+    pub(crate) fn starts(&self) {
         *lock(&self.phase) = Phase::Starting { asked: false };
     }
 
     /// From now on an end is one of this run, which also ends where it was asked for meanwhile.
-    pub(super) fn runs(&self, run: Handle) {
+    pub(crate) fn runs(&self, run: Handle) {
         let mut phase = lock(&self.phase);
         let asked = matches!(*phase, Phase::Starting { asked: true });
         if asked {
@@ -78,7 +78,7 @@ impl Signals {
     }
 
     /// Where the thread's other tasks run.
-    pub(super) fn runtime(&self) -> &Runtime {
+    pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 }

@@ -22,7 +22,7 @@ const LANE_MAX: usize = 40;
 /// Counts jobs of a lane.
 type Count = fn(&LaneStatus) -> u64;
 
-pub(super) fn status(command: &StatusCommand) -> Exit {
+pub(crate) fn status(command: &StatusCommand) -> Exit {
     let config: &Path = &command.look.config;
     if let (Some(_), Some(count)) =
         (command.lanes, config.to_str().filter(|text| text.parse::<u64>().is_ok()))

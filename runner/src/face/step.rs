@@ -16,7 +16,7 @@ struct Done<'a> {
     changed: bool,
 }
 
-pub(super) fn pause(command: &StepChoice, paused: bool) -> Exit {
+pub(crate) fn pause(command: &StepChoice, paused: bool) -> Exit {
     change(command, paused).unwrap_or_else(|exit| exit)
 }
 

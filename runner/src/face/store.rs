@@ -17,7 +17,7 @@ use crate::engine::Chain;
 use crate::store::{self, Inventory, OpenError};
 use crate::words::{create_private, format_size};
 
-pub(super) fn verify(command: &Look) -> Exit {
+pub(crate) fn verify(command: &Look) -> Exit {
     let report = match ask(command, Query::Verify) {
         Ok(Answer::Verify(report)) => report,
         Ok(_) => return other_question(),
@@ -41,7 +41,7 @@ pub(super) fn verify(command: &Look) -> Exit {
     exit
 }
 
-pub(super) fn compact(command: &Look) -> Exit {
+pub(crate) fn compact(command: &Look) -> Exit {
     #[derive(Serialize)]
     struct Sizes {
         before: u64,
@@ -67,7 +67,7 @@ pub(super) fn compact(command: &Look) -> Exit {
     Exit::Done
 }
 
-pub(super) fn export(command: &StoreExport) -> Exit {
+pub(crate) fn export(command: &StoreExport) -> Exit {
     let there = command.file.file.symlink_metadata().is_ok();
     if there && command.file.file != Path::new("-") && !command.force {
         let file = command.file.file.display();
@@ -132,7 +132,7 @@ impl Drop for Unfinished {
     }
 }
 
-pub(super) fn import(command: &StoreFile) -> Exit {
+pub(crate) fn import(command: &StoreFile) -> Exit {
     let place = match Place::of(&command.look.config, command.look.data.clone()) {
         Ok(place) => place,
         Err(exit) => return exit,

@@ -21,18 +21,18 @@ const REASON_MAX: usize = 100;
 
 /// A run that has ended.
 #[derive(Clone, Copy)]
-pub(super) struct Ended<'r> {
-    pub(super) configuration: &'r Configuration,
-    pub(super) stats: &'r Stats,
-    pub(super) report: &'r Report,
-    pub(super) elapsed: Duration,
+pub(crate) struct Ended<'r> {
+    pub(crate) configuration: &'r Configuration,
+    pub(crate) stats: &'r Stats,
+    pub(crate) report: &'r Report,
+    pub(crate) elapsed: Duration,
     /// The steps that still have jobs, where that is known.
-    pub(super) left: Option<&'r [StepStatus]>,
+    pub(crate) left: Option<&'r [StepStatus]>,
 }
 
 impl Ended<'_> {
     /// For people.
-    pub(super) fn summary(self) -> String {
+    pub(crate) fn summary(self) -> String {
         let Self { configuration, stats, report, left, .. } = self;
         let headline = self.headline();
         let left = left::lines(configuration, left.unwrap_or_default());
@@ -59,7 +59,7 @@ impl Ended<'_> {
     }
 
     /// For programs: a message, and what it stands for.
-    pub(super) fn record(self) -> (String, Map<String, Value>) {
+    pub(crate) fn record(self) -> (String, Map<String, Value>) {
         let Self { configuration, stats, report, elapsed, left } = self;
         let count = jobs_in(configuration, stats);
         let step = |(step, stats): (&Step, &StepStats)| {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::terminal::{self, cut, cut_front};
-pub(super) use crate::words::grouped;
-pub(super) use crate::words::plain::on_one_line;
+pub(crate) use crate::words::grouped;
+pub(crate) use crate::words::plain::on_one_line;
 
 /// Aligns `rows` under `head`; columns whose position is in `right` stand to the right. Two spaces
 /// between columns, no lines, nothing behind the last one.
-pub(super) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
+pub(crate) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = head.iter().map(|name| terminal::columns(name)).collect();
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -39,7 +39,7 @@ pub(super) fn table(head: &[&str], right: &[usize], rows: &[Vec<String>]) -> Str
 }
 
 /// What is called so, without the pipeline where that is also the one of `beside`.
-pub(super) fn short<'a>(address: &'a str, beside: &str) -> &'a str {
+pub(crate) fn short<'a>(address: &'a str, beside: &str) -> &'a str {
     let pipeline = beside.split_once('/').map(|(pipeline, _)| pipeline);
     let own = address.split_once('/').filter(|(of, _)| Some(*of) == pipeline);
     own.map_or(address, |(_, name)| name)
@@ -47,7 +47,7 @@ pub(super) fn short<'a>(address: &'a str, beside: &str) -> &'a str {
 
 /// One column of a table that fits where it is shown.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(crate) struct Column {
     head: &'static str,
     right: bool,
     cells: Vec<String>,
@@ -62,26 +62,26 @@ pub(super) struct Column {
 impl Column {
     /// What steers the terminal is spelled out in the cells.
     #[expect(clippy::needless_pass_by_value, reason = "the cells are made for it")]
-    pub(super) fn left(head: &'static str, cells: Vec<String>) -> Self {
+    pub(crate) fn left(head: &'static str, cells: Vec<String>) -> Self {
         let cells = cells.iter().map(|cell| on_one_line(cell)).collect();
         Self { head, right: false, cells, drops: 0, least: None, front: false }
     }
 
-    pub(super) fn right(head: &'static str, cells: Vec<String>) -> Self {
+    pub(crate) fn right(head: &'static str, cells: Vec<String>) -> Self {
         Self { right: true, ..Self::left(head, cells) }
     }
 
-    pub(super) fn drops(self, drops: u8) -> Self {
+    pub(crate) fn drops(self, drops: u8) -> Self {
         Self { drops, ..self }
     }
 
     /// Where there is no room for its cells, they are cut, down to so many characters.
-    pub(super) fn cuts(self, least: usize) -> Self {
+    pub(crate) fn cuts(self, least: usize) -> Self {
         Self { least: Some(least), ..self }
     }
 
     /// The same, but what tells them apart stands at their end: the names of jobs and steps.
-    pub(super) fn cuts_front(self, least: usize) -> Self {
+    pub(crate) fn cuts_front(self, least: usize) -> Self {
         Self { least: Some(least), front: true, ..self }
     }
 
@@ -98,7 +98,7 @@ impl Column {
 
 /// The lines of a table: its head, and its rows. Columns go until the others fit into `width`, cut where they
 /// may be.
-pub(super) fn columns(columns: &[Column], width: Option<usize>) -> Vec<String> {
+pub(crate) fn columns(columns: &[Column], width: Option<usize>) -> Vec<String> {
     let mut shown: Vec<&Column> = columns.iter().collect();
     while let Some(width) = width
         && shown.iter().map(|column| column.narrow() + 2).sum::<usize>() > width + 2
@@ -132,7 +132,7 @@ fn widths(shown: &[&Column], room: Option<usize>) -> Vec<usize> {
 }
 
 /// `1 job`, `1,234 jobs`.
-pub(super) fn jobs(number: u64) -> String {
+pub(crate) fn jobs(number: u64) -> String {
     format!("{} {}", grouped(number), if number == 1 { "job" } else { "jobs" })
 }
 
@@ -143,7 +143,7 @@ pub(super) fn jobs(number: u64) -> String {
     clippy::cast_sign_loss,
     reason = "shown"
 )]
-pub(super) fn rate(jobs: u64, elapsed: Duration) -> u64 {
+pub(crate) fn rate(jobs: u64, elapsed: Duration) -> u64 {
     (jobs as f64 / elapsed.as_secs_f64().max(0.001)) as u64
 }
 

@@ -9,7 +9,7 @@ use super::exit::{self, Exit};
 use crate::words::plain;
 
 /// The width of standard output in columns; `None` where it is no terminal.
-pub(super) fn width() -> Option<usize> {
+pub(crate) fn width() -> Option<usize> {
     if !prints_to_terminal() {
         return None;
     }
@@ -17,13 +17,13 @@ pub(super) fn width() -> Option<usize> {
 }
 
 /// The width of standard error in columns; `None` where it is no terminal.
-pub(super) fn error_width() -> Option<usize> {
+pub(crate) fn error_width() -> Option<usize> {
     let size = console::is_terminal().then(|| ::console::Term::stderr().size_checked()).flatten();
     size.map(|(_, columns)| usize::from(columns))
 }
 
 /// How many columns of a terminal the text takes.
-pub(super) fn columns(text: &str) -> usize {
+pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(wide).sum()
 }
 
@@ -32,7 +32,7 @@ fn wide(character: char) -> usize {
 }
 
 /// `text` in at most `width` columns, with `…` where it was cut.
-pub(super) fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
@@ -40,7 +40,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 }
 
 /// The end of `text` in at most `width` columns, with `…` where it was cut.
-pub(super) fn cut_front(text: &str, width: usize) -> String {
+pub(crate) fn cut_front(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
@@ -58,7 +58,7 @@ fn fitting(characters: impl Iterator<Item = char>, mut room: usize) -> impl Iter
 
 /// `text`, `indent` columns from the left, in lines of at most `width`; each but the first stands four
 /// further in. A word that is longer stays whole.
-pub(super) fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
+pub(crate) fn indented(text: &str, indent: usize, width: Option<usize>) -> String {
     let mut lines = vec![" ".repeat(indent)];
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { break };
@@ -75,7 +75,7 @@ pub(super) fn indented(text: &str, indent: usize, width: Option<usize>) -> Strin
 
 /// `text` in lines of at most `width`, broken between words; each line but the first stands `hang` characters
 /// from the left. A word that is longer stays whole, and so do the line ends of the text.
-pub(super) fn wrapped(text: &str, hang: usize, width: Option<usize>) -> String {
+pub(crate) fn wrapped(text: &str, hang: usize, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
     let mut lines: Vec<String> = Vec::new();
     for (number, piece) in text.split('\n').enumerate() {
@@ -99,7 +99,7 @@ pub(super) fn wrapped(text: &str, hang: usize, width: Option<usize>) -> String {
 ///
 /// # Errors
 /// The exit code, where the answer is no, or nobody is there to be asked.
-pub(super) fn confirm(question: &str, yes: bool) -> Result<(), Exit> {
+pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Exit> {
     if yes {
         return Ok(());
     }

@@ -5,27 +5,27 @@ use std::time::Duration;
 use crate::words::{Timestamp, format_duration};
 
 /// How long it is until then. A unit that has begun counts, so that what is due in a moment is not due now.
-pub(super) fn until(time: Timestamp, now: Timestamp) -> String {
+pub(crate) fn until(time: Timestamp, now: Timestamp) -> String {
     told(time.0.saturating_sub(now.0), u64::div_ceil)
 }
 
 /// `now`, or `in 4s`.
-pub(super) fn due(time: Timestamp, now: Timestamp) -> String {
+pub(crate) fn due(time: Timestamp, now: Timestamp) -> String {
     if time <= now { "now".to_owned() } else { format!("in {}", until(time, now)) }
 }
 
 /// How long ago that was.
-pub(super) fn since(time: Timestamp, now: Timestamp) -> String {
+pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
     told(now.0.saturating_sub(time.0), |millis, unit| millis / unit)
 }
 
 /// Whether it has lasted so long since then that people want to hear of it.
-pub(super) fn is_long(since: Timestamp, now: Timestamp) -> bool {
+pub(crate) fn is_long(since: Timestamp, now: Timestamp) -> bool {
     now.0.saturating_sub(since.0) >= 1_000
 }
 
 /// How long something has lasted.
-pub(super) fn age(seconds: f64) -> String {
+pub(crate) fn age(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "shown")]
     since(Timestamp(0), Timestamp((seconds * 1000.0).round() as i64))
 }
@@ -43,7 +43,7 @@ fn told(millis: i64, divide: fn(u64, u64) -> u64) -> String {
 }
 
 /// A time that was told as RFC 3339.
-pub(super) fn read(told: &str) -> Option<Timestamp> {
+pub(crate) fn read(told: &str) -> Option<Timestamp> {
     let time: jiff::Timestamp = told.parse().ok()?;
     Some(Timestamp(time.as_millisecond()))
 }

@@ -8,7 +8,7 @@ use super::find::print;
 use crate::words::plain;
 
 /// Tells it where it belongs. `--help` and `--version` come this way too, and are no errors.
-pub(super) fn tell(error: &Error) -> Exit {
+pub(crate) fn tell(error: &Error) -> Exit {
     let said = error.render();
     // What was typed may steer the terminal; then all of it is told without colours.
     let steers = std::env::args_os().any(|argument| !argument.to_string_lossy().chars().all(plain::is_plain));

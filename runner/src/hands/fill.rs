@@ -18,18 +18,18 @@ use crate::words::{DeliveryHash, TokenKey};
 
 /// One attempt, as templates see it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Filling<'a> {
-    pub(super) job: &'a Job<'a>,
+pub(crate) struct Filling<'a> {
+    pub(crate) job: &'a Job<'a>,
     /// What the outside knows the attempt by.
-    pub(super) key: &'a str,
-    pub(super) pipeline: &'a str,
-    pub(super) step: &'a str,
-    pub(super) token_key: &'a TokenKey,
+    pub(crate) key: &'a str,
+    pub(crate) pipeline: &'a str,
+    pub(crate) step: &'a str,
+    pub(crate) token_key: &'a TokenKey,
 }
 
 /// What the outside knows an attempt by: its hash, and a number for all but the first of several pieces
 /// that the same job came to, which are not the same to the outside.
-pub(super) fn key(job: &Job<'_>, piece: u32) -> String {
+pub(crate) fn key(job: &Job<'_>, piece: u32) -> String {
     match piece {
         0 | 1 => format!("{:032x}", job.hash),
         piece => format!("{:032x}-{piece}", job.hash),
@@ -37,7 +37,7 @@ pub(super) fn key(job: &Job<'_>, piece: u32) -> String {
 }
 
 /// Has a failure name the option whose template could not be filled.
-pub(super) fn of(option: impl fmt::Display) -> impl FnOnce(Failure) -> Failure {
+pub(crate) fn of(option: impl fmt::Display) -> impl FnOnce(Failure) -> Failure {
     move |mut failure| {
         failure.message = format!("`{option}`: {}", failure.message);
         failure
@@ -46,7 +46,7 @@ pub(super) fn of(option: impl fmt::Display) -> impl FnOnce(Failure) -> Failure {
 
 /// How values are written where they are put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(crate) enum Encoding {
     Plain,
     /// Whatever could be structure is written by its number. Nothing empty stands in the path.
     Url,
@@ -54,7 +54,7 @@ pub(super) enum Encoding {
 
 impl Filling<'_> {
     /// The text that `template` comes to.
-    pub(super) fn text(self, template: &Template, encoding: Encoding) -> Result<String, Failure> {
+    pub(crate) fn text(self, template: &Template, encoding: Encoding) -> Result<String, Failure> {
         let mut text = String::new();
         let mut in_query = false;
         for part in template.parts() {
@@ -87,7 +87,7 @@ impl Filling<'_> {
 
     /// The URL that `template` comes to, for people: with `…` for what is secret, and as it is written where the
     /// job lacks something.
-    pub(super) fn shown(self, template: &Template) -> String {
+    pub(crate) fn shown(self, template: &Template) -> String {
         let mut text = String::new();
         for part in template.parts() {
             let value = match part {
@@ -111,7 +111,7 @@ impl Filling<'_> {
     }
 
     /// Appends the JSON that `shape` comes to.
-    pub(super) fn json(self, shape: &Shape, to: &mut Vec<u8>) -> Result<(), Failure> {
+    pub(crate) fn json(self, shape: &Shape, to: &mut Vec<u8>) -> Result<(), Failure> {
         match shape {
             Shape::Fixed(json) => to.extend_from_slice(json.as_bytes()),
             Shape::Value(path) => to.extend_from_slice(self.value(path)?.get().as_bytes()),

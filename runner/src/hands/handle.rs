@@ -1,3 +1,3 @@
 //! Handles, by which outside systems know pending jobs.
 
-pub(super) use tidegate_plugin::host::fault_of_handle as fault;
+pub(crate) use tidegate_plugin::host::fault_of_handle as fault;

@@ -23,7 +23,7 @@ pub fn raise() -> u64 {
 
 /// Gives a command the limit that this process was started with: some close every file that they could have
 /// open.
-pub(super) fn restore(command: Pid) {
+pub(crate) fn restore(command: Pid) {
     if let Some(&before) = BEFORE.get() {
         // It may have ended already.
         let _ = prlimit(Some(command), Resource::Nofile, before);
@@ -31,7 +31,7 @@ pub(super) fn restore(command: Pid) {
 }
 
 /// Whether there are too many open files, in this process or on the machine, which passes.
-pub(super) fn are_short(error: &io::Error) -> bool {
+pub(crate) fn are_short(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -58,7 +58,7 @@ pub struct SourceEnd {
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     address: Address,
     spec: FileSource,
     segments: Mutex<Segments>,

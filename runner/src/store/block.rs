@@ -28,11 +28,11 @@ use crate::words::{Address, Origin, Stamp};
 
 /// How many bytes of jobs one value brings together. With its header a value of this size just
 /// fits a page of 256 KiB, which redb would otherwise double.
-pub(super) const VALUE_RAW_BYTES_MAX: usize = (256 << 10) - (4 << 10);
+pub(crate) const VALUE_RAW_BYTES_MAX: usize = (256 << 10) - (4 << 10);
 
 /// How many bytes of jobs a section brings together: what a look at one job has to unpack. A smaller one
 /// compresses worse.
-pub(super) const SECTION_RAW_BYTES_MAX: usize = 32 << 10;
+pub(crate) const SECTION_RAW_BYTES_MAX: usize = 32 << 10;
 
 /// Below this, compressing cannot win enough to be worth the table that it fills.
 const COMPRESS_BYTES_MIN: usize = 192;
@@ -42,21 +42,21 @@ const FLAG_COMPRESSED: u8 = 1;
 #[cfg(test)]
 thread_local! {
     /// What this thread has unpacked.
-    pub(super) static UNPACKED: std::cell::Cell<Unpacked> = const { std::cell::Cell::new(Unpacked::NOTHING) };
+    pub(crate) static UNPACKED: std::cell::Cell<Unpacked> = const { std::cell::Cell::new(Unpacked::NOTHING) };
 }
 
 /// How many sections, how many bytes of them, and how many jobs of those were handed on.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unpacked {
-    pub(super) sections: usize,
-    pub(super) bytes: usize,
-    pub(super) jobs: usize,
+pub(crate) struct Unpacked {
+    pub(crate) sections: usize,
+    pub(crate) bytes: usize,
+    pub(crate) jobs: usize,
 }
 
 #[cfg(test)]
 impl Unpacked {
-    pub(super) const NOTHING: Self = Self { sections: 0, bytes: 0, jobs: 0 };
+    pub(crate) const NOTHING: Self = Self { sections: 0, bytes: 0, jobs: 0 };
 
     fn add(sections: usize, bytes: usize, jobs: usize) {
         UNPACKED.with(|unpacked| {
@@ -75,13 +75,13 @@ pub struct Block {
 
 /// Jobs that are compressed together.
 #[derive(Clone, Debug)]
-pub(super) struct Section {
+pub(crate) struct Section {
     header: SectionHeader,
     body: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SectionHeader {
+pub(crate) struct SectionHeader {
     flags: u8,
     jobs: usize,
     raw_len: usize,
@@ -91,33 +91,33 @@ pub(super) struct SectionHeader {
 
 /// How much a reader wants.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    pub(super) jobs: usize,
+pub(crate) struct Wanted {
+    pub(crate) jobs: usize,
     /// Of payloads, and of what they carry.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// The jobs that a step has made of one job of an input.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sought<'a> {
-    pub(super) step: &'a Address,
+pub(crate) struct Sought<'a> {
+    pub(crate) step: &'a Address,
     /// The input, as delivery hashes name it.
-    pub(super) input: &'a str,
-    pub(super) index: u64,
+    pub(crate) input: &'a str,
+    pub(crate) index: u64,
 }
 
 /// A job that was sought: its position, its payload, and where it came from.
-pub(super) type Found<'f> = (usize, &'f [u8], Origin);
+pub(crate) type Found<'f> = (usize, &'f [u8], Origin);
 
 /// Jobs on their way out of the log.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
-    pub(super) payloads: Payloads,
+pub(crate) struct Jobs {
+    pub(crate) payloads: Payloads,
     /// One for each payload, once one of them carries anything.
-    pub(super) carried: Option<Payloads>,
+    pub(crate) carried: Option<Payloads>,
     /// One for each payload; `None` where nobody wants to know.
-    pub(super) origins: Option<Vec<Option<Origin>>>,
-    pub(super) stamps: Vec<Stamp>,
+    pub(crate) origins: Option<Vec<Option<Origin>>>,
+    pub(crate) stamps: Vec<Stamp>,
 }
 
 impl Block {
@@ -163,7 +163,7 @@ impl Block {
         self.sections.iter().map(|section| section.body.len()).sum()
     }
 
-    pub(super) fn sections(&self) -> &[Section] {
+    pub(crate) fn sections(&self) -> &[Section] {
         &self.sections
     }
 }
@@ -210,33 +210,33 @@ impl Part {
 }
 
 impl Section {
-    pub(super) fn jobs(&self) -> usize {
+    pub(crate) fn jobs(&self) -> usize {
         self.header.jobs
     }
 
-    pub(super) fn raw_len(&self) -> usize {
+    pub(crate) fn raw_len(&self) -> usize {
         self.header.raw_len
     }
 
-    pub(super) fn header(&self) -> SectionHeader {
+    pub(crate) fn header(&self) -> SectionHeader {
         self.header
     }
 
-    pub(super) fn body(&self) -> &[u8] {
+    pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
 }
 
 impl SectionHeader {
-    pub(super) fn jobs(&self) -> usize {
+    pub(crate) fn jobs(&self) -> usize {
         self.jobs
     }
 
-    pub(super) fn body_len(&self) -> usize {
+    pub(crate) fn body_len(&self) -> usize {
         self.body_len
     }
 
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.push(self.flags);
         put_varint(out, self.jobs as u64);
         put_varint(out, self.raw_len as u64);
@@ -244,7 +244,7 @@ impl SectionHeader {
         out.extend_from_slice(&self.checksum.to_le_bytes());
     }
 
-    pub(super) fn parse(rest: &mut Bytes<'_>) -> Result<Self, Wrong> {
+    pub(crate) fn parse(rest: &mut Bytes<'_>) -> Result<Self, Wrong> {
         let flags = rest.u8()?;
         if flags & !(FLAG_COMPRESSED | FLAG_ORIGINS | FLAG_CARRIED) != 0 {
             return Err("a section has unknown flags");
@@ -256,7 +256,7 @@ impl SectionHeader {
     /// Appends the jobs of a section to `out`, but for the first `skip`, until `out` holds as much as
     /// is wanted. At least one job, where `out` was empty. Answers whether more jobs are wanted; where
     /// something is wrong nothing is appended.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         body: &[u8],
         skip: usize,
@@ -276,7 +276,7 @@ impl SectionHeader {
     }
 
     /// Hands on those jobs at `positions` that are sought. Of all others nothing is copied.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         body: &[u8],
         positions: Range<usize>,
@@ -368,11 +368,11 @@ impl SectionHeader {
 
 impl Jobs {
     /// Nothing yet, and room for where the jobs came from.
-    pub(super) fn with_origins() -> Self {
+    pub(crate) fn with_origins() -> Self {
         Self { origins: Some(Vec::new()), ..Self::default() }
     }
 
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.payloads.byte_len() + self.carried.as_ref().map_or(0, Payloads::byte_len)
     }
 

@@ -1,10 +1,10 @@
 //! Numbers and texts in bytes, and out of bytes that may be damaged.
 
 /// What is wrong with some bytes; a sentence fragment.
-pub(super) type Wrong = &'static str;
+pub(crate) type Wrong = &'static str;
 
 /// As LEB128: seven bits a byte, the lowest first.
-pub(super) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
@@ -13,47 +13,47 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// The length, as varint, and the bytes.
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
 /// What to add to `from`, wrapping, to come to `to`: small numbers for small steps in either
 /// direction.
-pub(super) fn zigzag(from: u64, to: u64) -> u64 {
+pub(crate) fn zigzag(from: u64, to: u64) -> u64 {
     let step = to.wrapping_sub(from).cast_signed();
     (step << 1 ^ step >> 63).cast_unsigned()
 }
 
 /// The number that is `zigzag` away from `from`.
-pub(super) fn add_zigzag(from: u64, zigzag: u64) -> u64 {
+pub(crate) fn add_zigzag(from: u64, zigzag: u64) -> u64 {
     from.wrapping_add(zigzag >> 1 ^ (zigzag & 1).wrapping_neg())
 }
 
 /// What is left to read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Bytes<'a> {
-    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Wrong> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], Wrong> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or("it is cut short")?;
         self.0 = rest;
         Ok(taken)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Wrong> {
+    pub(crate) fn u8(&mut self) -> Result<u8, Wrong> {
         let (taken, rest) = self.0.split_first().ok_or("it is cut short")?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, Wrong> {
+    pub(crate) fn u64(&mut self) -> Result<u64, Wrong> {
         let (taken, rest) = self.0.split_first_chunk().ok_or("it is cut short")?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*taken))
     }
 
-    pub(super) fn varint(&mut self) -> Result<u64, Wrong> {
+    pub(crate) fn varint(&mut self) -> Result<u64, Wrong> {
         let mut number = 0;
         for (position, &byte) in self.0.iter().enumerate().take(10) {
             let bits = u64::from(byte & 0x7f);
@@ -70,17 +70,17 @@ impl<'a> Bytes<'a> {
         Err("it holds a broken number")
     }
 
-    pub(super) fn length(&mut self) -> Result<usize, Wrong> {
+    pub(crate) fn length(&mut self) -> Result<usize, Wrong> {
         usize::try_from(self.varint()?).map_err(|_| "a length is larger than memory")
     }
 
     /// What [`put_bytes`] wrote.
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], Wrong> {
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Wrong> {
         let len = self.length()?;
         self.take(len)
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Wrong> {
+    pub(crate) fn text(&mut self) -> Result<&'a str, Wrong> {
         std::str::from_utf8(self.bytes()?).map_err(|_| "a text in it is no UTF-8")
     }
 }

@@ -16,13 +16,13 @@ use tidegate_plugin::Payloads;
 use super::bytes::{Bytes, Wrong, add_zigzag, put_bytes, put_varint, zigzag};
 use crate::words::{Address, Origin, Origins};
 
-pub(super) const FLAG_ORIGINS: u8 = 2;
-pub(super) const FLAG_CARRIED: u8 = 4;
+pub(crate) const FLAG_ORIGINS: u8 = 2;
+pub(crate) const FLAG_CARRIED: u8 = 4;
 
 /// The most that a varint takes, in bytes.
 const VARINT_BYTES_MAX: usize = 10;
 /// The most that the lengths of both columns take, in bytes.
-pub(super) const COLUMN_LENGTHS_MAX: usize = 2 * VARINT_BYTES_MAX;
+pub(crate) const COLUMN_LENGTHS_MAX: usize = 2 * VARINT_BYTES_MAX;
 
 /// What is known of jobs besides their payloads; for as many jobs as there are payloads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct Details<'a> {
 
 /// The columns of a section in the making.
 #[derive(Debug, Default)]
-pub(super) struct Columns {
+pub(crate) struct Columns {
     origins: Vec<u8>,
     /// The position of the job that stands last in `origins`.
     last: Option<usize>,
@@ -44,7 +44,7 @@ pub(super) struct Columns {
 
 /// The origins of a section, as they were read.
 #[derive(Debug)]
-pub(super) struct OriginColumn<'a> {
+pub(crate) struct OriginColumn<'a> {
     step: Address,
     inputs: Vec<&'a str>,
     /// Of the job before the next one.
@@ -54,14 +54,14 @@ pub(super) struct OriginColumn<'a> {
 
 /// The carried texts of a section, as they were read.
 #[derive(Debug)]
-pub(super) struct CarriedColumn<'a> {
+pub(crate) struct CarriedColumn<'a> {
     lengths: Bytes<'a>,
     texts: Bytes<'a>,
 }
 
 impl Details<'_> {
     /// Without what says nothing.
-    pub(super) fn worth_storing(self) -> Self {
+    pub(crate) fn worth_storing(self) -> Self {
         Self {
             origins: self.origins.filter(|origins| !origins.is_empty()),
             carried: self.carried.filter(|carried| carried.byte_len() > 0),
@@ -69,7 +69,7 @@ impl Details<'_> {
     }
 
     /// The most that the job at `position` can add to the columns, in bytes, their lengths included.
-    pub(super) fn len_max(self, position: usize) -> usize {
+    pub(crate) fn len_max(self, position: usize) -> usize {
         let origins = self.origins.map_or(0, |origins| origins.inputs.len() * VARINT_BYTES_MAX);
         let carried = self.carried.and_then(|carried| carried.get(position));
         origins + carried.map_or(0, |text| text.len() + VARINT_BYTES_MAX) + COLUMN_LENGTHS_MAX
@@ -78,7 +78,7 @@ impl Details<'_> {
 
 impl Columns {
     /// Adds what is known of the job at `position`, which follows the one that was added last.
-    pub(super) fn push(&mut self, details: Details<'_>, position: usize) {
+    pub(crate) fn push(&mut self, details: Details<'_>, position: usize) {
         if let Some(origins) = details.origins {
             if self.last.is_none() {
                 put_bytes(&mut self.origins, origins.step.to_string().as_bytes());
@@ -102,12 +102,12 @@ impl Columns {
         }
     }
 
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         self.origins.len() + self.lengths.len() + self.texts.len()
     }
 
     /// Appends the columns to the jobs of a section; answers with the flags that say which there are.
-    pub(super) fn write(&self, out: &mut Vec<u8>) -> u8 {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) -> u8 {
         let mut flags = 0;
         if !self.origins.is_empty() {
             flags |= FLAG_ORIGINS;
@@ -125,7 +125,7 @@ impl Columns {
 }
 
 impl<'a> OriginColumn<'a> {
-    pub(super) fn parse(column: &'a [u8]) -> Result<Self, Wrong> {
+    pub(crate) fn parse(column: &'a [u8]) -> Result<Self, Wrong> {
         let mut rest = Bytes(column);
         let step = Address::parse(rest.text()?).ok_or("a step in it has no name")?;
         let mut inputs = Vec::new();
@@ -137,7 +137,7 @@ impl<'a> OriginColumn<'a> {
     }
 
     /// Goes to the next job.
-    pub(super) fn advance(&mut self) -> Result<(), Wrong> {
+    pub(crate) fn advance(&mut self) -> Result<(), Wrong> {
         for index in &mut self.row {
             *index = add_zigzag(*index, self.rest.varint()?);
         }
@@ -145,25 +145,25 @@ impl<'a> OriginColumn<'a> {
     }
 
     /// The position of an input, where the step has made the jobs of it.
-    pub(super) fn input(&self, step: &Address, input: &str) -> Option<usize> {
+    pub(crate) fn input(&self, step: &Address, input: &str) -> Option<usize> {
         let position = || self.inputs.iter().position(|&name| name == input);
         (self.step == *step).then(position).flatten()
     }
 
     /// The index, in the input at this position, of the job that was advanced to.
-    pub(super) fn index(&self, input: usize) -> Option<u64> {
+    pub(crate) fn index(&self, input: usize) -> Option<u64> {
         self.row.get(input).copied()
     }
 
     /// Where the job came from that was advanced to.
-    pub(super) fn origin(&self) -> Origin {
+    pub(crate) fn origin(&self) -> Origin {
         let inputs = self.inputs.iter().zip(&self.row).map(|(name, &index)| ((*name).to_owned(), index));
         Origin::new(self.step.clone(), inputs.collect())
     }
 }
 
 impl<'a> CarriedColumn<'a> {
-    pub(super) fn parse(column: &'a [u8], jobs: usize) -> Result<Self, Wrong> {
+    pub(crate) fn parse(column: &'a [u8], jobs: usize) -> Result<Self, Wrong> {
         let lengths = Bytes(column);
         let mut texts = lengths;
         for _ in 0..jobs {
@@ -173,7 +173,7 @@ impl<'a> CarriedColumn<'a> {
     }
 
     /// The text of the next job.
-    pub(super) fn next(&mut self) -> Result<&'a [u8], Wrong> {
+    pub(crate) fn next(&mut self) -> Result<&'a [u8], Wrong> {
         let len = self.lengths.length()?;
         self.texts.take(len)
     }

@@ -26,7 +26,7 @@ pub fn compact(folder: &Path) -> Result<Option<Compacted>, OpenError> {
     compact_at(&origin).map(Some)
 }
 
-pub(super) fn compact_at(origin: &Origin) -> Result<Compacted, OpenError> {
+pub(crate) fn compact_at(origin: &Origin) -> Result<Compacted, OpenError> {
     let at = |cause: Cause| cause.at(origin.path.clone());
     let len = || origin.medium.disk().len().map_err(|error| at(Cause::Io(error)));
     let before = len()?;

@@ -34,7 +34,7 @@ impl Completion {
         content_hash(&bytes)
     }
 
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.push(code(self.status));
         let flag = |text: &Option<String>, flag| if text.is_some() { flag } else { 0 };
         out.push(flag(&self.result, FLAG_RESULT) | flag(&self.reason, FLAG_REASON));
@@ -43,7 +43,7 @@ impl Completion {
         }
     }
 
-    pub(super) fn take(rest: &mut Bytes<'_>) -> Result<Self, Wrong> {
+    pub(crate) fn take(rest: &mut Bytes<'_>) -> Result<Self, Wrong> {
         let status = status(rest.u8()?).ok_or("what the outside says of it is unknown")?;
         let flags = rest.u8()?;
         let mut text = |flag| (flags & flag != 0).then(|| rest.text().map(str::to_owned)).transpose();
@@ -53,10 +53,10 @@ impl Completion {
 }
 
 /// The number by which a status is stored.
-pub(super) fn code(status: Status) -> u8 {
+pub(crate) fn code(status: Status) -> u8 {
     Status::ALL.iter().zip(0..).find(|(one, _)| **one == status).map_or(u8::MAX, |(_, code)| code)
 }
 
-pub(super) fn status(code: u8) -> Option<Status> {
+pub(crate) fn status(code: u8) -> Option<Status> {
     Status::ALL.get(usize::from(code)).copied()
 }

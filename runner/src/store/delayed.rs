@@ -13,7 +13,7 @@ use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, Place, from_orde
 use super::read::Store;
 use crate::words::{Address, Timestamp};
 use record::{is_of, record};
-pub(super) use record::{seal, unseal};
+pub(crate) use record::{seal, unseal};
 
 /// Where the last sequence stands in `meta`.
 const SEQUENCE_KEY: &str = "delayed";
@@ -72,7 +72,7 @@ impl Store {
     }
 
     /// As [`Store::delayed_of`]. Looks at all that come before it, but reads no more of them than that.
-    pub(super) fn delayed_of_all(
+    pub(crate) fn delayed_of_all(
         &self,
         step: &Address,
         (input, index): (&str, u64),
@@ -127,7 +127,7 @@ impl Store {
 }
 
 /// First those go that need not wait any more, then the new ones come. Answers with their keys.
-pub(super) fn write(
+pub(crate) fn write(
     txn: &WriteTransaction,
     undelayed: &[DelayedKey],
     delayed: &[Delayed],
@@ -184,7 +184,7 @@ impl<'a> Ids<'a> {
 }
 
 /// How many delayed jobs the step with this number has.
-pub(super) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) -> Result<u64, Cause> {
+pub(crate) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) -> Result<u64, Cause> {
     let stored = counts.get(step)?;
     let unseal = |stored: redb::AccessGuard<'_, format::Bytes>| {
         Place::DelayedCount(step).unseal_exact(stored.value()).map(u64::from_le_bytes)
@@ -192,17 +192,17 @@ pub(super) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) 
     stored.map_or(Ok(0), unseal)
 }
 
-pub(super) fn seal_count(step: u32, count: u64) -> Vec<u8> {
+pub(crate) fn seal_count(step: u32, count: u64) -> Vec<u8> {
     Place::DelayedCount(step).seal(count.to_le_bytes().to_vec())
 }
 
 /// The last sequence that a job was given; 0 where none ever was.
-pub(super) fn last_sequence(meta: &impl ReadableTable<&'static str, format::Bytes>) -> Result<u64, Cause> {
+pub(crate) fn last_sequence(meta: &impl ReadableTable<&'static str, format::Bytes>) -> Result<u64, Cause> {
     let Some(stored) = meta.get(SEQUENCE_KEY)? else { return Ok(0) };
     Place::Meta(SEQUENCE_KEY).unseal_exact(stored.value()).map(u64::from_le_bytes)
 }
 
-pub(super) fn write_last_sequence(txn: &WriteTransaction, sequence: u64) -> Result<(), Cause> {
+pub(crate) fn write_last_sequence(txn: &WriteTransaction, sequence: u64) -> Result<(), Cause> {
     let record = Place::Meta(SEQUENCE_KEY).seal(sequence.to_le_bytes().to_vec());
     txn.open_table(META)?.insert(SEQUENCE_KEY, &*record)?;
     Ok(())

@@ -46,14 +46,14 @@ pub struct Delivered {
 
 /// What is stored of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) outcome: Outcome,
+pub(crate) struct Record {
+    pub(crate) outcome: Outcome,
     /// Of the commit. 0 where a store of version 1 did not keep it.
-    pub(super) time: Timestamp,
-    pub(super) keep_until: Timestamp,
+    pub(crate) time: Timestamp,
+    pub(crate) keep_until: Timestamp,
 }
 
-pub(super) const FOR_EVER: Timestamp = Timestamp(i64::MAX);
+pub(crate) const FOR_EVER: Timestamp = Timestamp(i64::MAX);
 
 impl Store {
     /// How the delivery ended; `None` where it has not, or is no longer remembered.
@@ -75,7 +75,7 @@ impl Store {
 }
 
 /// Forgets some deliveries whose time is over, and records those of this commit.
-pub(super) fn write(
+pub(crate) fn write(
     txn: &WriteTransaction,
     deliveries: &[Delivered],
     commit: CommitRecord,
@@ -93,7 +93,7 @@ pub(super) fn write(
 }
 
 /// Inserts records, and what it takes to forget them. `number` has not been used before.
-pub(super) fn insert(
+pub(crate) fn insert(
     txn: &WriteTransaction,
     mut records: Vec<(DeliveryHash, Record)>,
     number: u64,
@@ -153,7 +153,7 @@ fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Cau
 }
 
 impl Record {
-    pub(super) fn seal(self, hash: DeliveryHash) -> Vec<u8> {
+    pub(crate) fn seal(self, hash: DeliveryHash) -> Vec<u8> {
         let (kind, jobs) = match self.outcome {
             Outcome::Output { jobs } => (0, jobs),
             Outcome::Error => (1, 0),
@@ -172,7 +172,7 @@ impl Record {
         Place::Delivery(hash).seal(record)
     }
 
-    pub(super) fn unseal(hash: DeliveryHash, stored: &[u8]) -> Result<Self, Cause> {
+    pub(crate) fn unseal(hash: DeliveryHash, stored: &[u8]) -> Result<Self, Cause> {
         let place = Place::Delivery(hash);
         let record = place.unseal(stored)?;
         let time = |at| Timestamp(u64_at(record, at).cast_signed());
@@ -209,7 +209,7 @@ impl Record {
 }
 
 /// The hashes of deliveries that may be forgotten from the same time on.
-pub(super) fn unseal_expiry(
+pub(crate) fn unseal_expiry(
     (until, commit, part): (u64, u64, u32),
     stored: &[u8],
 ) -> Result<impl Iterator<Item = DeliveryHash>, Cause> {

@@ -39,7 +39,7 @@ pub trait Disk: Debug + Send + Sync + 'static {
 
 /// A file of the operating system.
 #[derive(Debug)]
-pub(super) struct FileDisk {
+pub(crate) struct FileDisk {
     file: File,
     path: PathBuf,
 }
@@ -52,7 +52,7 @@ pub(super) struct FileDisk {
 /// one has another writer, whatever became of the locks: nothing more is written to it then, since redb
 /// keeps in memory which pages are free, and would write over those of the other one.
 #[derive(Clone, Debug)]
-pub(super) struct Medium(Arc<MediumInner>);
+pub(crate) struct Medium(Arc<MediumInner>);
 
 #[derive(Debug)]
 struct MediumInner {
@@ -73,13 +73,13 @@ const EPOCH_BYTES: usize = 320;
 /// Another process has written to the disk.
 #[derive(Debug, thiserror::Error)]
 #[error("another process has written to the store")]
-pub(super) struct Taken;
+pub(crate) struct Taken;
 
 /// How much is copied at a time when writes are repeated, in bytes.
 const REPEAT_BYTES: u64 = 1 << 20;
 
 impl Medium {
-    pub(super) fn new(disk: Box<dyn Disk>) -> Self {
+    pub(crate) fn new(disk: Box<dyn Disk>) -> Self {
         Self(Arc::new(MediumInner {
             disk,
             unsynced: Mutex::default(),
@@ -88,7 +88,7 @@ impl Medium {
         }))
     }
 
-    pub(super) fn disk(&self) -> &dyn Disk {
+    pub(crate) fn disk(&self) -> &dyn Disk {
         &*self.0.disk
     }
 
@@ -97,7 +97,7 @@ impl Medium {
     /// After a sync that failed, an operating system may take the lost pages for written: they can
     /// be read until the power goes, and later syncs succeed without them. So everything since the
     /// last good sync is written once more, as it reads now, and synced.
-    pub(super) fn settle(&self) -> io::Result<()> {
+    pub(crate) fn settle(&self) -> io::Result<()> {
         let ranges = std::mem::take(&mut *self.unsynced());
         let repeated = self.repeat(&ranges);
         if repeated.is_err() {
@@ -129,14 +129,14 @@ impl Medium {
 
     /// Continues the epoch that the disk holds. Fails if another process has written to the disk since this
     /// one did.
-    pub(super) fn enter_epoch(&self) -> io::Result<()> {
+    pub(crate) fn enter_epoch(&self) -> io::Result<()> {
         self.check_epoch()?;
         *self.epoch() = self.read_epoch()?;
         Ok(())
     }
 
     /// Fails if another process has written to the disk since this one did.
-    pub(super) fn check_epoch(&self) -> io::Result<()> {
+    pub(crate) fn check_epoch(&self) -> io::Result<()> {
         self.refuse_taken()?;
         let known = *self.epoch();
         if known.is_some() && self.read_epoch()? != known {
@@ -228,7 +228,7 @@ fn overwritten(mut epoch: Epoch, offset: u64, data: &[u8]) -> Epoch {
 
 impl FileDisk {
     /// `file` was opened at `path`.
-    pub(super) fn new(file: File, path: &Path) -> io::Result<Self> {
+    pub(crate) fn new(file: File, path: &Path) -> io::Result<Self> {
         Ok(Self { file, path: std::path::absolute(path)? })
     }
 }

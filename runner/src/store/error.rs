@@ -134,7 +134,7 @@ impl CommitError {
 
 /// What went wrong inside this floor, before it is known whose question it was.
 #[derive(Debug)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     Interrupted,
     Taken,
     Io(io::Error),
@@ -145,14 +145,14 @@ pub(super) enum Cause {
 
 impl Cause {
     /// redb found, in its own words, that the file is not whole.
-    pub(super) fn broken(what: &str) -> Self {
+    pub(crate) fn broken(what: &str) -> Self {
         // Only these words of redb tell this case from the others.
         let cut = what.starts_with("File truncated");
         let sentence = if cut { "it has been cut short" } else { "its structure is broken" };
         Self::Damaged(format!("{sentence} ({what})"))
     }
 
-    pub(super) fn at(self, path: PathBuf) -> OpenError {
+    pub(crate) fn at(self, path: PathBuf) -> OpenError {
         match self {
             Self::Io(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
                 OpenError::Damaged { path, what: "it has been cut short".into() }
@@ -181,7 +181,7 @@ impl From<Cause> for ReadError {
 
 impl Cause {
     /// Why a commit to the store at `path` did not happen.
-    pub(super) fn of_commit(self, path: &Path) -> CommitError {
+    pub(crate) fn of_commit(self, path: &Path) -> CommitError {
         match self {
             Self::Interrupted => CommitError::MustReopen,
             Self::Taken => CommitError::Taken { path: path.to_path_buf() },

@@ -37,7 +37,7 @@ const DELIVERIES_MAX: usize = 16 << 10;
 
 /// Why it does not go on.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// The line is wrong: a sentence fragment.
     Line(String),
     /// The next line cannot be read.
@@ -54,14 +54,14 @@ where
     }
 }
 
-pub(super) fn wrong<T>(what: impl Into<String>) -> Result<T, Stop> {
+pub(crate) fn wrong<T>(what: impl Into<String>) -> Result<T, Stop> {
     Err(Stop::Line(what.into()))
 }
 
 /// A store that is being filled. What it is told goes into the transaction that comes with it, or
 /// into a later one; [`Self::finish`] is the last.
 #[derive(Debug)]
-pub(super) struct Filling {
+pub(crate) struct Filling {
     header: Header,
     inventory: Inventory,
     /// The one whose jobs follow.
@@ -74,7 +74,7 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    pub(super) fn new(header: Header) -> Self {
+    pub(crate) fn new(header: Header) -> Self {
         let inventory = Inventory::default();
         Self {
             header,
@@ -87,7 +87,7 @@ impl Filling {
     }
 
     /// Takes in a line between the header and the end.
-    pub(super) fn take(&mut self, txn: &WriteTransaction, line: Line<'_>) -> Result<(), Stop> {
+    pub(crate) fn take(&mut self, txn: &WriteTransaction, line: Line<'_>) -> Result<(), Stop> {
         self.inventory.count(&line);
         check_numbers(&line)?;
         if let Line::Job(job) = line {
@@ -151,7 +151,7 @@ impl Filling {
     }
 
     /// Writes what is still missing, where everything is there that the end line says.
-    pub(super) fn finish(mut self, txn: &WriteTransaction, said: Inventory) -> Result<Inventory, Stop> {
+    pub(crate) fn finish(mut self, txn: &WriteTransaction, said: Inventory) -> Result<Inventory, Stop> {
         self.finish_queue(txn)?;
         self.put_deliveries(txn)?;
         if said != self.inventory {

@@ -46,31 +46,31 @@ use crate::words::{DeliveryHash, Mark, Timestamp};
 
 mod names;
 
-pub(super) use names::{Names, find_id, intern, names};
+pub(crate) use names::{Names, find_id, intern, names};
 
-pub(super) type Bytes = &'static [u8];
-pub(super) const META: TableDefinition<'_, &str, Bytes> = TableDefinition::new("meta");
-pub(super) const NAMES: TableDefinition<'_, &str, Bytes> = TableDefinition::new("names");
-pub(super) const QUEUES: TableDefinition<'_, u32, Bytes> = TableDefinition::new("queues");
-pub(super) const LOG: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("log");
-pub(super) const PROGRESS: TableDefinition<'_, (u32, u32), Bytes> = TableDefinition::new("progress");
-pub(super) const MARKS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("marks");
-pub(super) const SEGMENTS: TableDefinition<'_, (u32, u32), Bytes> = TableDefinition::new("segments");
-pub(super) const SINKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("sinks");
-pub(super) const DELIVERIES: TableDefinition<'_, u128, Bytes> = TableDefinition::new("deliveries");
-pub(super) const EXPIRIES: TableDefinition<'_, (u64, u64, u32), Bytes> = TableDefinition::new("expiries");
-pub(super) const SNAPSHOTS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("snapshots");
-pub(super) const DELAYED: TableDefinition<'_, (u32, u64, u64), Bytes> = TableDefinition::new("delayed");
-pub(super) const DELAYED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("delayed_counts");
-pub(super) const GENERATIONS: TableDefinition<'_, u64, Bytes> = TableDefinition::new("generations");
-pub(super) const TICKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("ticks");
+pub(crate) type Bytes = &'static [u8];
+pub(crate) const META: TableDefinition<'_, &str, Bytes> = TableDefinition::new("meta");
+pub(crate) const NAMES: TableDefinition<'_, &str, Bytes> = TableDefinition::new("names");
+pub(crate) const QUEUES: TableDefinition<'_, u32, Bytes> = TableDefinition::new("queues");
+pub(crate) const LOG: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("log");
+pub(crate) const PROGRESS: TableDefinition<'_, (u32, u32), Bytes> = TableDefinition::new("progress");
+pub(crate) const MARKS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("marks");
+pub(crate) const SEGMENTS: TableDefinition<'_, (u32, u32), Bytes> = TableDefinition::new("segments");
+pub(crate) const SINKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("sinks");
+pub(crate) const DELIVERIES: TableDefinition<'_, u128, Bytes> = TableDefinition::new("deliveries");
+pub(crate) const EXPIRIES: TableDefinition<'_, (u64, u64, u32), Bytes> = TableDefinition::new("expiries");
+pub(crate) const SNAPSHOTS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("snapshots");
+pub(crate) const DELAYED: TableDefinition<'_, (u32, u64, u64), Bytes> = TableDefinition::new("delayed");
+pub(crate) const DELAYED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("delayed_counts");
+pub(crate) const GENERATIONS: TableDefinition<'_, u64, Bytes> = TableDefinition::new("generations");
+pub(crate) const TICKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("ticks");
 
 /// Stands for the step in the progress of whoever deals with errors by hand; no name has this number.
-pub(super) const BY_HAND: u32 = 0;
+pub(crate) const BY_HAND: u32 = 0;
 
 /// A record's table and key: what its checksum is seeded with.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'a> {
+pub(crate) enum Place<'a> {
     Meta(&'a str),
     Name(&'a str),
     Queue(u32),
@@ -90,24 +90,24 @@ pub(super) enum Place<'a> {
 
 /// What is known of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct QueueRecord {
+pub(crate) struct QueueRecord {
     /// The index of the last job; 0 where there never was one.
-    pub(super) head: u64,
+    pub(crate) head: u64,
     /// The index of the oldest job that is kept; `head + 1` where none is.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// What the kept values take in the log.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// The last commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CommitRecord {
-    pub(super) number: u64,
-    pub(super) time: Timestamp,
+pub(crate) struct CommitRecord {
+    pub(crate) number: u64,
+    pub(crate) time: Timestamp,
 }
 
 impl Place<'_> {
-    pub(super) fn seed(self) -> u64 {
+    pub(crate) fn seed(self) -> u64 {
         let text = |text: &str| XxHash3_64::oneshot(text.as_bytes());
         let (table, a, b, c) = match self {
             Place::Meta(key) => (0_u8, text(key), 0, 0),
@@ -139,14 +139,14 @@ impl Place<'_> {
     }
 
     /// The record as it is stored.
-    pub(super) fn seal(self, mut record: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn seal(self, mut record: Vec<u8>) -> Vec<u8> {
         let checksum = XxHash3_64::oneshot_with_seed(self.seed(), &record);
         record.extend_from_slice(&checksum.to_le_bytes());
         record
     }
 
     /// The record as it was before [`Self::seal`].
-    pub(super) fn unseal(self, stored: &[u8]) -> Result<&[u8], Cause> {
+    pub(crate) fn unseal(self, stored: &[u8]) -> Result<&[u8], Cause> {
         match stored.split_last_chunk() {
             Some((record, checksum))
                 if XxHash3_64::oneshot_with_seed(self.seed(), record) == u64::from_le_bytes(*checksum) =>
@@ -157,18 +157,18 @@ impl Place<'_> {
         }
     }
 
-    pub(super) fn seal_json(self, record: &impl Serialize) -> Result<Vec<u8>, Cause> {
+    pub(crate) fn seal_json(self, record: &impl Serialize) -> Result<Vec<u8>, Cause> {
         // Only a map whose keys are no texts could fail, and a writer that does.
         let json = serde_json::to_vec(record).map_err(|error| Cause::Io(error.into()))?;
         Ok(self.seal(json))
     }
 
-    pub(super) fn unseal_json<T: DeserializeOwned>(self, stored: &[u8]) -> Result<T, Cause> {
+    pub(crate) fn unseal_json<T: DeserializeOwned>(self, stored: &[u8]) -> Result<T, Cause> {
         serde_json::from_slice(self.unseal(stored)?)
             .map_err(|error| Cause::Damaged(format!("the record {self:?} is not what it should be: {error}")))
     }
 
-    pub(super) fn unseal_exact<const N: usize>(self, stored: &[u8]) -> Result<[u8; N], Cause> {
+    pub(crate) fn unseal_exact<const N: usize>(self, stored: &[u8]) -> Result<[u8; N], Cause> {
         self.unseal(stored)?
             .try_into()
             .map_err(|_| Cause::Damaged(format!("the record {self:?} has the wrong length")))
@@ -176,14 +176,14 @@ impl Place<'_> {
 }
 
 impl QueueRecord {
-    pub(super) const EMPTY: Self = Self { head: 0, first: 1, bytes: 0 };
+    pub(crate) const EMPTY: Self = Self { head: 0, first: 1, bytes: 0 };
 
-    pub(super) fn seal(self, queue: u32) -> Vec<u8> {
+    pub(crate) fn seal(self, queue: u32) -> Vec<u8> {
         let numbers = [self.head, self.first, self.bytes];
         Place::Queue(queue).seal(numbers.into_iter().flat_map(u64::to_le_bytes).collect())
     }
 
-    pub(super) fn unseal(queue: u32, stored: &[u8]) -> Result<Self, Cause> {
+    pub(crate) fn unseal(queue: u32, stored: &[u8]) -> Result<Self, Cause> {
         let bytes: [u8; 24] = Place::Queue(queue).unseal_exact(stored)?;
         Ok(Self { head: u64_at(&bytes, 0), first: u64_at(&bytes, 8), bytes: u64_at(&bytes, 16) })
     }
@@ -192,32 +192,32 @@ impl QueueRecord {
 impl CommitRecord {
     const KEY: &str = "commit";
 
-    pub(super) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
+    pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
         let stored = meta.get(Self::KEY)?.ok_or_else(|| Cause::Damaged("it counts no commits".into()))?;
         let bytes: [u8; 16] = Place::Meta(Self::KEY).unseal_exact(stored.value())?;
         Ok(Self { number: u64_at(&bytes, 0), time: Timestamp(u64_at(&bytes, 8).cast_signed()) })
     }
 
-    pub(super) fn write(self, txn: &WriteTransaction) -> Result<(), Cause> {
+    pub(crate) fn write(self, txn: &WriteTransaction) -> Result<(), Cause> {
         let record = [self.number.to_le_bytes(), self.time.0.to_le_bytes()].concat();
         txn.open_table(META)?.insert(Self::KEY, &*Place::Meta(Self::KEY).seal(record))?;
         Ok(())
     }
 }
 
-pub(super) fn seal_mark(source: u32, mark: &Mark) -> Vec<u8> {
+pub(crate) fn seal_mark(source: u32, mark: &Mark) -> Vec<u8> {
     let record =
         [&mark.segment.to_le_bytes()[..], &mark.offset.to_le_bytes(), &mark.line.to_le_bytes()].concat();
     Place::Mark(source, mark.index).seal(record)
 }
 
-pub(super) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<Mark, Cause> {
+pub(crate) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<Mark, Cause> {
     let bytes: [u8; 20] = Place::Mark(source, index).unseal_exact(stored)?;
     Ok(Mark { index, segment: u32_at(&bytes, 0), offset: u64_at(&bytes, 4), line: u64_at(&bytes, 12) })
 }
 
 /// An error where damage hides some of the records of a table.
-pub(super) fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause> {
+pub(crate) fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause> {
     if found == expected {
         return Ok(());
     }
@@ -225,12 +225,12 @@ pub(super) fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause>
 }
 
 /// A time as it stands in a key: in order, also before 1970.
-pub(super) fn ordered(time: Timestamp) -> u64 {
+pub(crate) fn ordered(time: Timestamp) -> u64 {
     time.0.cast_unsigned() ^ 1 << 63
 }
 
 /// The time that [`ordered`] made this number of.
-pub(super) fn from_ordered(key: u64) -> Timestamp {
+pub(crate) fn from_ordered(key: u64) -> Timestamp {
     Timestamp((key ^ 1 << 63).cast_signed())
 }
 
@@ -240,10 +240,10 @@ fn halves(number: u128) -> [u64; 2] {
 }
 
 /// The number at `at`; `bytes` is an array that is long enough.
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + 8].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
 }

@@ -40,7 +40,7 @@ impl Store {
     }
 }
 
-pub(super) fn write(txn: &WriteTransaction, generation: Option<Generation>) -> Result<(), Cause> {
+pub(crate) fn write(txn: &WriteTransaction, generation: Option<Generation>) -> Result<(), Cause> {
     if let Some(generation) = generation {
         txn.open_table(GENERATIONS)?.insert(generation.number, &*generation.seal())?;
     }
@@ -48,12 +48,12 @@ pub(super) fn write(txn: &WriteTransaction, generation: Option<Generation>) -> R
 }
 
 impl Generation {
-    pub(super) fn seal(self) -> Vec<u8> {
+    pub(crate) fn seal(self) -> Vec<u8> {
         let record = [self.fingerprint.to_le_bytes(), self.time.0.to_le_bytes()].concat();
         Place::Generation(self.number).seal(record)
     }
 
-    pub(super) fn unseal(number: u64, stored: &[u8]) -> Result<Self, Cause> {
+    pub(crate) fn unseal(number: u64, stored: &[u8]) -> Result<Self, Cause> {
         let bytes: [u8; 16] = Place::Generation(number).unseal_exact(stored)?;
         let time = Timestamp(u64_at(&bytes, 8).cast_signed());
         Ok(Self { number, fingerprint: u64_at(&bytes, 0), time })

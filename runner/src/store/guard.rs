@@ -24,7 +24,7 @@ pub fn answers_panics() -> bool {
 /// that is freed, a key of the wrong length; `tests/damage.rs` meets them). Such a file must not
 /// take down the thread, and with it the words on what is wrong. What redb then has in memory is
 /// not built on: readers get errors, and a writer must reopen.
-pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, Cause> {
     GUARDS.set(GUARDS.get() + 1);
     let outcome = catch_unwind(AssertUnwindSafe(work));
     GUARDS.set(GUARDS.get() - 1);
@@ -36,7 +36,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> Result<T, Cause>) -> Result<T, C
 }
 
 /// Closes a database, which writes to the file, and so may panic as everything else may.
-pub(super) fn close(database: Option<Database>) {
+pub(crate) fn close(database: Option<Database>) {
     // A file that was not closed well is repaired when it is opened.
     let _ = guarded(|| {
         drop(database);

@@ -17,11 +17,11 @@ use super::snapshot::SnapshotInput;
 use crate::words::{Address, DeliveryHash, Progress, Segment, SinkPosition, base64};
 
 /// The version of all this.
-pub(super) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Line<'a> {
+pub(crate) enum Line<'a> {
     Header(Header),
     Queue(QueueLine),
     #[serde(borrow)]
@@ -45,167 +45,167 @@ pub(super) enum Line<'a> {
 /// What tokens are made with. Whoever has it can make them.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TokenKeyLine<'a> {
+pub(crate) struct TokenKeyLine<'a> {
     #[serde(serialize_with = "put_base64", deserialize_with = "take_base64")]
-    pub(super) bytes: Cow<'a, [u8]>,
+    pub(crate) bytes: Cow<'a, [u8]>,
 }
 
 /// As much of a header as every version must be able to read.
 #[derive(Debug, Deserialize)]
-pub(super) struct Start {
-    pub(super) header: StartHeader,
+pub(crate) struct Start {
+    pub(crate) header: StartHeader,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct StartHeader {
-    pub(super) version: u32,
+pub(crate) struct StartHeader {
+    pub(crate) version: u32,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Header {
-    pub(super) version: u32,
+pub(crate) struct Header {
+    pub(crate) version: u32,
     /// When the store was made.
-    pub(super) created: i64,
+    pub(crate) created: i64,
     /// The number and time of the last commit.
-    pub(super) transaction: u64,
-    pub(super) time: i64,
+    pub(crate) transaction: u64,
+    pub(crate) time: i64,
     /// The last sequence that a delayed job was given.
-    pub(super) sequence: u64,
+    pub(crate) sequence: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct QueueLine {
-    pub(super) queue: Address,
-    pub(super) first: u64,
-    pub(super) head: u64,
+pub(crate) struct QueueLine {
+    pub(crate) queue: Address,
+    pub(crate) first: u64,
+    pub(crate) head: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct JobLine<'a> {
-    pub(super) queue: Cow<'a, Address>,
-    pub(super) index: u64,
+pub(crate) struct JobLine<'a> {
+    pub(crate) queue: Cow<'a, Address>,
+    pub(crate) index: u64,
     /// The time and number of the commit.
-    pub(super) time: i64,
-    pub(super) transaction: u64,
+    pub(crate) time: i64,
+    pub(crate) transaction: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) origin: Option<OriginLine>,
+    pub(crate) origin: Option<OriginLine>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    pub(super) carried: Option<Data<'a>>,
+    pub(crate) carried: Option<Data<'a>>,
     #[serde(borrow)]
-    pub(super) payload: Data<'a>,
+    pub(crate) payload: Data<'a>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OriginLine {
-    pub(super) step: Address,
+pub(crate) struct OriginLine {
+    pub(crate) step: Address,
     /// In order of name.
-    pub(super) inputs: Vec<(String, u64)>,
+    pub(crate) inputs: Vec<(String, u64)>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ProgressLine {
-    pub(super) step: Address,
-    pub(super) input: Address,
-    pub(super) progress: Progress,
+pub(crate) struct ProgressLine {
+    pub(crate) step: Address,
+    pub(crate) input: Address,
+    pub(crate) progress: Progress,
 }
 
 /// What of an error queue was dealt with by hand.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct HandledLine {
-    pub(super) queue: Address,
-    pub(super) progress: Progress,
+pub(crate) struct HandledLine {
+    pub(crate) queue: Address,
+    pub(crate) progress: Progress,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct MarkLine {
-    pub(super) source: Address,
-    pub(super) index: u64,
-    pub(super) segment: u32,
-    pub(super) offset: u64,
-    pub(super) line: u64,
+pub(crate) struct MarkLine {
+    pub(crate) source: Address,
+    pub(crate) index: u64,
+    pub(crate) segment: u32,
+    pub(crate) offset: u64,
+    pub(crate) line: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SegmentLine {
-    pub(super) source: Address,
-    pub(super) segment: Segment,
+pub(crate) struct SegmentLine {
+    pub(crate) source: Address,
+    pub(crate) segment: Segment,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SinkLine {
-    pub(super) sink: Address,
-    pub(super) position: SinkPosition,
+pub(crate) struct SinkLine {
+    pub(crate) sink: Address,
+    pub(crate) position: SinkPosition,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DeliveryLine {
+pub(crate) struct DeliveryLine {
     #[serde(serialize_with = "put_hash", deserialize_with = "take_hash")]
-    pub(super) hash: DeliveryHash,
-    pub(super) outcome: Outcome,
-    pub(super) time: i64,
+    pub(crate) hash: DeliveryHash,
+    pub(crate) outcome: Outcome,
+    pub(crate) time: i64,
     /// `None`: for ever.
-    pub(super) keep_until: Option<i64>,
+    pub(crate) keep_until: Option<i64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SnapshotLine {
-    pub(super) step: Address,
-    pub(super) number: u64,
-    pub(super) inputs: Vec<SnapshotInput>,
-    pub(super) jobs: u64,
-    pub(super) time: i64,
+pub(crate) struct SnapshotLine {
+    pub(crate) step: Address,
+    pub(crate) number: u64,
+    pub(crate) inputs: Vec<SnapshotInput>,
+    pub(crate) jobs: u64,
+    pub(crate) time: i64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DelayedLine<'a> {
-    pub(super) step: Cow<'a, Address>,
-    pub(super) due: i64,
-    pub(super) sequence: u64,
-    pub(super) inputs: Vec<(String, u64)>,
-    pub(super) attempt: u32,
+pub(crate) struct DelayedLine<'a> {
+    pub(crate) step: Cow<'a, Address>,
+    pub(crate) due: i64,
+    pub(crate) sequence: u64,
+    pub(crate) inputs: Vec<(String, u64)>,
+    pub(crate) attempt: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) first_attempt: Option<i64>,
+    pub(crate) first_attempt: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) last_error: Option<String>,
+    pub(crate) last_error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) from_error: Option<(Address, u64)>,
+    pub(crate) from_error: Option<(Address, u64)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) to: Option<String>,
+    pub(crate) to: Option<String>,
     #[serde(default, skip_serializing_if = "is_delayed")]
-    pub(super) standing: Standing,
+    pub(crate) standing: Standing,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) carried: Option<String>,
-    pub(super) form: JobForm,
+    pub(crate) carried: Option<String>,
+    pub(crate) form: JobForm,
     #[serde(borrow)]
-    pub(super) payload: Data<'a>,
+    pub(crate) payload: Data<'a>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GenerationLine {
-    pub(super) number: u64,
-    pub(super) fingerprint: u64,
-    pub(super) time: i64,
+pub(crate) struct GenerationLine {
+    pub(crate) number: u64,
+    pub(crate) fingerprint: u64,
+    pub(crate) time: i64,
 }
 
 /// Up to where the ticks of a schedule are handled.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TickedLine {
-    pub(super) source: Address,
-    pub(super) time: i64,
+pub(crate) struct TickedLine {
+    pub(crate) source: Address,
+    pub(crate) time: i64,
 }
 
 /// How many things of each kind an export holds.
@@ -256,7 +256,7 @@ impl Inventory {
     }
 
     /// Counts a line.
-    pub(super) fn count(&mut self, line: &Line<'_>) {
+    pub(crate) fn count(&mut self, line: &Line<'_>) {
         let count = match line {
             Line::Header(_) | Line::End(_) => return,
             Line::Queue(_) => &mut self.queues,
@@ -280,7 +280,7 @@ impl Inventory {
 /// Some bytes.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Data<'a> {
+pub(crate) enum Data<'a> {
     #[serde(borrow)]
     Json(&'a RawValue),
     Text(Cow<'a, str>),
@@ -289,7 +289,7 @@ pub(super) enum Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    pub(super) fn of(bytes: &'a [u8]) -> Self {
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
         let Ok(text) = std::str::from_utf8(bytes) else { return Self::Base64(bytes.into()) };
         // JSON on several lines, or with blanks around it, would not come back as it was.
         match serde_json::from_str::<&RawValue>(text) {
@@ -298,7 +298,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Json(json) => json.get().as_bytes(),
             Self::Text(text) => text.as_bytes(),

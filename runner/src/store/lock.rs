@@ -14,13 +14,13 @@ use crate::words::{Holder, Timestamp, is_alive, lock_owner, open_or_create_priva
 
 /// Held as long as it lives.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     file: File,
 }
 
 impl Lock {
     /// Takes the lock of the store at `store`, whose folder exists.
-    pub(super) fn take(path: &Path, store: &Path, now: Timestamp) -> Result<Self, OpenError> {
+    pub(crate) fn take(path: &Path, store: &Path, now: Timestamp) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Io { path: path.to_path_buf(), source };
         let mut file = open_or_create_private(path).map_err(failed)?;
         match file.try_lock() {

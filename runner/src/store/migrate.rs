@@ -15,7 +15,7 @@ use super::{pause, token_key};
 use crate::words::Timestamp;
 
 /// The format that this code writes.
-pub(super) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 5;
 
 /// Where the version stands in `meta`.
 const FORMAT_KEY: &str = "format";
@@ -23,7 +23,7 @@ const FORMAT_KEY: &str = "format";
 const CREATED_KEY: &str = "created";
 
 /// Writes what every store starts with.
-pub(super) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), Cause> {
+pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), Cause> {
     txn.open_table(NAMES)?;
     txn.open_table(QUEUES)?;
     txn.open_table(LOG)?;
@@ -53,7 +53,7 @@ fn make_tables_of_version_2(txn: &WriteTransaction) -> Result<(), Cause> {
 
 /// Makes a store of an older version one of this version, in one transaction. Everything that is
 /// there is kept as it is: this version reads the values and records of the older ones.
-pub(super) fn migrate(database: &Database) -> Result<(), Cause> {
+pub(crate) fn migrate(database: &Database) -> Result<(), Cause> {
     let found = version(&database.begin_read()?.open_table(META)?)?;
     if found >= VERSION {
         return Ok(());
@@ -77,7 +77,7 @@ fn version(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<u32, Cause>
 }
 
 /// When the store was made.
-pub(super) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Timestamp, Cause> {
+pub(crate) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Timestamp, Cause> {
     let stored = meta.get(CREATED_KEY)?;
     let stored = stored.ok_or_else(|| Cause::Damaged("it does not say when it was made".into()))?;
     Ok(Timestamp(i64::from_le_bytes(Place::Meta(CREATED_KEY).unseal_exact(stored.value())?)))
@@ -88,7 +88,7 @@ pub(super) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<
 ///
 /// The tables that grow with the jobs are left to those who read them: their records have
 /// checksums of their own, and opening must not take longer for a longer backlog.
-pub(super) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
+pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
     let meta = txn.open_table(META)?;
     match version(&meta)? {
         VERSION => {}

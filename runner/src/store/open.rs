@@ -19,8 +19,8 @@ use super::write::Writer;
 use crate::words::log_target;
 use crate::words::{Clock as _, SystemClock, create_private};
 
-pub(super) const FILE: &str = "store.redb";
-pub(super) const FILE_IN_THE_MAKING: &str = "store.redb.new";
+pub(crate) const FILE: &str = "store.redb";
+pub(crate) const FILE_IN_THE_MAKING: &str = "store.redb.new";
 const LOCK_FILE: &str = "lock";
 
 /// Opens the store in `folder`, and creates what is missing of folder and store. Other users lose what
@@ -54,12 +54,12 @@ pub fn open_disk(disk: Box<dyn Disk>) -> Result<(Store, Writer), OpenError> {
     start(origin, None)
 }
 
-pub(super) fn take_lock(folder: &Path, store: &Path) -> Result<Lock, OpenError> {
+pub(crate) fn take_lock(folder: &Path, store: &Path) -> Result<Lock, OpenError> {
     Lock::take(&folder.join(LOCK_FILE), store, SystemClock.now())
 }
 
 /// The store in `folder`, not opened yet, but taken; `None` where there is none.
-pub(super) fn find(folder: &Path) -> Result<Option<(Origin, Lock)>, OpenError> {
+pub(crate) fn find(folder: &Path) -> Result<Option<(Origin, Lock)>, OpenError> {
     let path = folder.join(FILE);
     if !path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
         return Ok(None);
@@ -97,7 +97,7 @@ fn initialise(medium: &Medium) -> Result<(), Cause> {
 
 /// A new name is durable when its folder is. Elsewhere than on Unix a folder cannot be opened, and
 /// need not.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(folder)?.sync_all()?;
     }

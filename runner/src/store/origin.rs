@@ -21,21 +21,21 @@ const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
 
 /// Where a store can be opened again.
 #[derive(Debug)]
-pub(super) struct Origin {
-    pub(super) medium: Medium,
+pub(crate) struct Origin {
+    pub(crate) medium: Medium,
     /// For messages.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
-pub(super) struct Opened {
-    pub(super) database: Database,
+pub(crate) struct Opened {
+    pub(crate) database: Database,
     /// The number of the last commit.
-    pub(super) transaction: u64,
+    pub(crate) transaction: u64,
 }
 
 impl Origin {
     /// The store at `path`, whose own file is locked as long as the medium lives.
-    pub(super) fn of_file(path: PathBuf) -> Result<Self, OpenError> {
+    pub(crate) fn of_file(path: PathBuf) -> Result<Self, OpenError> {
         let failed = |source| Cause::Io(source).at(path.clone());
         let file = File::options().read(true).write(true).open(&path).map_err(failed)?;
         match file.try_lock() {
@@ -52,7 +52,7 @@ impl Origin {
 
     /// Opens the store and makes sure that it can be worked with, and that the commit with this
     /// number, which is durable, is in it.
-    pub(super) fn open_at_least(&self, transaction: u64) -> Result<Opened, OpenError> {
+    pub(crate) fn open_at_least(&self, transaction: u64) -> Result<Opened, OpenError> {
         self.check_header()?;
         let database = guarded(|| {
             self.medium.enter_epoch()?;
@@ -80,7 +80,7 @@ impl Origin {
 
     /// Opens the store for reading alone, where it cannot be written: the last commit that is on the disk is not
     /// older than the one with this number. `None` where it cannot be read either.
-    pub(super) fn open_to_read(&self, transaction: u64) -> Option<Database> {
+    pub(crate) fn open_to_read(&self, transaction: u64) -> Option<Database> {
         let database = guarded(|| {
             let overlay = Overlay::over(self.medium.clone())?;
             Ok(Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(overlay)?)
@@ -117,7 +117,7 @@ impl Origin {
     }
 }
 
-pub(super) fn open_database(medium: &Medium) -> Result<Database, Cause> {
+pub(crate) fn open_database(medium: &Medium) -> Result<Database, Cause> {
     let database = Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(medium.clone())?;
     Ok(database)
 }

@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 
 /// A medium under a layer of memory. What is on the medium must not change meanwhile.
 #[derive(Debug)]
-pub(super) struct Overlay {
+pub(crate) struct Overlay {
     medium: Medium,
     layer: Mutex<Layer>,
 }
@@ -29,7 +29,7 @@ struct Layer {
 }
 
 impl Overlay {
-    pub(super) fn over(medium: Medium) -> io::Result<Self> {
+    pub(crate) fn over(medium: Medium) -> io::Result<Self> {
         let len = medium.disk().len()?;
         Ok(Self { medium, layer: Mutex::new(Layer { len, shows: len, pages: BTreeMap::new() }) })
     }

@@ -28,13 +28,13 @@ impl Store {
     }
 }
 
-pub(super) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<Pause>, Cause> {
+pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<Pause>, Cause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(Vec::new()) };
     Place::Meta(KEY).unseal_json(stored.value())
 }
 
 /// Pauses and resumes steps. One that is paused already stays so since it was.
-pub(super) fn write(txn: &WriteTransaction, pauses: &[(Address, bool)], now: Timestamp) -> Result<(), Cause> {
+pub(crate) fn write(txn: &WriteTransaction, pauses: &[(Address, bool)], now: Timestamp) -> Result<(), Cause> {
     if pauses.is_empty() {
         return Ok(());
     }
@@ -52,7 +52,7 @@ pub(super) fn write(txn: &WriteTransaction, pauses: &[(Address, bool)], now: Tim
 }
 
 /// Writes down one more, as an export has it; answers whether it was not there yet.
-pub(super) fn restore(txn: &WriteTransaction, pause: Pause) -> Result<bool, Cause> {
+pub(crate) fn restore(txn: &WriteTransaction, pause: Pause) -> Result<bool, Cause> {
     let mut meta = txn.open_table(META)?;
     let mut paused = read(&meta)?;
     let Err(at) = paused.binary_search_by(|one| one.step.cmp(&pause.step)) else { return Ok(false) };

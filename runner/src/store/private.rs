@@ -16,7 +16,7 @@ const FOLDER_MODE: u32 = 0o700;
 const STICKY: u32 = 0o1000;
 
 /// Makes a folder that only its owner can enter, and those above it as the umask has them.
-pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
@@ -34,7 +34,7 @@ pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
 ///
 /// A folder that belongs to another user, is shared (as `/tmp` is), or holds anything but a store keeps its
 /// mode: the files in it do not.
-pub(super) fn tighten(folder: &Path) -> io::Result<()> {
+pub(crate) fn tighten(folder: &Path) -> io::Result<()> {
     let mut opened = Vec::new();
     let mut only_ours = true;
     for entry in fs::read_dir(folder)? {

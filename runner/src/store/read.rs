@@ -48,7 +48,7 @@ struct Moment {
 ///
 /// A reader holds the lock while it reads, so that no one reads the file when it is opened again.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     database: RwLock<Option<Database>>,
     /// How often the database was closed or opened again. Changes only while `database` is locked for writing.
     openings: AtomicU64,
@@ -81,7 +81,7 @@ impl QueueState {
 }
 
 impl Store {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared, moment: None }
     }
 
@@ -255,20 +255,20 @@ impl Store {
         self.view(|txn| Ok(CommitRecord::read(&txn.open_table(META)?)?.number))
     }
 
-    pub(super) fn pages(&self) -> &Pages {
+    pub(crate) fn pages(&self) -> &Pages {
         &self.shared.pages
     }
 
-    pub(super) fn rows(&self) -> &Rows {
+    pub(crate) fn rows(&self) -> &Rows {
         &self.shared.rows
     }
 
     /// As it is now, whatever moment this handle shows.
-    pub(super) fn latest(&self) -> Self {
+    pub(crate) fn latest(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), moment: None }
     }
 
-    pub(super) fn view<T>(
+    pub(crate) fn view<T>(
         &self,
         question: impl FnOnce(&ReadTransaction) -> Result<T, Cause>,
     ) -> Result<T, ReadError> {
@@ -285,7 +285,7 @@ impl Store {
 }
 
 impl Shared {
-    pub(super) fn new(database: Database) -> Self {
+    pub(crate) fn new(database: Database) -> Self {
         Self {
             database: RwLock::new(Some(database)),
             openings: AtomicU64::new(0),
@@ -294,7 +294,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn rows(&self) -> &Rows {
+    pub(crate) fn rows(&self) -> &Rows {
         &self.rows
     }
 
@@ -303,7 +303,7 @@ impl Shared {
     }
 
     /// Does something with the database, which stays open meanwhile.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Cause>) -> Result<T, Cause> {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Cause>) -> Result<T, Cause> {
         // A panic while it was locked leaves it as it was: open, or not.
         let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
         work(guard.as_ref().ok_or(Cause::Interrupted)?)
@@ -311,7 +311,7 @@ impl Shared {
 
     /// Closes the database when no one uses it any more, and puts the one that `open` gives in its
     /// place before anyone can.
-    pub(super) fn replace<E>(&self, open: impl FnOnce() -> Result<Option<Database>, E>) -> Result<(), E> {
+    pub(crate) fn replace<E>(&self, open: impl FnOnce() -> Result<Option<Database>, E>) -> Result<(), E> {
         let mut guard = self.database.write().unwrap_or_else(PoisonError::into_inner);
         self.openings.fetch_add(1, Ordering::Release);
         close(guard.take());
@@ -323,7 +323,7 @@ impl Shared {
 }
 
 /// As [`Store::all_progress`].
-pub(super) fn all_progress(txn: &ReadTransaction) -> Result<Vec<(Address, Address, Progress)>, Cause> {
+pub(crate) fn all_progress(txn: &ReadTransaction) -> Result<Vec<(Address, Address, Progress)>, Cause> {
     let names = Names::read(&txn.open_table(NAMES)?)?;
     let mut all = Vec::new();
     for entry in txn.open_table(PROGRESS)?.iter()? {

@@ -79,7 +79,7 @@ impl Store {
 }
 
 /// First what is settled goes, then what is new comes.
-pub(super) fn write(
+pub(crate) fn write(
     txn: &WriteTransaction,
     settled: &[SnapshotKey],
     snapshots: &[Snapshot],
@@ -107,14 +107,14 @@ struct Record<'a> {
 }
 
 /// The record of a snapshot of the step with the number `id`.
-pub(super) fn seal(id: u32, snapshot: &Snapshot) -> Result<Vec<u8>, Cause> {
+pub(crate) fn seal(id: u32, snapshot: &Snapshot) -> Result<Vec<u8>, Cause> {
     let Snapshot { number, inputs, jobs, time, .. } = snapshot;
     let record = Record { inputs: inputs.into(), jobs: *jobs, time: time.0 };
     Place::Snapshot(id, *number).seal_json(&record)
 }
 
 /// The snapshot of `step` with this key.
-pub(super) fn unseal((id, number): (u32, u64), step: &Address, stored: &[u8]) -> Result<Snapshot, Cause> {
+pub(crate) fn unseal((id, number): (u32, u64), step: &Address, stored: &[u8]) -> Result<Snapshot, Cause> {
     let Record { inputs, jobs, time } = Place::Snapshot(id, number).unseal_json(stored)?;
     let inputs = inputs.into_owned();
     Ok(Snapshot { step: step.clone(), number, inputs, jobs, time: Timestamp(time) })

@@ -36,13 +36,13 @@ impl Store {
     }
 }
 
-pub(super) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<Stop>, Cause> {
+pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<Stop>, Cause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(Vec::new()) };
     Place::Meta(KEY).unseal_json(stored.value())
 }
 
 /// `anew`: forgets those of the run before. Of one step the first reason stays.
-pub(super) fn write(txn: &WriteTransaction, anew: bool, stops: &[Stop]) -> Result<(), Cause> {
+pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[Stop]) -> Result<(), Cause> {
     if stops.is_empty() && !anew {
         return Ok(());
     }

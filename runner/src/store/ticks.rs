@@ -18,7 +18,7 @@ impl Store {
     }
 }
 
-pub(super) fn write(txn: &WriteTransaction, ticked: &[(Address, Timestamp)]) -> Result<(), Cause> {
+pub(crate) fn write(txn: &WriteTransaction, ticked: &[(Address, Timestamp)]) -> Result<(), Cause> {
     for (source, time) in ticked {
         let id = format::intern(txn, source)?;
         txn.open_table(TICKS)?.insert(id, &*seal(id, *time))?;
@@ -26,10 +26,10 @@ pub(super) fn write(txn: &WriteTransaction, ticked: &[(Address, Timestamp)]) -> 
     Ok(())
 }
 
-pub(super) fn seal(source: u32, time: Timestamp) -> Vec<u8> {
+pub(crate) fn seal(source: u32, time: Timestamp) -> Vec<u8> {
     Place::Tick(source).seal(time.0.to_le_bytes().to_vec())
 }
 
-pub(super) fn unseal(source: u32, stored: &[u8]) -> Result<Timestamp, Cause> {
+pub(crate) fn unseal(source: u32, stored: &[u8]) -> Result<Timestamp, Cause> {
     Place::Tick(source).unseal_exact(stored).map(|bytes| Timestamp(i64::from_le_bytes(bytes)))
 }

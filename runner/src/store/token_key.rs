@@ -17,7 +17,7 @@ impl Store {
     }
 }
 
-pub(super) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Option<TokenKey>, Cause> {
+pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Option<TokenKey>, Cause> {
     let Some(stored) = meta.get(KEY)? else { return Ok(None) };
     let key = TokenKey::new(Place::Meta(KEY).unseal(stored.value())?);
     let key = key.ok_or_else(|| Cause::Damaged("the key of its tokens has the wrong length".into()))?;
@@ -25,7 +25,7 @@ pub(super) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Opt
 }
 
 /// Keeps the key, unless there is one; answers whether there was none.
-pub(super) fn write(txn: &WriteTransaction, key: Option<&TokenKey>) -> Result<bool, Cause> {
+pub(crate) fn write(txn: &WriteTransaction, key: Option<&TokenKey>) -> Result<bool, Cause> {
     let Some(key) = key else { return Ok(false) };
     let mut meta = txn.open_table(META)?;
     let is_new = read(&meta)?.is_none();

@@ -59,7 +59,7 @@ impl Store {
 
 /// `None` where nothing had to go. Takes as long as there are values to take away, however long the
 /// queue is.
-pub(super) fn trim(txn: &WriteTransaction, trim: &Trim) -> Result<Option<Trimmed>, Cause> {
+pub(crate) fn trim(txn: &WriteTransaction, trim: &Trim) -> Result<Option<Trimmed>, Cause> {
     let Some(queue) = super::format::find_id(&txn.open_table(NAMES)?, &trim.queue)? else { return Ok(None) };
     let mut queues = txn.open_table(QUEUES)?;
     let Some(record) =

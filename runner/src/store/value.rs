@@ -27,15 +27,15 @@ const FIXED_BYTES: usize = 8 + 1 + 8;
 
 /// A value of the log whose header has been checked.
 #[derive(Debug)]
-pub(super) struct Value<'a> {
-    pub(super) jobs: u64,
-    pub(super) time: Timestamp,
-    pub(super) transaction: u64,
+pub(crate) struct Value<'a> {
+    pub(crate) jobs: u64,
+    pub(crate) time: Timestamp,
+    pub(crate) transaction: u64,
     sections: Vec<(SectionHeader, &'a [u8])>,
 }
 
 /// The header of a value that is about to be written, and how long the whole value is.
-pub(super) fn value_header(
+pub(crate) fn value_header(
     sections: &[&Section],
     time: Timestamp,
     transaction: u64,
@@ -60,7 +60,7 @@ pub(super) fn value_header(
 }
 
 /// Fills `out`, which is as long as [`value_header`] said.
-pub(super) fn write_value(header: &[u8], sections: &[&Section], out: &mut [u8]) {
+pub(crate) fn write_value(header: &[u8], sections: &[&Section], out: &mut [u8]) {
     let bodies = sections.iter().map(|section| section.body());
     let mut at = 0;
     for piece in std::iter::once(header).chain(bodies) {
@@ -71,7 +71,7 @@ pub(super) fn write_value(header: &[u8], sections: &[&Section], out: &mut [u8]) 
 
 impl<'a> Value<'a> {
     /// Takes a value apart that stands at `place`.
-    pub(super) fn parse(bytes: &'a [u8], place: u64) -> Result<Self, Wrong> {
+    pub(crate) fn parse(bytes: &'a [u8], place: u64) -> Result<Self, Wrong> {
         let mut rest = Bytes(bytes);
         let checksum = rest.u64()?;
         let version = rest.u8()?;
@@ -102,7 +102,7 @@ impl<'a> Value<'a> {
 
     /// Appends jobs to `out`, from the one at `position` (from 0) on, until `out` holds as much as
     /// is wanted. At least one job, where `out` was empty.
-    pub(super) fn read(&self, position: u64, wanted: Wanted, out: &mut Jobs) -> Result<(), Wrong> {
+    pub(crate) fn read(&self, position: u64, wanted: Wanted, out: &mut Jobs) -> Result<(), Wrong> {
         let start = out.payloads.len();
         let read = self.read_sections(position, wanted, out);
         let said = out.stamps.last().map(|last| (last.time, last.transaction));
@@ -113,7 +113,7 @@ impl<'a> Value<'a> {
     }
 
     /// Hands on those jobs at `positions` (from 0) that are sought.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         positions: Range<u64>,
         sought: Sought<'_>,

@@ -126,14 +126,14 @@ pub struct Reopened {
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, origin: Origin, transaction: u64, lock: Option<Lock>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, origin: Origin, transaction: u64, lock: Option<Lock>) -> Self {
         let quick_repair_bytes_min = QUICK_REPAIR_BYTES_MIN;
         Self { shared, origin, transaction, in_doubt: false, quick_repair_bytes_min, _lock: lock }
     }
 
     /// So that tests need no large file to see what happens in one.
     #[cfg(test)]
-    pub(super) fn commit_as_in_a_large_file(&mut self) {
+    pub(crate) fn commit_as_in_a_large_file(&mut self) {
         self.quick_repair_bytes_min = 0;
     }
 
@@ -270,7 +270,7 @@ fn append_to(
 }
 
 /// Writes sections behind the head of the queue with the number `id`, which moves on in `record`.
-pub(super) fn write_values(
+pub(crate) fn write_values(
     txn: &WriteTransaction,
     id: u32,
     record: &mut QueueRecord,

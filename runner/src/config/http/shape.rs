@@ -10,7 +10,7 @@ use crate::config::model::Shape;
 use crate::words::template::Part;
 
 /// The shape that `value` is, `name` being what messages call it.
-pub(super) fn read(reading: &mut Reading<'_>, name: &str, value: &Value<'_>) -> Option<Shape> {
+pub(crate) fn read(reading: &mut Reading<'_>, name: &str, value: &Value<'_>) -> Option<Shape> {
     Some(match value.get_ref() {
         DeValue::String(_) => {
             let text = Field::of(name, value).text(reading)?;

@@ -3,7 +3,7 @@
 use crate::words::template::{Part, Template};
 
 /// What is wrong with it, and what to do about it. Quotes nothing that may be a secret.
-pub(super) fn check(url: &Template) -> Result<(), (String, &'static str)> {
+pub(crate) fn check(url: &Template) -> Result<(), (String, &'static str)> {
     let fixed: String = fixed_start(url);
     let rest = fixed.strip_prefix("https://").or_else(|| fixed.strip_prefix("http://"));
     let Some(rest) = rest else {

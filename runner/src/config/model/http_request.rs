@@ -7,7 +7,7 @@ use crate::words::Secret;
 use crate::words::template::{Fact, Template};
 
 /// The methods by their names.
-pub(in crate::config) const METHODS: [(&str, Method); 7] = [
+pub(crate) const METHODS: [(&str, Method); 7] = [
     ("GET", Method::Get),
     ("HEAD", Method::Head),
     ("POST", Method::Post),
@@ -87,7 +87,7 @@ impl Method {
     }
 
     /// Whether the job is the body, unless the configuration says otherwise.
-    pub(in crate::config) fn sends_jobs(self) -> bool {
+    pub(crate) fn sends_jobs(self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch)
     }
 }
@@ -117,7 +117,7 @@ impl Shape {
     }
 
     /// What must not be shown of it.
-    pub(super) fn secrets(&self) -> Vec<&Secret> {
+    pub(crate) fn secrets(&self) -> Vec<&Secret> {
         match self {
             Self::Fixed(_) | Self::Value(_) => Vec::new(),
             Self::Text(template) => template.secrets().collect(),

@@ -9,7 +9,7 @@ use super::super::{
 use super::{Folder, options};
 
 /// Every key there is.
-pub(super) const EVERY_KEY: [(&str, &str); 8] = [
+pub(crate) const EVERY_KEY: [(&str, &str); 8] = [
     (
         "tidegate.toml",
         r#"

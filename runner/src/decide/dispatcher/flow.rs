@@ -191,12 +191,12 @@ pub struct BatchEnd {
 #[cfg(test)]
 impl BatchEnd {
     /// All of so many jobs were taken.
-    pub(super) fn whole(taken: usize) -> Self {
+    pub(crate) fn whole(taken: usize) -> Self {
         Self { taken, ending: EndedBy::Whole, bytes: 10, took: Duration::ZERO, ends: Vec::new() }
     }
 
     /// The same of jobs that were picked.
-    pub(super) fn picked(ends: &[JobEnd]) -> Self {
+    pub(crate) fn picked(ends: &[JobEnd]) -> Self {
         Self { ends: ends.to_vec(), ..Self::whole(ends.len()) }
     }
 }

@@ -6,12 +6,12 @@ use super::flow::{Feed, ReadId};
 use crate::words::Timestamp;
 
 #[derive(Debug)]
-pub(super) struct InputState {
+pub(crate) struct InputState {
     /// `None` for the jobs that come again.
     feed: Option<Feed>,
     /// The index of the next job to read.
-    pub(super) next: u64,
-    pub(super) reading: Reading,
+    pub(crate) next: u64,
+    pub(crate) reading: Reading,
     /// Of the jobs that come again: when the first of those is due that were not read.
     due: Option<Timestamp>,
     /// Oldest first, contiguous but for what is finished.
@@ -25,7 +25,7 @@ const ANY_TIME: Timestamp = Timestamp(i64::MIN);
 
 /// What the reader of an input is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(crate) enum Reading {
     /// Nothing was asked of it.
     Ready,
     /// It will answer.
@@ -38,35 +38,35 @@ pub(super) enum Reading {
 
 /// What is left of a read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Remnant {
-    pub(super) read: ReadId,
+pub(crate) struct Remnant {
+    pub(crate) read: ReadId,
     /// The index of its first job that is left.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// How many jobs of the read are gone.
-    pub(super) skip: usize,
-    pub(super) jobs: usize,
-    pub(super) bytes: usize,
+    pub(crate) skip: usize,
+    pub(crate) jobs: usize,
+    pub(crate) bytes: usize,
 }
 
 impl InputState {
-    pub(super) fn new(feed: Feed, next: u64) -> Self {
+    pub(crate) fn new(feed: Feed, next: u64) -> Self {
         let (reads, finished) = (VecDeque::new(), VecDeque::new());
         Self { feed: Some(feed), next, reading: Reading::Ready, due: None, reads, finished }
     }
 
     /// An input of which some jobs that are not read yet are accounted for.
-    pub(super) fn with_finished(feed: Feed, next: u64, finished: Vec<(u64, u64)>) -> Self {
+    pub(crate) fn with_finished(feed: Feed, next: u64, finished: Vec<(u64, u64)>) -> Self {
         Self { finished: finished.into(), ..Self::new(feed, next) }
     }
 
     /// The input of the jobs that come again, of which the first is due at `due`.
-    pub(super) fn returned(due: Option<Timestamp>) -> Self {
+    pub(crate) fn returned(due: Option<Timestamp>) -> Self {
         let (reads, finished) = (VecDeque::new(), VecDeque::new());
         Self { feed: None, next: 0, reading: Reading::Ready, due, reads, finished }
     }
 
     /// Answers with the bytes of what is left of it without what is finished; `None` if that is nothing.
-    pub(super) fn take_in(&mut self, remnant: Remnant) -> Option<usize> {
+    pub(crate) fn take_in(&mut self, remnant: Remnant) -> Option<usize> {
         self.reading = Reading::Ready;
         if self.feed.is_none() {
             // There may be more than one read holds.
@@ -101,22 +101,22 @@ impl InputState {
         pieces
     }
 
-    pub(super) fn idle(&mut self) {
+    pub(crate) fn idle(&mut self) {
         self.reading = Reading::Waiting;
     }
 
     /// A job that comes again is due at `due`.
-    pub(super) fn returns(&mut self, due: Timestamp) {
+    pub(crate) fn returns(&mut self, due: Timestamp) {
         self.due = Some(self.due.map_or(due, |sooner| sooner.min(due)));
     }
 
     /// Jobs that were read are given up, and have to be read once more.
-    pub(super) fn look_again(&mut self) {
+    pub(crate) fn look_again(&mut self) {
         self.due = Some(ANY_TIME);
     }
 
     /// Nothing is due but what was read; the next one will be at `next`.
-    pub(super) fn none_due(&mut self, next: Option<Timestamp>) {
+    pub(crate) fn none_due(&mut self, next: Option<Timestamp>) {
         self.reading = Reading::Ready;
         if let Some(next) = next {
             self.returns(next);
@@ -124,19 +124,19 @@ impl InputState {
     }
 
     /// Takes note that it is asked for more.
-    pub(super) fn ask(&mut self) {
+    pub(crate) fn ask(&mut self) {
         self.reading = Reading::Asked;
         // What comes meanwhile may be too late for the answer.
         self.due = None;
     }
 
     /// When there will be something to ask for, if only time has to pass for that.
-    pub(super) fn wakes(&self) -> Option<Timestamp> {
+    pub(crate) fn wakes(&self) -> Option<Timestamp> {
         self.due.filter(|_| self.reading == Reading::Ready)
     }
 
     /// Whether there is something to ask for.
-    pub(super) fn may_read(&self, heads: &[u64], now: Timestamp) -> bool {
+    pub(crate) fn may_read(&self, heads: &[u64], now: Timestamp) -> bool {
         self.reading == Reading::Ready
             && match self.feed {
                 Some(Feed::Queue(queue) | Feed::Pushed(queue)) => self.next <= heads[queue],
@@ -146,7 +146,7 @@ impl InputState {
     }
 
     /// Whether there is nothing, and will not be without something happening elsewhere.
-    pub(super) fn is_dry(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
+    pub(crate) fn is_dry(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         self.reads.is_empty()
             && match (self.feed, self.reading) {
                 (_, Reading::Ended) | (None, Reading::Waiting) => true,
@@ -159,32 +159,32 @@ impl InputState {
     }
 
     /// How many reads are in no batch yet, or only in part.
-    pub(super) fn ahead(&self) -> usize {
+    pub(crate) fn ahead(&self) -> usize {
         self.reads.len()
     }
 
     /// How many jobs can be taken in one piece.
-    pub(super) fn in_one_piece(&self) -> usize {
+    pub(crate) fn in_one_piece(&self) -> usize {
         self.reads.front().map_or(0, |read| read.jobs)
     }
 
-    pub(super) fn jobs(&self) -> usize {
+    pub(crate) fn jobs(&self) -> usize {
         self.reads.iter().map(|read| read.jobs).sum()
     }
 
     /// Jobs of the queue that were not asked for yet, and the last index of it; `None` of a source.
-    pub(super) fn behind(&self, heads: &[u64]) -> Option<(u64, u64)> {
+    pub(crate) fn behind(&self, heads: &[u64]) -> Option<(u64, u64)> {
         let (Feed::Queue(queue) | Feed::Pushed(queue)) = self.feed? else { return None };
         Some((heads[queue].saturating_sub(self.next - 1), heads[queue]))
     }
 
     /// The index of the first job that is in no batch yet.
-    pub(super) fn first(&self) -> Option<u64> {
+    pub(crate) fn first(&self) -> Option<u64> {
         self.reads.front().map(|read| read.first)
     }
 
     /// Takes up to `jobs` jobs, in one piece; also answers whether the read is used up by that.
-    pub(super) fn take(&mut self, jobs: usize) -> Option<(Remnant, bool)> {
+    pub(crate) fn take(&mut self, jobs: usize) -> Option<(Remnant, bool)> {
         let front = self.reads.front_mut()?;
         if jobs >= front.jobs {
             let whole = self.reads.pop_front()?;
@@ -197,7 +197,7 @@ impl InputState {
     }
 
     /// Gives up what is in no batch. Answers with the reads of it, and their bytes.
-    pub(super) fn clear(&mut self) -> Vec<(ReadId, usize)> {
+    pub(crate) fn clear(&mut self) -> Vec<(ReadId, usize)> {
         let mut reads: Vec<(ReadId, usize)> = Vec::new();
         for remnant in self.reads.drain(..) {
             match reads.last_mut().filter(|(read, _)| *read == remnant.read) {
@@ -209,13 +209,13 @@ impl InputState {
     }
 
     /// What is before `next` was read.
-    pub(super) fn skip_to(&mut self, next: u64) {
+    pub(crate) fn skip_to(&mut self, next: u64) {
         self.reading = Reading::Ready;
         self.next = next;
     }
 
     /// Goes on at `next`.
-    pub(super) fn rewind(&mut self, next: u64) {
+    pub(crate) fn rewind(&mut self, next: u64) {
         if next < self.next {
             // With what is put back everything behind it is.
             self.finished.clear();

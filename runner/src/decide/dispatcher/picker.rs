@@ -28,7 +28,7 @@ use gate::Gate;
 use reads::ReadState;
 
 #[derive(Debug)]
-pub(super) struct Picker {
+pub(crate) struct Picker {
     position: usize,
     before: Before,
     input: InputState,
@@ -82,7 +82,7 @@ enum Halting {
 }
 
 impl Picker {
-    pub(super) fn new(position: usize, flow: &Flow, picking: Picking) -> Self {
+    pub(crate) fn new(position: usize, flow: &Flow, picking: Picking) -> Self {
         let Picking { rules, in_order, search_ahead, batch, aside, gate, progress } = picking;
         let feed = flow.inputs.first().map(|input| input.feed);
         let next = flow.inputs.first().map_or(1, |input| input.next);

@@ -10,20 +10,20 @@ const FIRST: usize = 16;
 
 /// A moving estimate of what one job of a step takes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sizing {
+pub(crate) struct Sizing {
     /// Of one job; `None` before any was measured.
     nanos: Option<u64>,
 }
 
 impl Sizing {
     /// Jobs of the next batch.
-    pub(super) fn jobs(self) -> usize {
+    pub(crate) fn jobs(self) -> usize {
         let Some(nanos) = self.nanos else { return FIRST };
         usize::try_from(TARGET_NANOS / nanos.max(1)).unwrap_or(usize::MAX).max(1)
     }
 
     /// A worker took so long over so many jobs.
-    pub(super) fn measured(&mut self, jobs: usize, took: Duration) {
+    pub(crate) fn measured(&mut self, jobs: usize, took: Duration) {
         let Ok(jobs) = u64::try_from(jobs.max(1)) else { return };
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / jobs;
         self.nanos = Some(self.nanos.map_or(nanos, |before| before.midpoint(nanos)));

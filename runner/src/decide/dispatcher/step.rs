@@ -8,7 +8,7 @@ use crate::decide::queuer::{Card, JobKey, State, WaitingRoom};
 use crate::words::Timestamp;
 
 /// One step as a state machine of its own.
-pub(super) trait Machine: Debug + Send {
+pub(crate) trait Machine: Debug + Send {
     /// `next_batch` is the number of the next batch.
     fn handle(&mut self, event: StepEvent, next_batch: &mut u64, now: Timestamp, commands: &mut Vec<Command>);
 
@@ -117,26 +117,26 @@ pub struct Look<'a> {
 
 /// What a step sees of the rest.
 #[derive(Debug)]
-pub(super) struct Around<'a> {
-    pub(super) bounds: &'a Bounds,
+pub(crate) struct Around<'a> {
+    pub(crate) bounds: &'a Bounds,
     /// The last index of each queue.
-    pub(super) heads: &'a [u64],
-    pub(super) next_batch: &'a mut u64,
-    pub(super) mode: Mode,
+    pub(crate) heads: &'a [u64],
+    pub(crate) next_batch: &'a mut u64,
+    pub(crate) mode: Mode,
 }
 
 /// What a step may give to workers.
 #[derive(Debug)]
-pub(super) struct Hands<'a> {
-    pub(super) bounds: &'a Bounds,
-    pub(super) paused: bool,
+pub(crate) struct Hands<'a> {
+    pub(crate) bounds: &'a Bounds,
+    pub(crate) paused: bool,
     /// How many more batches workers can be given.
-    pub(super) free: &'a mut usize,
-    pub(super) next_batch: &'a mut u64,
+    pub(crate) free: &'a mut usize,
+    pub(crate) next_batch: &'a mut u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     Open,
     /// Starts nothing for now.
     Paused,
@@ -146,7 +146,7 @@ pub(super) enum Mode {
 
 /// Something that has happened to one step: see [`super::Event`].
 #[derive(Clone, Debug)]
-pub(super) enum StepEvent {
+pub(crate) enum StepEvent {
     Read { input: usize, read: ReadId, first: u64, jobs: usize, bytes: usize },
     Idle { input: usize },
     Ended { input: usize },
@@ -167,7 +167,7 @@ pub(super) enum StepEvent {
 }
 
 /// The number of the next batch.
-pub(super) fn number(next: &mut u64) -> BatchId {
+pub(crate) fn number(next: &mut u64) -> BatchId {
     let id = BatchId(*next);
     *next += 1;
     id

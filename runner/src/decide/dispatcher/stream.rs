@@ -24,7 +24,7 @@ use line::Parked;
 const AHEAD_MAX: usize = 2;
 
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     position: usize,
     gather: Gather,
     before: Before,
@@ -62,7 +62,7 @@ enum Rewinding {
 }
 
 impl Stream {
-    pub(super) fn new(position: usize, flow: Flow) -> Self {
+    pub(crate) fn new(position: usize, flow: Flow) -> Self {
         let input = |FlowInput { feed, next, finished }| InputState::with_finished(feed, next, finished);
         let mut inputs: Vec<InputState> = flow.inputs.into_iter().map(input).collect();
         inputs.push(InputState::returned(flow.due));

@@ -40,7 +40,7 @@ impl WaitingRoom {
     }
 
     /// Takes in that it is `now`.
-    pub(super) fn observe(&mut self, now: Timestamp) {
+    pub(crate) fn observe(&mut self, now: Timestamp) {
         let set_back = now < self.latest;
         self.latest = now;
         if let Some(rate) = self.rules.rate {
@@ -67,7 +67,7 @@ impl WaitingRoom {
     }
 
     /// Who starts next, if anyone may.
-    pub(super) fn next(&mut self, now: Timestamp) -> Option<u32> {
+    pub(crate) fn next(&mut self, now: Timestamp) -> Option<u32> {
         let running = self.count(Stand::Running);
         if self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
             || self.rules.rate.is_some_and(|rate| self.log.is_full(rate))
@@ -142,7 +142,7 @@ impl WaitingRoom {
     }
 
     /// A round of `rounds` ends when nothing of it waits or runs.
-    pub(super) fn end_round(&mut self, now: Timestamp) {
+    pub(crate) fn end_round(&mut self, now: Timestamp) {
         if self.open && self.lined_up[usize::from(self.turn)] == 0 && self.count(Stand::Running) == 0 {
             self.open = false;
             self.ended = Some(now);
@@ -151,7 +151,7 @@ impl WaitingRoom {
 
     /// When the next round of `rounds` may begin, where that is after `now`. A clock that was set back
     /// behind the end of the last one makes nobody wait.
-    pub(super) fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
         let Strategy::Rounds { pause } = self.rules.strategy else { return None };
         let ended = self.ended.filter(|&ended| ended <= now)?;
         Some(Timestamp(ended.0.saturating_add(millis(pause)))).filter(|&until| until > now)
@@ -176,17 +176,17 @@ impl WaitingRoom {
     }
 
     /// Whether rounds have a list: what is unknown, what is due, and what the lanes give.
-    pub(super) fn has_lists(&self) -> bool {
+    pub(crate) fn has_lists(&self) -> bool {
         matches!(self.rules.strategy, Strategy::OneRoundSerial | Strategy::OneRoundParallel)
     }
 
-    pub(super) fn has_conflicts(&self) -> bool {
+    pub(crate) fn has_conflicts(&self) -> bool {
         self.rules.strategy == Strategy::OneRoundParallel
     }
 
     /// Whether a lane takes one place in a round. Under `one-round-parallel` each job that is not held
     /// takes one; but where lanes have bounds, a round must not wait for a lane that reached its own.
-    pub(super) fn has_places(&self) -> bool {
+    pub(crate) fn has_places(&self) -> bool {
         let bounds = self.rules.max_per_lane.is_some() || self.rules.lane_rate.is_some();
         match self.rules.strategy {
             Strategy::OneRoundSerial => true,
@@ -196,7 +196,7 @@ impl WaitingRoom {
     }
 
     /// Two where a job belongs to a round, one where it belongs to its lane only.
-    pub(super) fn lines_a_lane(&self) -> u32 {
+    pub(crate) fn lines_a_lane(&self) -> u32 {
         match self.rules.strategy {
             Strategy::Rounds { .. } => 2,
             Strategy::OneRoundParallel if !self.has_places() => 2,
@@ -204,7 +204,7 @@ impl WaitingRoom {
         }
     }
 
-    pub(super) fn make_lines(&mut self, lane: u32) {
+    pub(crate) fn make_lines(&mut self, lane: u32) {
         let lanes = if self.per_lane { lane as usize + 1 } else { 1 };
         let lines = lanes * self.lines_a_lane() as usize;
         if lines > self.lines.capacity() {
@@ -215,7 +215,7 @@ impl WaitingRoom {
         }
     }
 
-    pub(super) fn line(&self, lane: u32, turn: bool) -> u32 {
+    pub(crate) fn line(&self, lane: u32, turn: bool) -> u32 {
         let lane = if self.per_lane { lane } else { 0 };
         match self.lines_a_lane() {
             1 => lane,
@@ -224,7 +224,7 @@ impl WaitingRoom {
     }
 
     /// Sees to it that the lines of the lane are among the ready ones if they shall be, at their place.
-    pub(super) fn refresh(&mut self, lane: u32) {
+    pub(crate) fn refresh(&mut self, lane: u32) {
         let by_lane = self.has_places();
         for turn in [false, true].into_iter().take(self.lines_a_lane() as usize) {
             let line = self.line(lane, turn);
@@ -249,7 +249,7 @@ impl WaitingRoom {
     }
 
     /// The lane has taken its place in this round; its next one is in the next.
-    pub(super) fn take_place(&mut self, lane: u32) {
+    pub(crate) fn take_place(&mut self, lane: u32) {
         let line = self.line(lane, false);
         let at = std::mem::replace(&mut self.lines[line as usize].at, NONE);
         if at != NONE {
@@ -268,7 +268,7 @@ impl WaitingRoom {
     }
 
     /// Whether the job has a place in the round that is under way.
-    pub(super) fn is_of_this_round(&self, slot: u32) -> bool {
+    pub(crate) fn is_of_this_round(&self, slot: u32) -> bool {
         let (hall, turn) = self.jobs.hall(slot);
         match self.rules.strategy {
             Strategy::OneRoundSerial | Strategy::OneRoundParallel

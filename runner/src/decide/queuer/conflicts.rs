@@ -10,7 +10,7 @@ use super::jobs::{Jobs, Stand};
 use super::rules::JobId;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Conflicts(HashMap<(u32, u64), Touches>);
+pub(crate) struct Conflicts(HashMap<(u32, u64), Touches>);
 
 /// The unfinished jobs that touch one content key of a lane.
 #[derive(Clone, Debug, Default)]
@@ -30,14 +30,14 @@ struct Touch {
 
 /// Jobs that are held, or no longer held, at one more of their keys.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) held: Vec<u32>,
-    pub(super) freed: Vec<u32>,
+pub(crate) struct Changes {
+    pub(crate) held: Vec<u32>,
+    pub(crate) freed: Vec<u32>,
 }
 
 impl Conflicts {
     /// A job is new in the room.
-    pub(super) fn enter(&mut self, slot: u32, jobs: &Jobs) -> Changes {
+    pub(crate) fn enter(&mut self, slot: u32, jobs: &Jobs) -> Changes {
         let mut changes = Changes::default();
         let touch = touch(slot, jobs);
         for (key, write) in keys(slot, jobs) {
@@ -48,7 +48,7 @@ impl Conflicts {
     }
 
     /// A job leaves the room.
-    pub(super) fn leave(&mut self, slot: u32, jobs: &Jobs) -> Changes {
+    pub(crate) fn leave(&mut self, slot: u32, jobs: &Jobs) -> Changes {
         let mut changes = Changes::default();
         let touch = touch(slot, jobs);
         for (key, write) in keys(slot, jobs) {
@@ -64,7 +64,7 @@ impl Conflicts {
     }
 
     /// A job that waits and is not held is about to start. Nobody is held or freed by that.
-    pub(super) fn starts(&mut self, slot: u32, jobs: &Jobs) {
+    pub(crate) fn starts(&mut self, slot: u32, jobs: &Jobs) {
         let before = touch(slot, jobs);
         let after = Touch { fresh: false, ..before.clone() };
         for (key, write) in keys(slot, jobs) {
@@ -77,7 +77,7 @@ impl Conflicts {
     }
 
     /// Some earlier job that holds this one.
-    pub(super) fn holder(&self, slot: u32, jobs: &Jobs) -> Option<u32> {
+    pub(crate) fn holder(&self, slot: u32, jobs: &Jobs) -> Option<u32> {
         let touch = touch(slot, jobs);
         keys(slot, jobs).find_map(|(key, write)| {
             let touches = self.0.get(&(jobs.lane(slot), key))?;

@@ -10,7 +10,7 @@ use super::jobs::{Jobs, Stand};
 use crate::words::Timestamp;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Delays {
+pub(crate) struct Delays {
     /// Whatever stands at the top is delayed.
     heap: BinaryHeap<Reverse<(Timestamp, u32)>>,
     /// How many of them are delayed.
@@ -18,28 +18,28 @@ pub(super) struct Delays {
 }
 
 impl Delays {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The job whose delay ends first; of those that end at once, that in the first slot.
-    pub(super) fn first(&self) -> Option<(Timestamp, u32)> {
+    pub(crate) fn first(&self) -> Option<(Timestamp, u32)> {
         self.heap.peek().map(|&Reverse(first)| first)
     }
 
     /// When all delays are over. Looks at all of them.
-    pub(super) fn last(&self, jobs: &Jobs) -> Option<Timestamp> {
+    pub(crate) fn last(&self, jobs: &Jobs) -> Option<Timestamp> {
         let all = self.heap.iter().map(|&Reverse(delay)| delay);
         all.filter(|&delay| is_delayed(delay, jobs)).map(|(until, _)| until).max()
     }
 
-    pub(super) fn insert(&mut self, until: Timestamp, slot: u32) {
+    pub(crate) fn insert(&mut self, until: Timestamp, slot: u32) {
         self.heap.push(Reverse((until, slot)));
         self.len += 1;
     }
 
     /// Takes out one that is in it, and still stands so in `jobs`.
-    pub(super) fn remove(&mut self, until: Timestamp, slot: u32, jobs: &Jobs) {
+    pub(crate) fn remove(&mut self, until: Timestamp, slot: u32, jobs: &Jobs) {
         self.len -= 1;
         let gone = |delay: (Timestamp, u32)| delay == (until, slot) || !is_delayed(delay, jobs);
         while self.heap.peek().is_some_and(|&Reverse(top)| gone(top)) {

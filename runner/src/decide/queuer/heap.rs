@@ -1,7 +1,7 @@
 //! A heap of numbered things that know their place in it, so that any of them can be taken out.
 
 /// Compares the things, and lets each know its place.
-pub(super) trait Ranking {
+pub(crate) trait Ranking {
     /// What is kept beside the number of a thing, so that most can be compared without a look at them.
     type Hint: Copy + Ord;
 
@@ -12,7 +12,7 @@ pub(super) trait Ranking {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Heap<Hint>(Vec<(Hint, u32)>);
+pub(crate) struct Heap<Hint>(Vec<(Hint, u32)>);
 
 impl<Hint> Default for Heap<Hint> {
     fn default() -> Self {
@@ -21,21 +21,21 @@ impl<Hint> Default for Heap<Hint> {
 }
 
 impl<Hint: Copy + Ord> Heap<Hint> {
-    pub(super) fn first(&self) -> Option<u32> {
+    pub(crate) fn first(&self) -> Option<u32> {
         self.0.first().map(|&(_, item)| item)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn push(&mut self, item: u32, ranking: &mut impl Ranking<Hint = Hint>) {
+    pub(crate) fn push(&mut self, item: u32, ranking: &mut impl Ranking<Hint = Hint>) {
         self.0.push((ranking.hint(item), item));
         self.up(self.0.len() - 1, ranking);
     }
 
     /// Takes out what stands at `at`.
-    pub(super) fn remove(&mut self, at: u32, ranking: &mut impl Ranking<Hint = Hint>) {
+    pub(crate) fn remove(&mut self, at: u32, ranking: &mut impl Ranking<Hint = Hint>) {
         let at = at as usize;
         self.0.swap_remove(at);
         if at < self.0.len() {
@@ -47,14 +47,14 @@ impl<Hint: Copy + Ord> Heap<Hint> {
     }
 
     /// What stands at `at` may rank differently than before.
-    pub(super) fn moved(&mut self, at: u32, ranking: &mut impl Ranking<Hint = Hint>) {
+    pub(crate) fn moved(&mut self, at: u32, ranking: &mut impl Ranking<Hint = Hint>) {
         let (hint, item) = &mut self.0[at as usize];
         *hint = ranking.hint(*item);
         self.down(at as usize, ranking);
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.0.capacity() * size_of::<(Hint, u32)>()
     }
 

@@ -2,7 +2,7 @@
 
 /// Finds the number of a thing by its hash. The caller compares and hashes the things.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Index {
+pub(crate) struct Index {
     /// Numbers, [`EMPTY`] or [`LEFT`]; a power of two, of which three quarters are not empty at most.
     places: Vec<u32>,
     /// The highest bits of the hash of each, so that few things are looked at in vain.
@@ -18,7 +18,7 @@ const LEFT: u32 = u32::MAX - 1;
 const LEAST: usize = 16;
 
 impl Index {
-    pub(super) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+    pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         if self.places.is_empty() {
             return None;
         }
@@ -33,7 +33,7 @@ impl Index {
     }
 
     /// Adds a thing that is not in it.
-    pub(super) fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
+    pub(crate) fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
         if (self.used + 1) * 4 > self.places.len() * 3 {
             self.make_room(hash_of);
         }
@@ -42,7 +42,7 @@ impl Index {
     }
 
     /// Takes out a thing that is in it.
-    pub(super) fn remove(&mut self, hash: u64, number: u32) {
+    pub(crate) fn remove(&mut self, hash: u64, number: u32) {
         self.len -= 1;
         if self.len == 0 {
             *self = Self::default();
@@ -59,7 +59,7 @@ impl Index {
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.places.capacity() * size_of::<u32>() + self.tags.capacity()
     }
 
@@ -103,7 +103,7 @@ fn tag(hash: u64) -> u8 {
 }
 
 /// A hash of a number whose bits all depend on all of its bits.
-pub(super) fn mix(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed ^ (mixed >> 32)

@@ -9,14 +9,14 @@ use super::slots::Slots;
 use crate::words::Timestamp;
 
 /// No slot, no lane, no line, no place.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// How many jobs there may be.
 const MOST: u32 = u32::MAX - 1;
 
 /// Where a job stands, in the order in which those of one lane go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stand {
+pub(crate) enum Stand {
     Unknown,
     PutBack,
     /// Its delay is over, and a round or its lane has a place for it before those that just wait.
@@ -31,7 +31,7 @@ pub(super) enum Stand {
 
 /// The line in which a job stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hall {
+pub(crate) enum Hall {
     Nowhere,
     /// A line of its lane, or of all lanes where they share one.
     Lane,
@@ -62,18 +62,18 @@ struct Job {
 
 /// What most jobs do not have.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Extra {
+pub(crate) struct Extra {
     /// Before age: priority and aging in one number, smaller first.
-    pub(super) rank: i128,
-    pub(super) id: JobId,
-    pub(super) reads: Box<[u64]>,
-    pub(super) writes: Box<[u64]>,
+    pub(crate) rank: i128,
+    pub(crate) id: JobId,
+    pub(crate) reads: Box<[u64]>,
+    pub(crate) writes: Box<[u64]>,
     /// How many of its content keys hold it.
-    pub(super) blocked: u32,
+    pub(crate) blocked: u32,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     jobs: Slots<Job>,
     marks: Slots<Mark>,
     index: Index,
@@ -86,7 +86,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    pub(super) fn new(ranked: bool) -> Self {
+    pub(crate) fn new(ranked: bool) -> Self {
         Self {
             jobs: Slots::default(),
             marks: Slots::default(),
@@ -99,12 +99,12 @@ impl Jobs {
         }
     }
 
-    pub(super) fn find(&self, key: JobKey) -> Option<u32> {
+    pub(crate) fn find(&self, key: JobKey) -> Option<u32> {
         self.index.find(mix(key.0), |slot| self.jobs[slot].key == key.0)
     }
 
     /// A slot for a job that is not in the room; none when there are as many as can be counted.
-    pub(super) fn insert(&mut self, key: JobKey, age: i64, lane: u32, extra: Option<Extra>) -> Option<u32> {
+    pub(crate) fn insert(&mut self, key: JobKey, age: i64, lane: u32, extra: Option<Extra>) -> Option<u32> {
         let extra = extra.map_or(NONE, |extra| self.keep(extra));
         let job = Job { key: key.0, age, place: 0, lane, extra };
         let mark = Mark { stand: Stand::Waiting, hall: Hall::Nowhere, turn: false, stray: false };
@@ -126,7 +126,7 @@ impl Jobs {
         Some(slot)
     }
 
-    pub(super) fn remove(&mut self, slot: u32) {
+    pub(crate) fn remove(&mut self, slot: u32) {
         let Job { key, extra, .. } = self.jobs[slot];
         self.index.remove(mix(key), slot);
         if extra != NONE {
@@ -144,74 +144,74 @@ impl Jobs {
     }
 
     /// The slots that have a job.
-    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
         let taken = |&(_, mark): &(u32, &Mark)| mark.stand != Stand::Free;
         (0..).zip(self.marks.iter()).filter(taken).map(|(slot, _)| slot)
     }
 
-    pub(super) fn key(&self, slot: u32) -> JobKey {
+    pub(crate) fn key(&self, slot: u32) -> JobKey {
         JobKey(self.jobs[slot].key)
     }
 
-    pub(super) fn age(&self, slot: u32) -> i64 {
+    pub(crate) fn age(&self, slot: u32) -> i64 {
         self.jobs[slot].age
     }
 
-    pub(super) fn lane(&self, slot: u32) -> u32 {
+    pub(crate) fn lane(&self, slot: u32) -> u32 {
         self.jobs[slot].lane
     }
 
-    pub(super) fn stand(&self, slot: u32) -> Stand {
+    pub(crate) fn stand(&self, slot: u32) -> Stand {
         self.marks[slot].stand
     }
 
-    pub(super) fn set_stand(&mut self, slot: u32, stand: Stand) {
+    pub(crate) fn set_stand(&mut self, slot: u32, stand: Stand) {
         self.marks[slot].stand = stand;
     }
 
-    pub(super) fn hall(&self, slot: u32) -> (Hall, bool) {
+    pub(crate) fn hall(&self, slot: u32) -> (Hall, bool) {
         let mark = self.marks[slot];
         (mark.hall, mark.turn)
     }
 
-    pub(super) fn set_hall(&mut self, slot: u32, hall: Hall, turn: bool) {
+    pub(crate) fn set_hall(&mut self, slot: u32, hall: Hall, turn: bool) {
         let mark = &mut self.marks[slot];
         (mark.hall, mark.turn) = (hall, turn);
     }
 
-    pub(super) fn is_stray(&self, slot: u32) -> bool {
+    pub(crate) fn is_stray(&self, slot: u32) -> bool {
         self.marks[slot].stray
     }
 
-    pub(super) fn set_stray(&mut self, slot: u32, stray: bool) {
+    pub(crate) fn set_stray(&mut self, slot: u32, stray: bool) {
         self.marks[slot].stray = stray;
     }
 
     /// Those before and after it in its line.
-    pub(super) fn links(&self, slot: u32) -> (u32, u32) {
+    pub(crate) fn links(&self, slot: u32) -> (u32, u32) {
         let place = self.jobs[slot].place;
         #[expect(clippy::cast_possible_truncation, reason = "each half is taken by itself")]
         (place as u32, (place >> 32) as u32)
     }
 
-    pub(super) fn set_links(&mut self, slot: u32, before: u32, after: u32) {
+    pub(crate) fn set_links(&mut self, slot: u32, before: u32, after: u32) {
         self.jobs[slot].place = u64::from(before) | u64::from(after) << 32;
     }
 
     /// Its place in the heap of its line.
-    pub(super) fn place(&self, slot: u32) -> u32 {
+    pub(crate) fn place(&self, slot: u32) -> u32 {
         self.links(slot).0
     }
 
-    pub(super) fn until(&self, slot: u32) -> Timestamp {
+    pub(crate) fn until(&self, slot: u32) -> Timestamp {
         Timestamp(self.jobs[slot].place.cast_signed())
     }
 
-    pub(super) fn set_until(&mut self, slot: u32, until: Timestamp) {
+    pub(crate) fn set_until(&mut self, slot: u32, until: Timestamp) {
         self.jobs[slot].place = until.0.cast_unsigned();
     }
 
-    pub(super) fn state(&self, slot: u32) -> State {
+    pub(crate) fn state(&self, slot: u32) -> State {
         match self.stand(slot) {
             Stand::Unknown => State::Unknown,
             Stand::PutBack | Stand::Due | Stand::Waiting | Stand::Free => State::Waiting,
@@ -221,21 +221,21 @@ impl Jobs {
         }
     }
 
-    pub(super) fn extra(&self, slot: u32) -> Option<&Extra> {
+    pub(crate) fn extra(&self, slot: u32) -> Option<&Extra> {
         self.extras.get(self.jobs[slot].extra as usize)
     }
 
-    pub(super) fn extra_mut(&mut self, slot: u32) -> Option<&mut Extra> {
+    pub(crate) fn extra_mut(&mut self, slot: u32) -> Option<&mut Extra> {
         self.extras.get_mut(self.jobs[slot].extra as usize)
     }
 
     /// Whether its content keys hold it.
-    pub(super) fn is_blocked(&self, slot: u32) -> bool {
+    pub(crate) fn is_blocked(&self, slot: u32) -> bool {
         self.extra(slot).is_some_and(|extra| extra.blocked > 0)
     }
 
     /// Who goes first. No two jobs are equal.
-    pub(super) fn compare(&self, a: u32, b: u32) -> Ordering {
+    pub(crate) fn compare(&self, a: u32, b: u32) -> Ordering {
         let (left, right) = (&self.jobs[a], &self.jobs[b]);
         let by_stand = self.stand(a).cmp(&self.stand(b));
         if left.extra == NONE && right.extra == NONE {
@@ -251,7 +251,7 @@ impl Jobs {
     }
 
     /// Of two jobs, the one with the smaller hint goes first.
-    pub(super) fn hint(&self, slot: u32) -> (Stand, i64) {
+    pub(crate) fn hint(&self, slot: u32) -> (Stand, i64) {
         let Job { age, extra, .. } = self.jobs[slot];
         let rank = self.extras.get(extra as usize).map_or(0, |extra| extra.rank);
         let hint = match rank {
@@ -262,7 +262,7 @@ impl Jobs {
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let extras = self.extras.capacity() * size_of::<Extra>();
         self.jobs.bytes() + self.marks.bytes() + extras + self.index.bytes()
     }

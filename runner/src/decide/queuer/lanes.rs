@@ -10,17 +10,17 @@ use super::rules::{Rate, Rules};
 use crate::words::Timestamp;
 
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
-    pub(super) name: Box<[u8]>,
+pub(crate) struct Lane {
+    pub(crate) name: Box<[u8]>,
     /// All its jobs in the room.
-    pub(super) jobs: u32,
-    pub(super) running: u32,
+    pub(crate) jobs: u32,
+    pub(crate) running: u32,
     /// In which of two rounds it has its place, where lanes have places.
-    pub(super) turn: bool,
+    pub(crate) turn: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     free: Vec<u32>,
     index: Index,
@@ -34,7 +34,7 @@ pub(super) struct Lanes {
 
 impl Lanes {
     /// The lane of this name, for one more job.
-    pub(super) fn enter(&mut self, name: &[u8]) -> u32 {
+    pub(crate) fn enter(&mut self, name: &[u8]) -> u32 {
         let hash = self.hasher.hash_one(name);
         let lanes = &self.lanes;
         let found = self.index.find(hash, |lane| *lanes[lane as usize].name == *name);
@@ -46,7 +46,7 @@ impl Lanes {
     }
 
     /// A job of the lane left the room.
-    pub(super) fn leave(&mut self, number: u32) {
+    pub(crate) fn leave(&mut self, number: u32) {
         let lane = &mut self.lanes[number as usize];
         lane.jobs -= 1;
         if lane.jobs == 0 {
@@ -55,36 +55,36 @@ impl Lanes {
         }
     }
 
-    pub(super) fn get(&self, number: u32) -> &Lane {
+    pub(crate) fn get(&self, number: u32) -> &Lane {
         &self.lanes[number as usize]
     }
 
-    pub(super) fn get_mut(&mut self, number: u32) -> &mut Lane {
+    pub(crate) fn get_mut(&mut self, number: u32) -> &mut Lane {
         &mut self.lanes[number as usize]
     }
 
-    pub(super) fn all(&self) -> &[Lane] {
+    pub(crate) fn all(&self) -> &[Lane] {
         &self.lanes
     }
 
-    pub(super) fn with_jobs(&self) -> usize {
+    pub(crate) fn with_jobs(&self) -> usize {
         self.with_jobs
     }
 
     /// Whether the bounds of the lane let one more of its jobs start.
-    pub(super) fn allows(&self, number: u32, rules: &Rules) -> bool {
+    pub(crate) fn allows(&self, number: u32, rules: &Rules) -> bool {
         let full = |most: std::num::NonZeroU32| self.get(number).running >= most.get();
         let spent = |rate| self.logs.get(&number).is_some_and(|log| log.is_full(rate));
         !rules.max_per_lane.is_some_and(full) && !rules.lane_rate.is_some_and(spent)
     }
 
     /// Until when the lane may start nothing, where that is after `now`.
-    pub(super) fn full_until(&self, number: u32, rate: Rate, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn full_until(&self, number: u32, rate: Rate, now: Timestamp) -> Option<Timestamp> {
         self.logs.get(&number)?.full_until(rate, now)
     }
 
     /// A job of the lane starts.
-    pub(super) fn record(&mut self, number: u32, rate: Rate, now: Timestamp) {
+    pub(crate) fn record(&mut self, number: u32, rate: Rate, now: Timestamp) {
         let log = self.logs.entry(number).or_default();
         let fresh = log.is_empty();
         log.record(now);
@@ -94,12 +94,12 @@ impl Lanes {
     }
 
     /// When a start of any lane no longer counts.
-    pub(super) fn next_wake(&self) -> Option<Timestamp> {
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         self.wakes.first().map(|&(wake, _)| wake)
     }
 
     /// The next lane of which a start no longer counts.
-    pub(super) fn wake(&mut self, rate: Rate, now: Timestamp) -> Option<u32> {
+    pub(crate) fn wake(&mut self, rate: Rate, now: Timestamp) -> Option<u32> {
         let (_, number) = *self.wakes.first().filter(|(wake, _)| *wake <= now)?;
         self.wakes.pop_first();
         if let Some(log) = self.logs.get_mut(&number) {
@@ -114,7 +114,7 @@ impl Lanes {
     }
 
     /// The clock was set back.
-    pub(super) fn set_back(&mut self, rate: Rate, now: Timestamp) {
+    pub(crate) fn set_back(&mut self, rate: Rate, now: Timestamp) {
         for (&number, log) in &mut self.logs {
             let before = log.next(rate);
             log.set_back(now);
@@ -126,7 +126,7 @@ impl Lanes {
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let names: usize = self.lanes.iter().map(|lane| lane.name.len()).sum();
         self.lanes.capacity() * size_of::<Lane>() + names + self.index.bytes()
     }

@@ -4,30 +4,30 @@ use super::heap::{Heap, Ranking};
 use super::jobs::{Jobs, NONE, Stand};
 
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     first: u32,
     last: u32,
     len: u32,
     /// Its place among the lines that have a job to start.
-    pub(super) at: u32,
+    pub(crate) at: u32,
     strays: Option<Box<Heap<()>>>,
 }
 
 impl Line {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { first: NONE, last: NONE, len: 0, at: NONE, strays: None }
     }
 
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         self.len
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Who goes first.
-    pub(super) fn head(&self, jobs: &Jobs) -> Option<u32> {
+    pub(crate) fn head(&self, jobs: &Jobs) -> Option<u32> {
         let first = Some(self.first).filter(|&first| first != NONE);
         let stray = self.strays.as_ref().and_then(|strays| strays.first());
         match (first, stray) {
@@ -36,7 +36,7 @@ impl Line {
         }
     }
 
-    pub(super) fn push(&mut self, slot: u32, jobs: &mut Jobs) {
+    pub(crate) fn push(&mut self, slot: u32, jobs: &mut Jobs) {
         self.len += 1;
         let stray = self.last != NONE && jobs.before(slot, self.last);
         jobs.set_stray(slot, stray);
@@ -55,7 +55,7 @@ impl Line {
     }
 
     /// Takes out a job that stands in this line.
-    pub(super) fn remove(&mut self, slot: u32, jobs: &mut Jobs) {
+    pub(crate) fn remove(&mut self, slot: u32, jobs: &mut Jobs) {
         self.len -= 1;
         if jobs.is_stray(slot) {
             let place = jobs.place(slot);
@@ -84,9 +84,9 @@ impl Line {
 }
 
 /// Lines by the jobs at their heads.
-pub(super) struct Heads<'a> {
-    pub(super) lines: &'a mut [Line],
-    pub(super) jobs: &'a Jobs,
+pub(crate) struct Heads<'a> {
+    pub(crate) lines: &'a mut [Line],
+    pub(crate) jobs: &'a Jobs,
 }
 
 impl Ranking for Heads<'_> {

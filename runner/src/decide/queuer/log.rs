@@ -7,14 +7,14 @@ use crate::words::Timestamp;
 
 /// The starts of the last `per`, so that in no time of that length there are more than `jobs`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     /// Time and number, oldest first.
     starts: VecDeque<(Timestamp, u32)>,
     total: u32,
 }
 
 impl Log {
-    pub(super) fn record(&mut self, now: Timestamp) {
+    pub(crate) fn record(&mut self, now: Timestamp) {
         self.total += 1;
         match self.starts.back_mut() {
             Some((at, count)) if *at == now => *count += 1,
@@ -23,7 +23,7 @@ impl Log {
     }
 
     /// Forgets what is long enough ago.
-    pub(super) fn pass(&mut self, rate: Rate, now: Timestamp) {
+    pub(crate) fn pass(&mut self, rate: Rate, now: Timestamp) {
         while let Some(&(at, count)) = self.starts.front()
             && over(at, rate) <= now
         {
@@ -33,7 +33,7 @@ impl Log {
     }
 
     /// The clock was set back to `now`: what would have started later started now.
-    pub(super) fn set_back(&mut self, now: Timestamp) {
+    pub(crate) fn set_back(&mut self, now: Timestamp) {
         let mut later = 0;
         while let Some(&(at, count)) = self.starts.back()
             && at > now
@@ -48,21 +48,21 @@ impl Log {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    pub(super) fn is_full(&self, rate: Rate) -> bool {
+    pub(crate) fn is_full(&self, rate: Rate) -> bool {
         self.total >= rate.jobs.get()
     }
 
     /// When the oldest start no longer counts.
-    pub(super) fn next(&self, rate: Rate) -> Option<Timestamp> {
+    pub(crate) fn next(&self, rate: Rate) -> Option<Timestamp> {
         self.starts.front().map(|&(at, _)| over(at, rate))
     }
 
     /// Until when nothing may start, where that is after `now`.
-    pub(super) fn full_until(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn full_until(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
         self.next(rate).filter(|&until| self.is_full(rate) && until > now)
     }
 }

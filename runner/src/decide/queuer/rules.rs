@@ -247,6 +247,6 @@ impl State {
 }
 
 /// A duration in the milliseconds that timestamps count.
-pub(super) fn millis(duration: Duration) -> i64 {
+pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -8,7 +8,7 @@ const PIECE_BITS: u32 = 12;
 const PIECE: usize = 1 << PIECE_BITS;
 
 #[derive(Clone, Debug)]
-pub(super) struct Slots<T> {
+pub(crate) struct Slots<T> {
     /// All but the last are full.
     pieces: Vec<Vec<T>>,
 }
@@ -20,11 +20,11 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
     }
 
-    pub(super) fn push(&mut self, thing: T) {
+    pub(crate) fn push(&mut self, thing: T) {
         match self.pieces.last_mut().filter(|last| last.len() < PIECE) {
             Some(last) => last.push(thing),
             None => {
@@ -37,12 +37,12 @@ impl<T> Slots<T> {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.pieces.iter().flatten()
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.capacity() * size_of::<T>() + size_of::<Vec<T>>()).sum()
     }
 }

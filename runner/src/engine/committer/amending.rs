@@ -12,7 +12,7 @@ use crate::store::{Delayed, DelayedJob, DelayedKey};
 
 impl Committer {
     /// Makes a change that somebody asked for, on its own.
-    pub(in crate::engine) fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
+    pub(crate) fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
         let now = self.clock.now();
         let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
             Ok(amendment) => amendment,
@@ -78,7 +78,7 @@ impl Committer {
     }
 
     /// What became of what the request says of a pending job, if it is one that does.
-    pub(super) fn telling(
+    pub(crate) fn telling(
         &self,
         request: &Request,
         taken: Option<(DelayedKey, DelayedJob)>,

@@ -13,7 +13,7 @@ use crate::store::Changes;
 
 /// What was said of different jobs, so that none of it changes what another one finds.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Completions {
+pub(crate) struct Completions {
     asked: Vec<Asked>,
     /// One for each job.
     tokens: BTreeSet<String>,
@@ -22,7 +22,7 @@ pub(in crate::engine) struct Completions {
 impl Completions {
     /// Takes in what somebody asks for; gives it back where it is something else, or about a job of which
     /// something was said already.
-    pub(in crate::engine) fn add(&mut self, asked: Asked) -> Option<Asked> {
+    pub(crate) fn add(&mut self, asked: Asked) -> Option<Asked> {
         match &asked.request {
             Request::Complete { token, .. } if !self.tokens.contains(token) => {
                 self.tokens.insert(token.clone());
@@ -33,14 +33,14 @@ impl Completions {
         }
     }
 
-    pub(in crate::engine) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.asked.is_empty()
     }
 }
 
 impl Committer {
     /// Puts down what was said of pending jobs: each taken or not by itself, all in one commit.
-    pub(in crate::engine) fn complete(&mut self, completions: &Completions) -> Result<(), EngineError> {
+    pub(crate) fn complete(&mut self, completions: &Completions) -> Result<(), EngineError> {
         if completions.is_empty() {
             return Ok(());
         }

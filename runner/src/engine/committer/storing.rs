@@ -9,15 +9,15 @@ use crate::words::Stamp;
 use crate::words::log_target;
 
 /// What a commit came to.
-pub(super) struct Done {
-    pub(super) stamp: Stamp,
+pub(crate) struct Done {
+    pub(crate) stamp: Stamp,
     /// What the delayed jobs are called, in the order of the changes.
-    pub(super) delayed: Vec<DelayedKey>,
+    pub(crate) delayed: Vec<DelayedKey>,
 }
 
 impl Committer {
     /// Commits `changes`. `None`: for want of room they were not, and there may be some now.
-    pub(super) fn commit_changes(
+    pub(crate) fn commit_changes(
         &mut self,
         changes: &Changes,
         told: &mut bool,
@@ -69,7 +69,7 @@ impl Committer {
     }
 
     /// Says once that the disk is full, and waits a while.
-    pub(super) fn wait_for_room(&self, error: EngineError, told: &mut bool) -> Result<(), EngineError> {
+    pub(crate) fn wait_for_room(&self, error: EngineError, told: &mut bool) -> Result<(), EngineError> {
         self.say_full(&error, told);
         match self.stop.recv_timeout(self.retry_after) {
             Err(RecvTimeoutError::Timeout) => Ok(()),

@@ -28,7 +28,7 @@ enum Aim {
 impl Floor {
     /// The request with those of its jobs that may be moved, which nobody works on from now on; `None`
     /// where it is answered already. What is known here is newer than what stands in the store.
-    pub(super) fn hold_back(
+    pub(crate) fn hold_back(
         &mut self,
         mut asked: Asked,
         now: Timestamp,
@@ -62,7 +62,7 @@ impl Floor {
     }
 
     /// What became of jobs that were held back.
-    pub(super) fn moved(&mut self, moves: Moves, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn moved(&mut self, moves: Moves, now: Timestamp, commands: &mut Vec<Command>) {
         let Moves { step, rows, jobs, left } = moves;
         for index in left {
             self.dispatcher.release(step, index);
@@ -105,7 +105,7 @@ impl Floor {
 
     /// What was read, without jobs that were moved since, and without those that have a turn unless it was
     /// read for that: it may not be known yet where one stands. `None` where nothing is left.
-    pub(super) fn without_moved(&self, port: Port, fetched: Fetched) -> Option<Fetched> {
+    pub(crate) fn without_moved(&self, port: Port, fetched: Fetched) -> Option<Fetched> {
         let Some(rows) = &fetched.returned else { return Some(fetched) };
         let (step, declared) = (port.step, &self.configuration.steps[port.step]);
         let picks = self.shelves[step].is_some();
@@ -122,7 +122,7 @@ impl Floor {
     }
 
     /// Jobs of a step that shall not be read: they are on their way, or somebody moves them.
-    pub(super) fn not_again(&mut self, step: usize) -> BTreeSet<DelayedKey> {
+    pub(crate) fn not_again(&mut self, step: usize) -> BTreeSet<DelayedKey> {
         // What is read from now on is read after that.
         self.moved[step].retain(|_, over| !*over);
         let on_their_way = self.returned[step].iter().chain(self.turns[step].values());
@@ -241,7 +241,7 @@ impl Floor {
     }
 
     /// The position of a step; the store is asked about one that there is not, and says so.
-    pub(super) fn position(&self, address: &crate::words::Address) -> Option<usize> {
+    pub(crate) fn position(&self, address: &crate::words::Address) -> Option<usize> {
         self.configuration.steps.iter().position(|step| step.address == *address)
     }
 }

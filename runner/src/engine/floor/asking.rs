@@ -11,7 +11,7 @@ use crate::engine::request::{Asked, Granted, Request};
 use crate::words::Timestamp;
 
 impl Floor {
-    pub(super) fn asked(
+    pub(crate) fn asked(
         &mut self,
         asked: Asked,
         now: Timestamp,
@@ -50,7 +50,7 @@ impl Floor {
         }
     }
 
-    pub(super) fn rewound(
+    pub(crate) fn rewound(
         &mut self,
         (step, next): (usize, &[u64]),
         now: Timestamp,

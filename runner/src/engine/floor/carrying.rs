@@ -16,7 +16,7 @@ use crate::engine::result::Ran;
 use crate::words::Timestamp;
 
 impl Floor {
-    pub(super) fn carry_out(&mut self, commands: Vec<Command>, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn carry_out(&mut self, commands: Vec<Command>, now: Timestamp, actions: &mut Vec<Action>) {
         self.note_stops(actions);
         let mut waiting = VecDeque::from(commands);
         let mut more = Vec::new();
@@ -140,7 +140,7 @@ impl Floor {
 
     /// Takes note whether a batch is on its way to the committer; that one waits for more as long as
     /// more is coming.
-    pub(super) fn comes(&mut self, batch: BatchId, coming: bool) {
+    pub(crate) fn comes(&mut self, batch: BatchId, coming: bool) {
         let Some(held) = self.held.get_mut(&batch) else { return };
         match (std::mem::replace(&mut held.coming, coming), coming) {
             (false, true) => _ = self.coming.fetch_add(1, Ordering::AcqRel),

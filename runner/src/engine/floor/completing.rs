@@ -15,7 +15,7 @@ use crate::words::{Status, Timestamp};
 impl Floor {
     /// Has the pending jobs of a step asked for as soon as may be. However many want that before the next
     /// poll begins, it is one; what is wanted while one is under way is another.
-    pub(super) fn poll(&mut self, asked: &Asked, now: Timestamp) {
+    pub(crate) fn poll(&mut self, asked: &Asked, now: Timestamp) {
         let Request::Poll { step: address } = &asked.request else { return };
         let step = self.position(address);
         let asks = step.filter(|&step| self.configuration.steps[step].monitor.is_some());
@@ -35,7 +35,7 @@ impl Floor {
 
     /// Takes in what somebody says of a pending job: what is known here of that is newer than what stands
     /// in the store.
-    pub(super) fn complete(&mut self, mut asked: Asked, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn complete(&mut self, mut asked: Asked, now: Timestamp, actions: &mut Vec<Action>) {
         let Request::Complete { step, index, completion, row, .. } = &mut asked.request else { return };
         let step = self.configuration.steps.iter().position(|declared| declared.address == *step);
         let known = step.and_then(|step| Some((self.shelves[step].as_ref()?, self.watches[step].as_mut()?)));
@@ -57,7 +57,7 @@ impl Floor {
     }
 
     /// What was said of a pending job is durable, or was not taken.
-    pub(super) fn told(&mut self, telling: Telling, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn told(&mut self, telling: Telling, now: Timestamp) -> Option<Timestamp> {
         let Telling { step, index, taken } = telling;
         let (Some(shelf), Some(watch)) = (&mut self.shelves[step], &mut self.watches[step]) else {
             // Whoever takes jobs as they come looks for it when it is due.
@@ -100,7 +100,7 @@ impl Watch {
     }
 
     /// The job is pending since then, as it stands in the store, with what was said of it.
-    pub(super) fn recall(
+    pub(crate) fn recall(
         &mut self,
         job: (JobKey, u64),
         lane: &Lane<'_>,
@@ -117,7 +117,7 @@ impl Watch {
     }
 
     /// What became of a job outside stands in the store: if it is through, that is delivered.
-    pub(super) fn settle(&mut self, key: JobKey, word: Word) {
+    pub(crate) fn settle(&mut self, key: JobKey, word: Word) {
         let status = word.status;
         if !status.waits() {
             self.words.insert(key, word);

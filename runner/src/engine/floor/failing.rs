@@ -9,7 +9,7 @@ use crate::words::{Timestamp, format_duration};
 
 impl Floor {
     /// Reports jobs of a step that failed for good, which is durable.
-    pub(super) fn note_failed(&mut self, step: usize, failed: Vec<Failed>, now: Timestamp) {
+    pub(crate) fn note_failed(&mut self, step: usize, failed: Vec<Failed>, now: Timestamp) {
         for failed in failed {
             if failed.cause.ending != Ending::SetAside {
                 self.stats.steps[step].add_dropped(failed.jobs);
@@ -21,14 +21,14 @@ impl Floor {
     }
 
     /// Reports what was counted in the last minute.
-    pub(super) fn report_failures(&mut self, now: Timestamp) {
+    pub(crate) fn report_failures(&mut self, now: Timestamp) {
         for line in self.failures.tick(now) {
             self.log_failures(&line);
         }
     }
 
     /// Reports what was counted and not reported yet: the run is over.
-    pub(in crate::engine) fn report_last_failures(&mut self, now: Timestamp) {
+    pub(crate) fn report_last_failures(&mut self, now: Timestamp) {
         for line in self.failures.finish(now) {
             self.log_failures(&line);
         }

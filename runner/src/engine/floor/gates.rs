@@ -16,7 +16,7 @@ use crate::words::{Timestamp, format_duration};
 impl Floor {
     /// Takes note of what was found out about the gate of a step: whether it is open. One that cannot be
     /// asked is not.
-    pub(super) fn gate_seen(&mut self, step: usize, seen: Result<bool, Failure>, now: Timestamp) -> bool {
+    pub(crate) fn gate_seen(&mut self, step: usize, seen: Result<bool, Failure>, now: Timestamp) -> bool {
         let declared = &self.configuration.steps[step];
         let gate = declared.gate.map(|GateRef(gate)| &self.configuration.gates[gate].name);
         let gate = gate.map_or("", |name| name.as_str());
@@ -51,7 +51,7 @@ impl Floor {
     }
 
     /// Takes note of whether a job has held back its step.
-    pub(super) fn note_held(&mut self, step: usize, ran: &Ran, now: Timestamp) {
+    pub(crate) fn note_held(&mut self, step: usize, ran: &Ran, now: Timestamp) {
         let (stats, step) = (&self.stats.steps[step], &self.configuration.steps[step].address);
         if let Some(Hindrance { by, why }) = &ran.held {
             if stats.close(*by, why.clone(), now) {

@@ -16,20 +16,20 @@ use crate::words::{Address, Status, Timestamp};
 
 /// What is known of the pending jobs of one step.
 #[derive(Debug)]
-pub(super) struct Watch {
-    pub(super) monitor: Monitor,
+pub(crate) struct Watch {
+    pub(crate) monitor: Monitor,
     /// The pending jobs by their place in the input.
-    pub(super) by_index: HashMap<u64, JobKey>,
+    pub(crate) by_index: HashMap<u64, JobKey>,
     /// Those of which somebody has said unasked how they stand, by their place, until that is durable.
-    pub(super) told: HashMap<u64, JobKey>,
+    pub(crate) told: HashMap<u64, JobKey>,
     /// Of those that are through outside: what came of them, until that is durable.
-    pub(super) words: HashMap<JobKey, Word>,
+    pub(crate) words: HashMap<JobKey, Word>,
     /// What shall be done, and is not yet.
-    pub(super) commands: Vec<MonitorCommand>,
+    pub(crate) commands: Vec<MonitorCommand>,
 }
 
 /// By step; `None` where jobs are taken as they come, and nobody asks.
-pub(super) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
+pub(crate) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
     let monitor = |step: &Step| match &step.monitor {
         Some(monitor) => Monitor::new(monitor.batch, monitor.inquiry.every),
         None => Monitor::silent(),
@@ -45,12 +45,12 @@ pub(super) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
 }
 
 impl Watch {
-    pub(super) fn handle(&mut self, event: MonitorEvent<'_>, now: Timestamp) {
+    pub(crate) fn handle(&mut self, event: MonitorEvent<'_>, now: Timestamp) {
         self.monitor.handle(event, now, &mut self.commands);
     }
 
     /// The job, which stands at this place of the input, is pending since then.
-    pub(super) fn pended(
+    pub(crate) fn pended(
         &mut self,
         (key, index): (JobKey, u64),
         lane: &Lane<'_>,
@@ -67,7 +67,7 @@ impl Watch {
 
     /// Whether the pending job was let go of, which somebody takes out. Not where something was said of it
     /// that is on its way to the store, or is delivered.
-    pub(super) fn lets_go(&mut self, key: JobKey, now: Timestamp) -> bool {
+    pub(crate) fn lets_go(&mut self, key: JobKey, now: Timestamp) -> bool {
         let waits = self.monitor.status(key).is_some_and(Status::waits);
         let lets_go = waits && !self.told.values().any(|&told| told == key);
         if lets_go {
@@ -77,7 +77,7 @@ impl Watch {
     }
 
     /// Forgets where those were that were let go of. Looks at every pending job, if there are any.
-    pub(super) fn forget_left(&mut self) {
+    pub(crate) fn forget_left(&mut self) {
         let Self { monitor, by_index, .. } = self;
         if by_index.len() > monitor.len() {
             by_index.retain(|_, key| monitor.status(*key).is_some());
@@ -85,12 +85,12 @@ impl Watch {
     }
 
     /// What is to be made of these jobs, where that is known of all of them.
-    pub(super) fn words(&self, jobs: &[JobKey]) -> Option<Arc<[Word]>> {
+    pub(crate) fn words(&self, jobs: &[JobKey]) -> Option<Arc<[Word]>> {
         jobs.iter().map(|key| self.words.get(key).cloned()).collect()
     }
 
     /// What became of a job outside is durable.
-    pub(super) fn settled(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
+    pub(crate) fn settled(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
         if self.words.remove(&key).is_some() {
             self.by_index.remove(&index);
             self.handle(MonitorEvent::Left { key }, now);
@@ -100,7 +100,7 @@ impl Watch {
 
 impl Floor {
     /// Takes in what a monitor has answered.
-    pub(super) fn status_seen(&mut self, step: usize, ask: u64, seen: Result<Seen, Failure>, now: Timestamp) {
+    pub(crate) fn status_seen(&mut self, step: usize, ask: u64, seen: Result<Seen, Failure>, now: Timestamp) {
         let (address, stats) = (&self.configuration.steps[step].address, &self.stats.steps[step]);
         let Some(watch) = &mut self.watches[step] else { return };
         let Seen { answers, unasked, nonsense } = match seen {
@@ -145,7 +145,7 @@ impl Floor {
     }
 
     /// Does what monitors want done.
-    pub(super) fn look_after(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn look_after(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         let mut commands = Vec::new();
         for step in 0..self.watches.len() {
             if self.watches[step].is_none() || self.stopping || self.dispatcher.is_halted(step) {
@@ -187,7 +187,7 @@ impl Floor {
     }
 
     /// When a monitor wants to be told that time has passed.
-    pub(super) fn monitor_wakes(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn monitor_wakes(&self, now: Timestamp) -> Option<Timestamp> {
         if self.stopping {
             return None;
         }

@@ -11,14 +11,14 @@ const LETTING_GO: i64 = 60_000;
 
 /// When queues are looked at next for jobs that are too old; `None` where no queue says how old they may
 /// become.
-pub(super) fn first_look(configuration: &Configuration) -> Option<Timestamp> {
+pub(crate) fn first_look(configuration: &Configuration) -> Option<Timestamp> {
     let limited = configuration.queues.iter().any(|queue| matches!(queue.retain, Retain::For(_)));
     limited.then_some(Timestamp(i64::MIN))
 }
 
 impl Floor {
     /// Does what is due.
-    pub(super) fn pass(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+    pub(crate) fn pass(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         if self.stopping {
             return;
         }
@@ -33,7 +33,7 @@ impl Floor {
     }
 
     /// When [`Self::pass`] has something to do.
-    pub(super) fn passes(&self) -> Option<Timestamp> {
+    pub(crate) fn passes(&self) -> Option<Timestamp> {
         if self.stopping {
             return None;
         }

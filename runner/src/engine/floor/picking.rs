@@ -16,13 +16,7 @@ use crate::words::Timestamp;
 
 impl Floor {
     /// Takes note of a job that stands in the store by itself, and has a place among those that wait.
-    pub(in crate::engine) fn stands(
-        &mut self,
-        step: usize,
-        row: &DelayedKey,
-        job: &DelayedJob,
-        now: Timestamp,
-    ) {
+    pub(crate) fn stands(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob, now: Timestamp) {
         let Some(shelf) = &mut self.shelves[step] else { return self.recall_turn(step, row, job) };
         let key = JobKey::stored(row.sequence);
         shelf.stands(key, row);
@@ -41,13 +35,13 @@ impl Floor {
     }
 
     /// What can be seen of the jobs of a step that picks them.
-    pub(in crate::engine) fn sight(&self, step: usize) -> Option<Box<Sight>> {
+    pub(crate) fn sight(&self, step: usize) -> Option<Box<Sight>> {
         let (look, shelf) = (self.dispatcher.look(step)?, self.shelves.get(step)?.as_ref()?);
         Some(Box::new(Sight::new(&look, shelf.all_rows())))
     }
 
     /// The payload of a job that was begun and is not delivered.
-    pub(super) fn payload(&self, step: usize, input: usize, index: u64) -> Option<Vec<u8>> {
+    pub(crate) fn payload(&self, step: usize, input: usize, index: u64) -> Option<Vec<u8>> {
         let of_step = self.held.values().filter(|held| held.step == step);
         of_step.flat_map(|held| &held.work.portions).find_map(|portion| {
             let first = portion.batch.first + portion.skip as u64;
@@ -60,7 +54,7 @@ impl Floor {
     }
 
     /// What is known of each step at this moment.
-    pub(super) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<Glance> {
+    pub(crate) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<Glance> {
         (0..self.shelves.len()).map(|step| self.glance(step, lanes, now)).collect()
     }
 
@@ -77,7 +71,7 @@ impl Floor {
     }
 
     /// Puts what was read to the jobs that wait.
-    pub(super) fn shelve(&mut self, port: Port, read: ReadId, fetched: Fetched, now: Timestamp) {
+    pub(crate) fn shelve(&mut self, port: Port, read: ReadId, fetched: Fetched, now: Timestamp) {
         let Self { dispatcher, shelves, .. } = self;
         let Some(shelf) = &mut shelves[port.step] else { return };
         let Fetched { batch, mark, segments, .. } = fetched;
@@ -100,7 +94,7 @@ impl Floor {
     }
 
     /// Makes a batch of jobs that were picked, or has read what is missing.
-    pub(super) fn pick(
+    pub(crate) fn pick(
         &mut self,
         step: usize,
         id: BatchId,
@@ -123,7 +117,7 @@ impl Floor {
     }
 
     /// What was missing of a batch is there.
-    pub(super) fn gathered(
+    pub(crate) fn gathered(
         &mut self,
         step: usize,
         id: BatchId,
@@ -148,7 +142,7 @@ impl Floor {
     }
 
     /// The jobs of a batch as they stand in the store while they are attempted.
-    pub(super) fn begun_rows(&mut self, step: usize, work: &Work, now: Timestamp) -> Vec<Delayed> {
+    pub(crate) fn begun_rows(&mut self, step: usize, work: &Work, now: Timestamp) -> Vec<Delayed> {
         let Some(shelf) = &mut self.shelves[step] else { return Vec::new() };
         let address = &self.configuration.steps[step].address;
         let carries = shelf.gatherer.carries(work);
@@ -160,7 +154,7 @@ impl Floor {
     }
 
     /// A batch may run, and its jobs stand in the store one by one.
-    pub(super) fn begun(&mut self, step: usize, id: BatchId, rows: Vec<DelayedKey>) {
+    pub(crate) fn begun(&mut self, step: usize, id: BatchId, rows: Vec<DelayedKey>) {
         let (Some(shelf), Some(held)) = (&mut self.shelves[step], self.held.get_mut(&id)) else { return };
         for (&key, row) in held.picked.iter().zip(&rows) {
             shelf.stands(key, row);
@@ -169,7 +163,7 @@ impl Floor {
     }
 
     /// A batch of picked jobs is delivered.
-    pub(super) fn settle_picked(&mut self, step: usize, held: &Held, stays: Vec<Stays>, now: Timestamp) {
+    pub(crate) fn settle_picked(&mut self, step: usize, held: &Held, stays: Vec<Stays>, now: Timestamp) {
         let Self { dispatcher, shelves, watches, .. } = self;
         let Some(shelf) = &mut shelves[step] else { return };
         let mut rows = Vec::with_capacity(stays.len());

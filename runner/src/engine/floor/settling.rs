@@ -7,7 +7,7 @@ use crate::engine::message::{Durable, Stays};
 use crate::words::Timestamp;
 
 impl Floor {
-    pub(super) fn committed(
+    pub(crate) fn committed(
         &mut self,
         durable: Durable,
         now: Timestamp,

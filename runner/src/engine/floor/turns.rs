@@ -11,7 +11,7 @@ use crate::words::Timestamp;
 
 impl Floor {
     /// A job stands in the store since an earlier run, if it keeps its place there.
-    pub(super) fn recall_turn(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob) {
+    pub(crate) fn recall_turn(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob) {
         if let Some(turn) = turn::of(&self.configuration.steps[step], job) {
             self.turns[step].insert(turn, row.clone());
             self.dispatcher.park(step, turn, row.due);
@@ -19,7 +19,7 @@ impl Floor {
     }
 
     /// A job waits there from now on.
-    pub(super) fn parks(
+    pub(crate) fn parks(
         &mut self,
         step: usize,
         turn: Turn,
@@ -33,7 +33,7 @@ impl Floor {
     }
 
     /// Somebody has moved a job, or taken it out. Answers whether it had a turn.
-    pub(super) fn turn_moved(
+    pub(crate) fn turn_moved(
         &mut self,
         step: usize,
         was: &DelayedKey,
@@ -53,7 +53,7 @@ impl Floor {
     }
 
     /// Has the job read, unless somebody moves it: then that is told.
-    pub(super) fn read_turn(&mut self, step: usize, turn: Turn, actions: &mut Vec<Action>) {
+    pub(crate) fn read_turn(&mut self, step: usize, turn: Turn, actions: &mut Vec<Action>) {
         let Some(row) = self.turns[step].get(&turn) else { return };
         if self.moved[step].get(row) == Some(&false) {
             return;
@@ -64,7 +64,7 @@ impl Floor {
     }
 
     /// Jobs that came again are on their way no more.
-    pub(super) fn forget_returned(&mut self, work: &Work) {
+    pub(crate) fn forget_returned(&mut self, work: &Work) {
         let keys = work.portions.iter().flat_map(Portion::returned);
         let keys: Vec<DelayedKey> = keys.map(|returned| returned.key.clone()).collect();
         for key in keys {

@@ -10,64 +10,64 @@ use crate::words::Address;
 
 /// Addresses are `pipeline/name`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Blueprint {
+pub(crate) struct Blueprint {
     /// By address: its lines.
-    pub(super) sources: BTreeMap<String, Vec<String>>,
-    pub(super) queues: BTreeMap<String, QueuePlan>,
-    pub(super) steps: Vec<StepPlan>,
-    pub(super) sinks: Vec<SinkPlan>,
+    pub(crate) sources: BTreeMap<String, Vec<String>>,
+    pub(crate) queues: BTreeMap<String, QueuePlan>,
+    pub(crate) steps: Vec<StepPlan>,
+    pub(crate) sinks: Vec<SinkPlan>,
     /// By pipeline: the error queue of all its steps.
-    pub(super) errors: BTreeMap<String, String>,
+    pub(crate) errors: BTreeMap<String, String>,
     /// Scripts that are written otherwise and do the same.
-    pub(super) version: u64,
+    pub(crate) version: u64,
     /// By name: where these are what is played, there is nothing of the above but the sources and the
     /// version.
-    pub(super) files: Vec<(&'static str, String)>,
+    pub(crate) files: Vec<(&'static str, String)>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct QueuePlan {
-    pub(super) settings: Vec<String>,
+pub(crate) struct QueuePlan {
+    pub(crate) settings: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct StepPlan {
-    pub(super) pipeline: String,
-    pub(super) name: String,
-    pub(super) take: Take,
+pub(crate) struct StepPlan {
+    pub(crate) pipeline: String,
+    pub(crate) name: String,
+    pub(crate) take: Take,
     /// Bindings and addresses.
-    pub(super) inputs: Vec<(String, String)>,
-    pub(super) outputs: Vec<(String, String)>,
-    pub(super) run: &'static [&'static str],
-    pub(super) mode: &'static str,
-    pub(super) salt: u64,
-    pub(super) calm: bool,
+    pub(crate) inputs: Vec<(String, String)>,
+    pub(crate) outputs: Vec<(String, String)>,
+    pub(crate) run: &'static [&'static str],
+    pub(crate) mode: &'static str,
+    pub(crate) salt: u64,
+    pub(crate) calm: bool,
     /// What its `retry` says.
-    pub(super) retry: Option<&'static str>,
-    pub(super) hash: bool,
-    pub(super) filter: Option<String>,
-    pub(super) errors: Option<String>,
-    pub(super) delivery: Option<Promise>,
+    pub(crate) retry: Option<&'static str>,
+    pub(crate) hash: bool,
+    pub(crate) filter: Option<String>,
+    pub(crate) errors: Option<String>,
+    pub(crate) delivery: Option<Promise>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct SinkPlan {
-    pub(super) address: String,
-    pub(super) kind: &'static str,
-    pub(super) from: Vec<String>,
-    pub(super) delivery: Option<Promise>,
+pub(crate) struct SinkPlan {
+    pub(crate) address: String,
+    pub(crate) kind: &'static str,
+    pub(crate) from: Vec<String>,
+    pub(crate) delivery: Option<Promise>,
 }
 
 impl Blueprint {
     /// Gives every pipeline an error queue, so that hardly a step halts any more.
-    pub(super) fn mend(&mut self) {
+    pub(crate) fn mend(&mut self) {
         for pipeline in self.pipelines() {
             self.errors.entry(pipeline.into()).or_insert_with(|| format!("{pipeline}/mended"));
         }
     }
 
     /// Writes the files, and reads them as a runner does.
-    pub(super) fn load(&self, folder: &Path) -> Configuration {
+    pub(crate) fn load(&self, folder: &Path) -> Configuration {
         let version = format!("const VERSION = {};\n", self.version);
         if !self.files.is_empty() {
             for (name, text) in &self.files {
@@ -93,7 +93,7 @@ impl Blueprint {
     }
 
     /// Writes the sources, which never change.
-    pub(super) fn write_sources(&self, folder: &Path) {
+    pub(crate) fn write_sources(&self, folder: &Path) {
         for (address, lines) in &self.sources {
             let path = folder.join(format!("{}.ndjson", local(address)));
             std::fs::write(path, lines.join("\n") + "\n").unwrap();
@@ -107,7 +107,7 @@ impl Blueprint {
     }
 
     /// Takes a step out, if its pipeline can do without.
-    pub(super) fn remove(&mut self, at: usize) -> Option<StepPlan> {
+    pub(crate) fn remove(&mut self, at: usize) -> Option<StepPlan> {
         let others = self.steps.iter().filter(|step| step.pipeline == self.steps[at].pipeline).count();
         (others > 1).then(|| self.steps.remove(at))
     }
@@ -138,7 +138,7 @@ impl Blueprint {
 }
 
 impl StepPlan {
-    pub(super) fn address(&self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         Address::parse(&format!("{}/{}", self.pipeline, self.name)).unwrap()
     }
 

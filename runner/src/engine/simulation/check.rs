@@ -18,7 +18,7 @@ use crate::words::{Address, Counters};
 /// By queue or sink.
 type Targets = BTreeMap<Address, Vec<Expected>>;
 
-pub(super) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
+pub(crate) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
     let inputs = Inputs { history: &world.history, sources: &world.plan.sources };
     let retried = world.requests.retried();
     let mut feeds: BTreeMap<Address, Vec<Feed<'_>>> = BTreeMap::new();

@@ -9,23 +9,23 @@ use crate::words::Address;
 
 /// A job on a queue, or a line of a sink, seen so that only what matters is compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Seen {
-    pub(super) indices: Vec<u64>,
-    pub(super) payload: String,
-    pub(super) carried: Carried,
+pub(crate) struct Seen {
+    pub(crate) indices: Vec<u64>,
+    pub(crate) payload: String,
+    pub(crate) carried: Carried,
 }
 
 /// What is expected of one step on one target, in order.
 #[derive(Clone, Debug)]
-pub(super) struct Expected {
-    pub(super) seen: Seen,
-    pub(super) retried: bool,
+pub(crate) struct Expected {
+    pub(crate) seen: Seen,
+    pub(crate) retried: bool,
     /// It need not be there.
-    pub(super) lost: bool,
+    pub(crate) lost: bool,
 }
 
 /// Nothing is there that is not expected, and nothing is missing that is not lost.
-pub(super) fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen: bool) {
+pub(crate) fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen: bool) {
     let mut wanted: BTreeMap<&Seen, i64> = BTreeMap::new();
     for one in expected {
         *wanted.entry(&one.seen).or_default() += 1;
@@ -45,7 +45,7 @@ pub(super) fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen
 /// The jobs of one input stand in its order, but for those that were run again. What was lost, as only
 /// at-most-once may, and is delivered when the step is put back, stands behind what was delivered before
 /// it and is not delivered a second time.
-pub(super) fn in_order(known: &Known, queue: &Address, expected: &[Expected], actual: &[Seen]) {
+pub(crate) fn in_order(known: &Known, queue: &Address, expected: &[Expected], actual: &[Seen]) {
     let late = known.passes.len() > 1 && known.configuration.dedupes(&known.step);
     let again: BTreeSet<&Vec<u64>> =
         expected.iter().filter(|one| one.retried || late && one.lost).map(|one| &one.seen.indices).collect();

@@ -2,14 +2,14 @@
 
 /// Splitmix64: small, and good enough to shuffle a test.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn number(&mut self) -> u64 {
+    pub(crate) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -17,26 +17,26 @@ impl Dice {
     }
 
     /// Less than `end`, which is at least 1.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.number() % end as u64).unwrap()
     }
 
     /// Both included.
-    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.number() % (high - low + 1)
     }
 
     /// True in `percent` of 100.
-    pub(super) fn chance(&mut self, percent: usize) -> bool {
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    pub(super) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }
 
     /// `count` different ones of `from`, or all where there are fewer.
-    pub(super) fn several<T: Clone>(&mut self, from: &[T], count: usize) -> Vec<T> {
+    pub(crate) fn several<T: Clone>(&mut self, from: &[T], count: usize) -> Vec<T> {
         let mut left = from.to_vec();
         let mut picked = Vec::new();
         while picked.len() < count && !left.is_empty() {

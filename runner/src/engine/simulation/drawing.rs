@@ -19,7 +19,7 @@ const RETRIES: [&str; 3] = [
     "backoff = \"list\", delays = [\"1ms\", \"20s\"], max_attempts = 4",
 ];
 
-pub(super) fn random(dice: &mut Dice) -> Blueprint {
+pub(crate) fn random(dice: &mut Dice) -> Blueprint {
     let mut drawing = Drawing { dice, plan: Blueprint::default(), outlets: Vec::new() };
     drawing.sources();
     if drawing.dice.chance(60) {

@@ -14,7 +14,7 @@ use crate::store::{DelayedKey, SnapshotInput, Store};
 use crate::words::{Address, DeliveryHash};
 
 #[derive(Debug, Default)]
-pub(super) struct Effects {
+pub(crate) struct Effects {
     /// What each delivery was given, ever.
     given: HashMap<DeliveryHash, Vec<u8>>,
     /// By step: attempts that may have been seen and are not delivered.
@@ -25,7 +25,7 @@ pub(super) struct Effects {
     /// The same of jobs that came again.
     returned: BTreeMap<Address, BTreeSet<DelayedKey>>,
     /// By sink: what was printed.
-    pub(super) printed: BTreeMap<Address, Printed>,
+    pub(crate) printed: BTreeMap<Address, Printed>,
 }
 
 /// The input of a job, and its index there.
@@ -33,7 +33,7 @@ type Place = (usize, u64);
 
 /// Standard output, as the outside keeps it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Printed(pub(super) Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Printed(pub(crate) Arc<Mutex<Vec<u8>>>);
 
 impl Write for Printed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -48,7 +48,7 @@ impl Write for Printed {
 
 impl Effects {
     /// An attempt is about to be made. Answers how many jobs it tries again.
-    pub(super) fn attempt(&mut self, configuration: &Configuration, step: usize, work: &Work) -> u64 {
+    pub(crate) fn attempt(&mut self, configuration: &Configuration, step: usize, work: &Work) -> u64 {
         let step = &configuration.steps[step];
         let mut again = 0;
         let mut gatherer = Gatherer::new(configuration, step);
@@ -72,12 +72,12 @@ impl Effects {
     }
 
     /// The progress of a batch may move before it is attempted.
-    pub(super) fn promise(&mut self, step: &Address, jobs: &Jobs) {
+    pub(crate) fn promise(&mut self, step: &Address, jobs: &Jobs) {
         self.promised.entry(step.clone()).or_default().extend(places(jobs));
         self.returned.entry(step.clone()).or_default().extend(jobs.returned.iter().cloned());
     }
 
-    pub(super) fn delivered(&mut self, step: &Address, jobs: &Jobs) {
+    pub(crate) fn delivered(&mut self, step: &Address, jobs: &Jobs) {
         if let Some(promised) = self.promised.get_mut(step) {
             places(jobs).for_each(|place| _ = promised.remove(&place));
         }
@@ -87,19 +87,19 @@ impl Effects {
     }
 
     /// A step stopped, or begins elsewhere: its batches are made anew.
-    pub(super) fn forget(&mut self, step: &Address) {
+    pub(crate) fn forget(&mut self, step: &Address) {
         self.attempted.remove(step);
     }
 
     /// Everything that was begun is seen through when a run ends in order.
-    pub(super) fn assert_none_promised(&self) {
+    pub(crate) fn assert_none_promised(&self) {
         assert!(self.promised.values().all(BTreeSet::is_empty), "{:?}", self.promised);
         assert!(self.returned.values().all(BTreeSet::is_empty), "{:?}", self.returned);
     }
 
     /// After a crash: what at-most-once has lost, and whether what has to be attempted again is on
     /// record.
-    pub(super) fn crashed(&mut self, history: &mut History, store: &Store) {
+    pub(crate) fn crashed(&mut self, history: &mut History, store: &Store) {
         for (step, places) in std::mem::take(&mut self.promised) {
             history.steps.get_mut(&step).unwrap().lost.fresh.extend(places);
         }
@@ -123,7 +123,7 @@ impl Effects {
         }
     }
 
-    pub(super) fn lines(&self, sink: &Address) -> Vec<u8> {
+    pub(crate) fn lines(&self, sink: &Address) -> Vec<u8> {
         self.printed.get(sink).map(|printed| printed.0.lock().unwrap().clone()).unwrap_or_default()
     }
 }

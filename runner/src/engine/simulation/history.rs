@@ -9,58 +9,58 @@ use crate::store::{ReadError, Store};
 use crate::words::{Address, Origin, Stamp};
 
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(crate) struct History {
     /// By queue, from index 1 on; `None` for jobs that were trimmed before anybody could look.
-    pub(super) rows: BTreeMap<Address, Vec<Option<Row>>>,
+    pub(crate) rows: BTreeMap<Address, Vec<Option<Row>>>,
     /// Every step that there ever was.
-    pub(super) steps: BTreeMap<Address, Known>,
+    pub(crate) steps: BTreeMap<Address, Known>,
     /// Steps that somebody has asked to put back.
-    pub(super) replayed: BTreeSet<Address>,
+    pub(crate) replayed: BTreeSet<Address>,
 }
 
 /// A job on a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) payload: Vec<u8>,
+pub(crate) struct Row {
+    pub(crate) payload: Vec<u8>,
     /// `None` where somebody pushed it.
-    pub(super) origin: Option<Origin>,
-    pub(super) carried: String,
-    pub(super) stamp: Stamp,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) carried: String,
+    pub(crate) stamp: Stamp,
 }
 
 /// A step, as it was last in a configuration.
 #[derive(Debug)]
-pub(super) struct Known {
-    pub(super) step: Step,
-    pub(super) configuration: Arc<Configuration>,
-    pub(super) retired: bool,
+pub(crate) struct Known {
+    pub(crate) step: Step,
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) retired: bool,
     /// It had no error queue at some time.
-    pub(super) was_without_errors: bool,
-    pub(super) passes: Vec<Pass>,
+    pub(crate) was_without_errors: bool,
+    pub(crate) passes: Vec<Pass>,
     /// Jobs that it had accounted for and was attempting in a crash, if it promises at most once.
-    pub(super) lost: Lost,
+    pub(crate) lost: Lost,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Lost {
+pub(crate) struct Lost {
     /// Inputs and indices.
-    pub(super) fresh: BTreeSet<(usize, u64)>,
+    pub(crate) fresh: BTreeSet<(usize, u64)>,
     /// So many jobs that were retried.
-    pub(super) returned: usize,
+    pub(crate) returned: usize,
 }
 
 /// One way of a step through its inputs; another begins where it is put back.
 #[derive(Clone, Debug)]
-pub(super) struct Pass {
+pub(crate) struct Pass {
     /// By input: the first index.
-    pub(super) start: Vec<u64>,
+    pub(crate) start: Vec<u64>,
     /// By input: the index after the last one that is accounted for.
-    pub(super) next: Vec<u64>,
+    pub(crate) next: Vec<u64>,
 }
 
 impl History {
     /// Takes note of the steps that run from now on.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &mut self,
         configuration: &Arc<Configuration>,
         store: &Store,
@@ -96,7 +96,7 @@ impl History {
     }
 
     /// Looks at what has become durable.
-    pub(super) fn observe(&mut self, store: &Store) -> Result<(), ReadError> {
+    pub(crate) fn observe(&mut self, store: &Store) -> Result<(), ReadError> {
         for state in store.queues()? {
             let rows = self.rows.entry(state.address.clone()).or_default();
             let seen = rows.len() as u64;
@@ -117,7 +117,7 @@ impl History {
     }
 
     /// Compares what the store holds with what was seen.
-    pub(super) fn compare(&self, store: &Store) {
+    pub(crate) fn compare(&self, store: &Store) {
         for state in store.queues().unwrap() {
             let rows = &self.rows[&state.address];
             assert_eq!(rows.len() as u64, state.head, "{}", state.address);
@@ -132,13 +132,13 @@ impl History {
         }
     }
 
-    pub(super) fn row(&self, queue: &Address, index: u64) -> &Row {
+    pub(crate) fn row(&self, queue: &Address, index: u64) -> &Row {
         let row = self.rows.get(queue).and_then(|rows| rows.get(usize::try_from(index).unwrap() - 1));
         row.and_then(Option::as_ref).unwrap_or_else(|| panic!("{queue}/{index} was never seen"))
     }
 
     /// How many jobs the queue ever had.
-    pub(super) fn head(&self, queue: &Address) -> u64 {
+    pub(crate) fn head(&self, queue: &Address) -> u64 {
         self.rows.get(queue).map_or(0, |rows| rows.len() as u64)
     }
 }
@@ -169,7 +169,7 @@ impl Known {
         Ok(())
     }
 
-    pub(super) fn next(&self) -> &[u64] {
+    pub(crate) fn next(&self) -> &[u64] {
         &self.passes.last().unwrap().next
     }
 }

@@ -18,9 +18,9 @@ use crate::words::{Address, Timestamp};
 
 /// What is played.
 #[derive(Clone, Debug)]
-pub(super) struct JobsPlan {
+pub(crate) struct JobsPlan {
     toml: String,
-    pub(super) lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
     jobs: Vec<JobPlan>,
     order: Order,
     /// Attempts are begun durably, so that a crash counts as one.
@@ -48,7 +48,7 @@ enum Order {
     OfDeliveries,
 }
 
-pub(super) const ATTEMPTS_MAX: u32 = 4;
+pub(crate) const ATTEMPTS_MAX: u32 = 4;
 
 /// What each job runs through.
 const SCRIPT: &str = r#"
@@ -64,7 +64,7 @@ fn process(job, ctx) {
 
 /// The step that is played. `queuer`: what that says, if there is one; `shown`: one of its outputs can be seen
 /// outside.
-pub(super) fn step_toml(from: &str, queuer: &str, shown: bool) -> String {
+pub(crate) fn step_toml(from: &str, queuer: &str, shown: bool) -> String {
     let shown = if shown { "stdout" } else { "null" };
     let queuer = if queuer.is_empty() { String::new() } else { format!("queuer = {{ {queuer} }}\n") };
     format!(
@@ -74,7 +74,7 @@ pub(super) fn step_toml(from: &str, queuer: &str, shown: bool) -> String {
     )
 }
 
-pub(super) fn random(dice: &mut Dice) -> JobsPlan {
+pub(crate) fn random(dice: &mut Dice) -> JobsPlan {
     let jobs: Vec<JobPlan> = (0..dice.between(1, 30))
         .map(|_| JobPlan {
             lane: dice.between(0, 3),
@@ -125,12 +125,12 @@ pub(super) fn random(dice: &mut Dice) -> JobsPlan {
 }
 
 impl JobsPlan {
-    pub(super) fn files(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
         vec![("p.toml", self.toml.clone()), ("job.rhai", SCRIPT.to_owned())]
     }
 
     /// An attempt is about to be made.
-    pub(super) fn attempt(
+    pub(crate) fn attempt(
         &mut self,
         configuration: &Configuration,
         step: &Step,
@@ -175,7 +175,7 @@ impl JobsPlan {
     }
 
     /// Compares what stands on the queues with what was promised.
-    pub(super) fn check(&self, history: &History, store: &Store, ended: Option<&Ended>) {
+    pub(crate) fn check(&self, history: &History, store: &Store, ended: Option<&Ended>) {
         let (done, late) = read(history, "p/out");
         let (failed, none) = read(history, "p/failed");
         assert!(none.is_empty());

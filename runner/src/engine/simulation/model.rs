@@ -12,33 +12,33 @@ use crate::config::{Input, Meta, QueueRef, Take};
 use crate::words::{Address, DeliveryHash, delivery_hash, rfc3339};
 
 /// By queue: what is told of the job there, as JSON.
-pub(super) type Carried = BTreeMap<String, BTreeSet<String>>;
+pub(crate) type Carried = BTreeMap<String, BTreeSet<String>>;
 
 /// A job that a step has accounted for.
 #[derive(Clone, Debug)]
-pub(super) struct Delivery {
+pub(crate) struct Delivery {
     /// By input: the index that it gave, or 0.
-    pub(super) indices: Vec<u64>,
+    pub(crate) indices: Vec<u64>,
     /// The last attempt.
-    pub(super) attempt: u32,
-    pub(super) given: Given,
-    pub(super) carried: Carried,
-    pub(super) hash: DeliveryHash,
+    pub(crate) attempt: u32,
+    pub(crate) given: Given,
+    pub(crate) carried: Carried,
+    pub(crate) hash: DeliveryHash,
     /// Nothing, where the step does not make a delivery twice and has made it.
-    pub(super) made: Option<Made>,
+    pub(crate) made: Option<Made>,
     /// The error that it was run again for.
-    pub(super) retried: Option<(Address, u64)>,
+    pub(crate) retried: Option<(Address, u64)>,
 }
 
 /// All that can be read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inputs<'a> {
-    pub(super) history: &'a History,
-    pub(super) sources: &'a BTreeMap<String, Vec<String>>,
+pub(crate) struct Inputs<'a> {
+    pub(crate) history: &'a History,
+    pub(crate) sources: &'a BTreeMap<String, Vec<String>>,
 }
 
 /// What a step has accounted for so far, in order but for what was run again.
-pub(super) fn deliveries(inputs: Inputs<'_>, known: &Known, retried: &[(&Address, u64)]) -> Vec<Delivery> {
+pub(crate) fn deliveries(inputs: Inputs<'_>, known: &Known, retried: &[(&Address, u64)]) -> Vec<Delivery> {
     let mut all = Vec::new();
     for pass in &known.passes {
         all.extend(rows(known.step.take, pass).into_iter().map(|indices| inputs.delivery(known, indices)));
@@ -64,7 +64,7 @@ pub(super) fn deliveries(inputs: Inputs<'_>, known: &Known, retried: &[(&Address
 }
 
 /// What the step would run next; several, where it takes from whichever input.
-pub(super) fn next(inputs: Inputs<'_>, known: &Known) -> Vec<Delivery> {
+pub(crate) fn next(inputs: Inputs<'_>, known: &Known) -> Vec<Delivery> {
     let next = known.next();
     let has = |at: usize| next[at] <= inputs.head(&known.step.inputs[at].address);
     let only = |at: usize| (0..next.len()).map(|input| if input == at { next[at] } else { 0 }).collect();
@@ -98,7 +98,7 @@ fn rows(take: Take, pass: &Pass) -> Vec<Vec<u64>> {
 }
 
 impl Inputs<'_> {
-    pub(super) fn head(&self, input: &Address) -> u64 {
+    pub(crate) fn head(&self, input: &Address) -> u64 {
         match self.sources.get(&input.to_string()) {
             Some(lines) => lines.len() as u64,
             None => self.history.head(input),
@@ -160,7 +160,7 @@ struct Record<'a> {
 }
 
 /// By input of the step: the index.
-pub(super) fn indices(known: &Known, inputs: &[(String, u64)]) -> Vec<u64> {
+pub(crate) fn indices(known: &Known, inputs: &[(String, u64)]) -> Vec<u64> {
     let of = |name: String| inputs.iter().find(|(one, _)| *one == name).map_or(0, |(_, index)| *index);
     known.step.inputs.iter().map(|input| of(input.hash_name())).collect()
 }
@@ -185,7 +185,7 @@ fn wrap(parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// Adds what a text says that a job carries.
-pub(super) fn merge(carried: &mut Carried, text: &str) {
+pub(crate) fn merge(carried: &mut Carried, text: &str) {
     if text.is_empty() {
         return;
     }

@@ -5,26 +5,26 @@ use crate::words::Address;
 
 /// How a run ended, if it was no crash.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) end: End,
-    pub(super) halted: Vec<Address>,
+pub(crate) struct Ended {
+    pub(crate) end: End,
+    pub(crate) halted: Vec<Address>,
     /// Something was asked of it, which may have been granted when it was about to end.
-    pub(super) asked: bool,
+    pub(crate) asked: bool,
 }
 
 /// The process has died.
 #[derive(Debug)]
-pub(super) struct Crash;
+pub(crate) struct Crash;
 
 /// What may befall a run besides failures of the disk.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Perils {
+pub(crate) struct Perils {
     /// It dies after so many moves.
-    pub(super) dies_after: Option<u64>,
+    pub(crate) dies_after: Option<u64>,
     /// Somebody asks it to stop after so many.
-    pub(super) stops_after: Option<u64>,
+    pub(crate) stops_after: Option<u64>,
     /// Everything outside behaves after so many, so that it has to drain.
-    pub(super) calms_after: Option<u64>,
+    pub(crate) calms_after: Option<u64>,
     /// Somebody asks something of it so many times.
-    pub(super) requests: usize,
+    pub(crate) requests: usize,
 }

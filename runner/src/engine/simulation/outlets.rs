@@ -11,12 +11,12 @@ use crate::config::{Promise, Take, Target};
 use crate::words::Address;
 
 /// What a step has to do with one sink.
-pub(super) struct Feed<'k> {
-    pub(super) known: &'k Known,
-    pub(super) lines: Vec<Expected>,
+pub(crate) struct Feed<'k> {
+    pub(crate) known: &'k Known,
+    pub(crate) lines: Vec<Expected>,
 }
 
-pub(super) fn lines(bytes: &[u8]) -> Vec<String> {
+pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
     let text = std::str::from_utf8(bytes).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'), "a line is cut: {text:?}");
     text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap().to_string()).collect()
@@ -32,7 +32,7 @@ fn all_lines(feeds: &[Feed<'_>]) -> Vec<Expected> {
 }
 
 /// A file is exactly once.
-pub(super) fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
+pub(crate) fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
     let expected = all_lines(feeds);
     let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
     compare(&sink.to_string(), &expected, &actual, false);
@@ -46,7 +46,7 @@ pub(super) fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
 
 /// What is printed cannot be taken back, so that a crash may print it again, unless it is printed at
 /// most once.
-pub(super) fn check_printed(sink: &Address, lines: &[String], feeds: &[Feed<'_>], crashes: u64) {
+pub(crate) fn check_printed(sink: &Address, lines: &[String], feeds: &[Feed<'_>], crashes: u64) {
     let expected = all_lines(feeds);
     let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
     let never_twice = feeds.iter().all(|feed| feed.known.step.delivery == Promise::AtMostOnce);

@@ -10,17 +10,17 @@ use crate::store::testing::{Failure, FaultyDisk};
 use crate::store::{Store, open_disk, verify};
 
 /// Plays the history of a graph that the seed says, and asserts what was promised.
-pub(super) fn play(seed: u64) -> Tally {
+pub(crate) fn play(seed: u64) -> Tally {
     play_in(World::new(seed))
 }
 
 /// The same of a step that retries, delays and picks its jobs.
-pub(super) fn play_jobs(seed: u64) -> Tally {
+pub(crate) fn play_jobs(seed: u64) -> Tally {
     play_in(World::of_jobs(seed))
 }
 
 /// The same of a step that waits for everything there is to wait for.
-pub(super) fn play_waiting(seed: u64) -> Tally {
+pub(crate) fn play_waiting(seed: u64) -> Tally {
     play_in(World::of_waiting(seed))
 }
 
@@ -51,7 +51,7 @@ fn play_in(mut world: World) -> Tally {
 
 /// Crashes a run that leaves attempts on record, and then the recovery at each step of it, one after the
 /// other. Answers how many steps that were; `None` where the run left nothing on record.
-pub(super) fn interrupt(seed: u64) -> Option<u64> {
+pub(crate) fn interrupt(seed: u64) -> Option<u64> {
     let mut world = World::new(seed);
     world.between(None);
     if stage::run(&mut world, Perils { dies_after: Some(60), ..Perils::default() }).is_ok() {

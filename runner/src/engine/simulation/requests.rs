@@ -13,22 +13,22 @@ use crate::store::Store;
 use crate::words::{Address, Origin};
 
 #[derive(Debug, Default)]
-pub(super) struct Requests {
-    pub(super) all: Vec<Wish>,
+pub(crate) struct Requests {
+    pub(crate) all: Vec<Wish>,
     pushed: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Wish {
-    pub(super) request: Request,
+pub(crate) struct Wish {
+    pub(crate) request: Request,
     /// Where the answer comes.
     reply: Option<Receiver<Result<Granted, String>>>,
-    pub(super) granted: bool,
+    pub(crate) granted: bool,
 }
 
 impl Requests {
     /// Thinks of something to ask; `None` where nothing comes to mind.
-    pub(super) fn think(
+    pub(crate) fn think(
         &mut self,
         dice: &mut Dice,
         history: &History,
@@ -144,19 +144,19 @@ impl Requests {
         !known.configuration.dedupes(&known.step) || !replayed()
     }
 
-    pub(super) fn ask(&mut self, request: Request) -> Asked {
+    pub(crate) fn ask(&mut self, request: Request) -> Asked {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.all.push(Wish { request: request.clone(), reply: Some(answer), granted: false });
         Asked::new(request, reply)
     }
 
     /// Something that was done to a store at rest.
-    pub(super) fn done(&mut self, request: Request) {
+    pub(crate) fn done(&mut self, request: Request) {
         self.all.push(Wish { request, reply: None, granted: true });
     }
 
     /// Takes in the answers that have come.
-    pub(super) fn listen(&mut self) {
+    pub(crate) fn listen(&mut self) {
         for wish in &mut self.all {
             match wish.reply.as_ref().map(Receiver::try_recv) {
                 Some(Ok(answer)) => {
@@ -170,7 +170,7 @@ impl Requests {
 
     /// Finds out what came of requests that nobody answered before the run ended; an answer that came
     /// when the power was gone is none.
-    pub(super) fn settle(&mut self, history: &History, store: &Store) {
+    pub(crate) fn settle(&mut self, history: &History, store: &Store) {
         for at in 0..self.all.len() {
             if self.all[at].reply.take().is_none() {
                 continue;
@@ -206,7 +206,7 @@ impl Requests {
     }
 
     /// Errors that were put back through their step.
-    pub(super) fn retried(&self) -> Vec<(&Address, u64)> {
+    pub(crate) fn retried(&self) -> Vec<(&Address, u64)> {
         let mut all = Vec::new();
         for wish in self.all.iter().filter(|wish| wish.granted) {
             if let Request::Retry { queue, errors } = &wish.request {
@@ -217,7 +217,7 @@ impl Requests {
     }
 
     /// Compares what stands on queues without an origin with what was pushed.
-    pub(super) fn check_pushes(&self, history: &History) {
+    pub(crate) fn check_pushes(&self, history: &History) {
         for (queue, rows) in &history.rows {
             let loose = rows.iter().flatten().filter(|row| row.origin.is_none());
             let found: Vec<Value> = loose.map(|row| serde_json::from_slice(&row.payload).unwrap()).collect();

@@ -80,7 +80,7 @@ struct Stage<'w> {
     end: Option<End>,
 }
 
-pub(super) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
+pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
     let mut stage = Stage::open(world)?;
     let outcome = stage.play(perils);
     let Stage { world, committer, floor, .. } = stage;

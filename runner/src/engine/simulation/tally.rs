@@ -1,31 +1,31 @@
 //! What was played, so that it can be seen that something was.
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) runs: u64,
-    pub(super) crashes: u64,
+pub(crate) struct Tally {
+    pub(crate) runs: u64,
+    pub(crate) crashes: u64,
     /// Batches that were begun before a crash and formed again after it.
-    pub(super) again: u64,
+    pub(crate) again: u64,
     /// Attempts at jobs that had failed, but for those that were put back.
-    pub(super) retries: u64,
+    pub(crate) retries: u64,
     /// Requests that were granted.
-    pub(super) granted: u64,
+    pub(crate) granted: u64,
     /// Jobs on queues.
-    pub(super) jobs: u64,
+    pub(crate) jobs: u64,
     /// Jobs of those that were on their way in a crash at most once.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     /// Where it waits: how often a job found its gate closed, and how often the outside forgot one.
-    pub(super) held: u64,
-    pub(super) forgotten: u64,
+    pub(crate) held: u64,
+    pub(crate) forgotten: u64,
     /// How often something was taken that the outside said by itself.
-    pub(super) told: u64,
+    pub(crate) told: u64,
     /// Jobs that somebody moved or took out while they waited.
-    pub(super) moved: u64,
-    pub(super) ticks: u64,
+    pub(crate) moved: u64,
+    pub(crate) ticks: u64,
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, more: &Self) {
+    pub(crate) fn add(&mut self, more: &Self) {
         self.runs += more.runs;
         self.crashes += more.crashes;
         self.again += more.again;

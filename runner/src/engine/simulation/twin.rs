@@ -6,7 +6,7 @@ use crate::config::{Step, Take};
 use crate::words::DeliveryHash;
 
 /// The file that every step with a script runs. What it does is in the step's `config`.
-pub(super) const WORK: &str = r#"
+pub(crate) const WORK: &str = r#"
 fn field(job, key, other) {
     if type_of(job) == "map" && key in job { job[key] } else { other }
 }
@@ -90,23 +90,23 @@ fn process(job, ctx) {
 "#;
 
 /// A second script of a chain.
-pub(super) const AGAIN: &str = "fn process(job) { job.id += \"+\"; job }\n";
+pub(crate) const AGAIN: &str = "fn process(job) { job.id += \"+\"; job }\n";
 
 /// What an attempt is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Given {
+pub(crate) struct Given {
     /// The payload of the attempt, with its bindings where the step sees them.
-    pub(super) whole: Vec<u8>,
+    pub(crate) whole: Vec<u8>,
     /// All that it was made of is JSON.
-    pub(super) sound: bool,
+    pub(crate) sound: bool,
 }
 
 /// What an attempt comes to: jobs by output of the step, or the kind of its failure.
-pub(super) type Made = Result<Vec<Vec<Value>>, &'static str>;
+pub(crate) type Made = Result<Vec<Vec<Value>>, &'static str>;
 
 /// What a job comes to that is tried as often as its step says, from the attempt `first` on; and the number of
 /// the last attempt.
-pub(super) fn attempts(step: &Step, given: &Given, first: u32, hash: DeliveryHash) -> (u32, Made) {
+pub(crate) fn attempts(step: &Step, given: &Given, first: u32, hash: DeliveryHash) -> (u32, Made) {
     let most = step.retry_policy().map_or(1, |policy| policy.max_attempts);
     let mut number = first;
     loop {

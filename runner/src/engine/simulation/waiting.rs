@@ -53,7 +53,7 @@ use crate::words::{Address, Status};
 
 /// What is played, and all that was seen of it.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     plan: Plan,
     step: Address,
     input: Address,
@@ -79,13 +79,13 @@ pub(super) struct Waiting {
 
 /// Something that comes from outside.
 #[derive(Debug)]
-pub(super) enum Coming {
+pub(crate) enum Coming {
     Push(Push),
     Request(Asked),
 }
 
 impl Waiting {
-    pub(super) fn random(dice: &mut Dice) -> Self {
+    pub(crate) fn random(dice: &mut Dice) -> Self {
         let plan = Plan::random(dice);
         let between = plan.files.iter().any(|(_, text)| text.contains("from = \"q0\""));
         let address = |text: &str| Address::parse(text).unwrap();
@@ -111,17 +111,17 @@ impl Waiting {
         }
     }
 
-    pub(super) fn files(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
         self.plan.files.clone()
     }
 
     /// The lines of the source, where it is a file.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         if self.plan.is_pushed() { Vec::new() } else { self.plan.jobs.clone() }
     }
 
     /// A run begins.
-    pub(super) fn begin(&mut self, now: i64) {
+    pub(crate) fn begin(&mut self, now: i64) {
         self.ran_calmly = self.outside.calm;
         self.picking = Picking::default();
         self.picking.begin(self.callers.paused, now);
@@ -131,26 +131,26 @@ impl Waiting {
     }
 
     /// From here on everything answers, and nobody asks for anything; or not any more.
-    pub(super) fn calm(&mut self, calm: bool) {
+    pub(crate) fn calm(&mut self, calm: bool) {
         self.outside.calm = calm;
     }
 
     /// The same in the middle of a run.
-    pub(super) fn calm_down(&mut self) {
+    pub(crate) fn calm_down(&mut self) {
         (self.outside.calm, self.ran_calmly) = (true, true);
     }
 
-    pub(super) fn is_calm(&self) -> bool {
+    pub(crate) fn is_calm(&self) -> bool {
         self.outside.calm
     }
 
     /// It does so much in an hour that a clock that is set far makes much to play.
-    pub(super) fn is_restless(&self) -> bool {
+    pub(crate) fn is_restless(&self) -> bool {
         self.plan.gate.is_some() || self.plan.ticks.is_some_and(|(every, _)| every < 600_000)
     }
 
     /// What was played.
-    pub(super) fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> Tally {
         let ticks = self.ticking.as_ref().map_or(0, Ticking::count);
         let (granted, moved) = (self.callers.granted, self.callers.moved);
         Tally {
@@ -165,7 +165,7 @@ impl Waiting {
     }
 
     /// An attempt is about to be made.
-    pub(super) fn attempt(
+    pub(crate) fn attempt(
         &mut self,
         dice: &mut Dice,
         configuration: &Configuration,
@@ -222,7 +222,7 @@ impl Waiting {
     }
 
     /// Looks at what has become durable.
-    pub(super) fn look(&mut self, store: &Store, history: &History) -> Result<(), ReadError> {
+    pub(crate) fn look(&mut self, store: &Store, history: &History) -> Result<(), ReadError> {
         self.see_jobs(history);
         let head = self.jobs.len() as u64;
         let places = (&self.step, &self.input);
@@ -257,7 +257,7 @@ impl Waiting {
     }
 
     /// Batches of which is told that they are delivered.
-    pub(super) fn delivered(&mut self, id: BatchId) {
+    pub(crate) fn delivered(&mut self, id: BatchId) {
         let indices = self.batches.remove(&id);
         // A batch of what is taken in order may be split: there an attempt is over when its end is durable.
         for index in indices.into_iter().flatten().filter(|_| self.plan.order != Order::Stream) {
@@ -266,7 +266,7 @@ impl Waiting {
     }
 
     /// The run is over, in whatever way.
-    pub(super) fn hang_up(&mut self, store: &Store, in_order: bool) -> Result<(), ReadError> {
+    pub(crate) fn hang_up(&mut self, store: &Store, in_order: bool) -> Result<(), ReadError> {
         let seen_through = self.attempts.is_empty() || self.plan.order == Order::Stream;
         assert!(!in_order || seen_through, "attempts were not seen through: {self:#?}");
         self.attempts.clear();
@@ -313,16 +313,16 @@ impl Waiting {
         }
     }
 
-    pub(super) fn look_at_gate(&mut self, dice: &mut Dice, step: usize) -> Message {
+    pub(crate) fn look_at_gate(&mut self, dice: &mut Dice, step: usize) -> Message {
         self.outside.look_at_gate(dice, step)
     }
 
-    pub(super) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: Asking) -> Message {
+    pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: Asking) -> Message {
         self.outside.answer(dice, store, asking)
     }
 
     /// Something that somebody wants of the run; with `needed` only what it cannot do without.
-    pub(super) fn think(
+    pub(crate) fn think(
         &mut self,
         dice: &mut Dice,
         configuration: &Configuration,
@@ -347,7 +347,7 @@ impl Waiting {
     }
 
     /// Takes in the answers that have come.
-    pub(super) fn listen(&mut self) {
+    pub(crate) fn listen(&mut self) {
         if let Some(pushers) = &mut self.pushers {
             pushers.listen();
         }
@@ -357,12 +357,12 @@ impl Waiting {
     }
 
     /// Has the step go on, if it is paused and nobody has asked for that yet.
-    pub(super) fn go_on(&mut self) -> Option<Asked> {
+    pub(crate) fn go_on(&mut self) -> Option<Asked> {
         self.callers.go_on(&self.step)
     }
 
     /// Whether nothing is left that will ever happen, but more ticks.
-    pub(super) fn is_over(&self, history: &History) -> bool {
+    pub(crate) fn is_over(&self, history: &History) -> bool {
         self.is_through() && ticking::are_read(history)
     }
 
@@ -378,7 +378,7 @@ impl Waiting {
     }
 
     /// Compares what is on record with what was answered for, and at the end with what must have come.
-    pub(super) fn check(&self, history: &History, ended: bool) {
+    pub(crate) fn check(&self, history: &History, ended: bool) {
         if let Some(pushers) = &self.pushers {
             pushers.check(history);
         }

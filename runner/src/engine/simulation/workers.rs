@@ -14,10 +14,10 @@ use crate::words::{Address, TokenKey};
 /// Compiling scripts takes longer than all the rest, so what they are compiled to is kept as long as
 /// nothing can tell.
 #[derive(Debug, Default)]
-pub(super) struct Workers(BTreeMap<Address, ((u64, u64), Worker)>);
+pub(crate) struct Workers(BTreeMap<Address, ((u64, u64), Worker)>);
 
 impl Workers {
-    pub(super) fn get(
+    pub(crate) fn get(
         &mut self,
         configuration: &Configuration,
         step: usize,
@@ -46,7 +46,7 @@ impl Workers {
     }
 
     /// Those that ask the store do so only as long as it is open.
-    pub(super) fn forget(&mut self, configuration: &Configuration) {
+    pub(crate) fn forget(&mut self, configuration: &Configuration) {
         let asks = |step: &crate::config::Step| configuration.dedupes(step);
         for step in configuration.steps.iter().filter(|step| asks(step)) {
             self.0.remove(&step.address);

@@ -26,24 +26,24 @@ use crate::store::testing::{Failure, FaultyDisk};
 use crate::store::{Store, Writer, open_disk};
 use crate::words::{Address, Clock as _, ManualClock};
 
-pub(super) struct World {
-    pub(super) dice: Dice,
-    pub(super) folder: TempDir,
-    pub(super) plan: Blueprint,
-    pub(super) configuration: Arc<Configuration>,
-    pub(super) clock: Arc<ManualClock>,
-    pub(super) disk: FaultyDisk,
-    pub(super) history: History,
-    pub(super) requests: Requests,
-    pub(super) effects: Effects,
-    pub(super) workers: Workers,
-    pub(super) tally: Tally,
+pub(crate) struct World {
+    pub(crate) dice: Dice,
+    pub(crate) folder: TempDir,
+    pub(crate) plan: Blueprint,
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) disk: FaultyDisk,
+    pub(crate) history: History,
+    pub(crate) requests: Requests,
+    pub(crate) effects: Effects,
+    pub(crate) workers: Workers,
+    pub(crate) tally: Tally,
     /// What is played where it is no graph.
-    pub(super) jobs: Option<JobsPlan>,
-    pub(super) waiting: Option<Waiting>,
+    pub(crate) jobs: Option<JobsPlan>,
+    pub(crate) waiting: Option<Waiting>,
     failure: Option<Failure>,
     /// The last run crashed, and whether the power went.
-    pub(super) crashed: Option<bool>,
+    pub(crate) crashed: Option<bool>,
 }
 
 /// An empty store, which takes a while to make.
@@ -58,7 +58,7 @@ fn empty_store() -> Vec<u8> {
 }
 
 impl World {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let folder = tempfile::tempdir().unwrap();
         let plan = drawing::random(&mut dice);
@@ -66,7 +66,7 @@ impl World {
         Self::with(dice, folder, plan)
     }
 
-    pub(super) fn of_jobs(seed: u64) -> Self {
+    pub(crate) fn of_jobs(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let folder = tempfile::tempdir().unwrap();
         let jobs = jobs::random(&mut dice);
@@ -76,7 +76,7 @@ impl World {
         Self { jobs: Some(jobs), ..Self::with(dice, folder, plan) }
     }
 
-    pub(super) fn of_waiting(seed: u64) -> Self {
+    pub(crate) fn of_waiting(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let folder = tempfile::tempdir().unwrap();
         let waiting = Waiting::random(&mut dice);
@@ -87,12 +87,12 @@ impl World {
     }
 
     /// A whole graph is played.
-    pub(super) fn is_graph(&self) -> bool {
+    pub(crate) fn is_graph(&self) -> bool {
         self.jobs.is_none() && self.waiting.is_none()
     }
 
     /// Takes in the answers that have come.
-    pub(super) fn listen(&mut self) {
+    pub(crate) fn listen(&mut self) {
         self.requests.listen();
         if let Some(waiting) = &mut self.waiting {
             waiting.listen();
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    pub(super) fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> Tally {
         let jobs = self.history.rows.values().map(|rows| rows.len() as u64).sum();
         let granted = self.requests.all.iter().filter(|wish| wish.granted).count() as u64;
         let lost = self.history.steps.values().map(|known| known.lost.fresh.len() as u64).sum();
@@ -132,14 +132,14 @@ impl World {
     }
 
     /// The run has ended in order.
-    pub(super) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.disk = FaultyDisk::with(self.disk.bytes());
         self.crashed = None;
         self.workers.forget(&self.configuration);
     }
 
     /// The process dies, or the power goes.
-    pub(super) fn die(&mut self) {
+    pub(crate) fn die(&mut self) {
         let power = match self.failure {
             Some(Failure::FreezeAt(_)) => true,
             Some(Failure::FullFrom(_)) => false,
@@ -154,7 +154,7 @@ impl World {
     }
 
     /// From here on nothing fails.
-    pub(super) fn calm(&mut self) {
+    pub(crate) fn calm(&mut self) {
         self.failure = None;
         self.disk.heal();
         if let Some(waiting) = &mut self.waiting {
@@ -163,7 +163,7 @@ impl World {
     }
 
     /// What happens to the next run.
-    pub(super) fn perils(&mut self) -> Perils {
+    pub(crate) fn perils(&mut self) -> Perils {
         let requests = if self.is_graph() { self.dice.below(5) } else { 0 };
         let mut perils = Perils { requests, ..Perils::default() };
         let soon = |dice: &mut Dice, most: u64| {
@@ -193,7 +193,7 @@ impl World {
     }
 
     /// Somebody asks for something while nothing runs.
-    pub(super) fn amend_at_rest(&mut self, store: &Store, writer: &mut Writer) {
+    pub(crate) fn amend_at_rest(&mut self, store: &Store, writer: &mut Writer) {
         let World { dice, requests, history, configuration, clock, .. } = self;
         let Some(request) = requests.think(dice, history, configuration) else { return };
         let Ok(amendment) = amend(store, configuration, &request, clock.now()) else { return };
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// Somebody edits the files.
-    pub(super) fn change(&mut self) {
+    pub(crate) fn change(&mut self) {
         let number = self.plan.steps.len();
         let most = if self.is_graph() { 20 } else { 5 };
         match self.dice.below(most) {
@@ -238,13 +238,13 @@ impl World {
         self.reload();
     }
 
-    pub(super) fn reload(&mut self) {
+    pub(crate) fn reload(&mut self) {
         self.configuration = Arc::new(self.plan.load(self.folder.path()));
     }
 
     /// A file that is written holds more than was committed when the process dies; of what was not
     /// synced some is lost when the power goes.
-    pub(super) fn meddle_with_sinks(&mut self, store: &Store, power: bool) {
+    pub(crate) fn meddle_with_sinks(&mut self, store: &Store, power: bool) {
         for (address, path) in self.files() {
             let position = store.sink(&address).unwrap();
             let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };

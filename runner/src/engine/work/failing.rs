@@ -16,15 +16,15 @@ use crate::store::{Delayed, Outcome};
 use crate::words::{Address, Timestamp};
 
 /// How a step goes about failed attempts of one batch.
-pub(super) struct Failing<'w> {
-    pub(super) retrying: &'w Retrying,
-    pub(super) step: &'w Address,
-    pub(super) take: Take,
-    pub(super) generation: u64,
+pub(crate) struct Failing<'w> {
+    pub(crate) retrying: &'w Retrying,
+    pub(crate) step: &'w Address,
+    pub(crate) take: Take,
+    pub(crate) generation: u64,
 }
 
 /// Where a job of a batch is after its attempt.
-pub(super) enum After {
+pub(crate) enum After {
     /// It is through, and that is on record.
     Through(Outcome),
     /// It stands in the store by itself.
@@ -37,7 +37,7 @@ pub(super) enum After {
 
 impl Failing<'_> {
     /// What the step runs could not be set up: the job waits, or stands in the way.
-    pub(super) fn sets_back(
+    pub(crate) fn sets_back(
         &self,
         item: &Item<'_>,
         setback: &Setback,
@@ -62,7 +62,7 @@ impl Failing<'_> {
     }
 
     /// `refused`: there was no attempt, and the outside has said that the job is invalid.
-    pub(super) fn befalls(
+    pub(crate) fn befalls(
         &self,
         item: &Item<'_>,
         mut failure: Failure,

@@ -12,16 +12,16 @@ use crate::store::Outcome;
 use crate::words::{Address, Origins, Timestamp};
 
 /// What the jobs of a batch have come to so far.
-pub(super) struct Yield {
-    pub(super) ran: Ran,
-    pub(super) outputs: Outputs,
+pub(crate) struct Yield {
+    pub(crate) ran: Ran,
+    pub(crate) outputs: Outputs,
     /// By binding to a queue: where its jobs come from, and what they carry. Sinks keep neither.
-    pub(super) sides: Vec<Option<Side>>,
-    pub(super) errors: Payloads,
-    pub(super) error_side: Side,
-    pub(super) carries: bool,
+    pub(crate) sides: Vec<Option<Side>>,
+    pub(crate) errors: Payloads,
+    pub(crate) error_side: Side,
+    pub(crate) carries: bool,
     /// Its jobs were picked.
-    pub(super) sequential: bool,
+    pub(crate) sequential: bool,
     has_bindings: bool,
     /// How many outputs were noted, and how many of those that are due later.
     given: usize,
@@ -30,20 +30,20 @@ pub(super) struct Yield {
     handed_on: usize,
 }
 
-pub(super) struct Side {
+pub(crate) struct Side {
     origins: Origins,
     carried: Payloads,
 }
 
 #[derive(Debug)]
-pub(super) struct Binding {
-    pub(super) name: String,
-    pub(super) to_queue: bool,
+pub(crate) struct Binding {
+    pub(crate) name: String,
+    pub(crate) to_queue: bool,
 }
 
 impl Yield {
     /// `origins`: of nothing yet.
-    pub(super) fn new(bindings: &[Binding], origins: &Origins, carries: bool, sequential: bool) -> Self {
+    pub(crate) fn new(bindings: &[Binding], origins: &Origins, carries: bool, sequential: bool) -> Self {
         let side = || Side { origins: origins.clone(), carried: Payloads::new() };
         Self {
             ran: Ran::default(),
@@ -61,20 +61,20 @@ impl Yield {
     }
 
     /// What outputs and errors come to so far, in bytes.
-    pub(super) fn byte_len(&self) -> usize {
+    pub(crate) fn byte_len(&self) -> usize {
         let outputs = (0..self.outputs.bindings()).filter_map(|position| self.outputs.get(position));
         let outputs: usize = outputs.map(Payloads::byte_len).sum();
         outputs + self.outputs.delayed().payloads().byte_len() + self.errors.byte_len()
     }
 
     /// What the next job comes to was made by an earlier delivery.
-    pub(super) fn was_given_before(&mut self) {
+    pub(crate) fn was_given_before(&mut self) {
         self.ran.counters.filtered += u64::from(self.has_bindings);
         self.take();
     }
 
     /// Notes what `item` came to.
-    pub(super) fn note(&mut self, step: &Address, bindings: &[Binding], item: &Item<'_>) -> Outcome {
+    pub(crate) fn note(&mut self, step: &Address, bindings: &[Binding], item: &Item<'_>) -> Outcome {
         self.note_origins(item);
         for (position, due_ms, payload) in self.outputs.delayed().iter().skip(self.late) {
             let to = bindings.get(position).map_or("", |binding| &binding.name);
@@ -92,7 +92,7 @@ impl Yield {
     }
 
     /// A job is through.
-    pub(super) fn through(&mut self, item: &Item<'_>, outcome: Outcome, keeps_records: bool) {
+    pub(crate) fn through(&mut self, item: &Item<'_>, outcome: Outcome, keeps_records: bool) {
         // An output that was made before is on record with its job.
         if keeps_records && item.to.is_none() {
             self.ran.outcomes.push((item.hash, outcome));
@@ -119,7 +119,7 @@ impl Yield {
         }
     }
 
-    pub(super) fn finish(self) -> Ran {
+    pub(crate) fn finish(self) -> Ran {
         let mut ran = self.ran;
         // What comes again is counted when it is through; an output that was made before, with its job.
         ran.counters.taken = (ran.taken - ran.stayed - self.handed_on) as u64;
@@ -137,7 +137,7 @@ impl Yield {
 }
 
 impl Side {
-    pub(super) fn push(&mut self, item: &Item<'_>, carries: bool) {
+    pub(crate) fn push(&mut self, item: &Item<'_>, carries: bool) {
         self.origins.push(item.indices);
         if carries {
             self.carried.push(item.carried.as_bytes());
@@ -150,7 +150,7 @@ impl Side {
 }
 
 impl Binding {
-    pub(super) fn new(output: &config::OutputRef) -> Self {
+    pub(crate) fn new(output: &config::OutputRef) -> Self {
         Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
     }
 }

@@ -14,7 +14,7 @@ use crate::words::Timestamp;
 
 /// What is known on one thread of setting up what the step runs.
 #[derive(Debug)]
-pub(super) struct Setup {
+pub(crate) struct Setup {
     /// It was set up before in this run, on whatever thread.
     ever: Arc<AtomicBool>,
     /// How often it has failed since it was set up last on this one.
@@ -23,19 +23,19 @@ pub(super) struct Setup {
 
 /// What the step runs could not be set up.
 #[derive(Clone, Debug)]
-pub(super) struct Setback {
-    pub(super) failure: Failure,
+pub(crate) struct Setback {
+    pub(crate) failure: Failure,
     /// The step starts nothing before this; `None`: it stops.
-    pub(super) until: Option<Timestamp>,
+    pub(crate) until: Option<Timestamp>,
 }
 
 impl Setup {
-    pub(super) fn new(ever: Arc<AtomicBool>) -> Self {
+    pub(crate) fn new(ever: Arc<AtomicBool>) -> Self {
         Self { ever, setbacks: 0 }
     }
 
     /// Whether `item` can be attempted: after `set_up`, unless that has failed in this batch.
-    pub(super) fn ready(
+    pub(crate) fn ready(
         &mut self,
         setback: Option<&Setback>,
         item: &Item<'_>,
@@ -51,14 +51,14 @@ impl Setup {
         }
     }
 
-    pub(super) fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&mut self) {
         if self.setbacks > 0 || !self.ever.load(Ordering::Acquire) {
             self.ever.store(true, Ordering::Release);
             self.setbacks = 0;
         }
     }
 
-    pub(super) fn failed(&mut self, failure: Failure, retrying: &Retrying, now: Timestamp) -> Setback {
+    pub(crate) fn failed(&mut self, failure: Failure, retrying: &Retrying, now: Timestamp) -> Setback {
         let asks =
             matches!(failure.kind, FailureKind::Retry | FailureKind::RetryIn(_) | FailureKind::GateClosed);
         if !asks && !self.ever.load(Ordering::Acquire) {

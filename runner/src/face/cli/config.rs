@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args};
 /// The configuration that a command is about, as its last argument, or as an option like in commands that take
 /// any number of jobs or errors.
 #[derive(Clone, Debug, Default, Args)]
-pub(in crate::face) struct Config {
+pub(crate) struct Config {
     /// A folder with TOML files, or one TOML file [default: the folder here, but for `run` and `check`]
     config: Option<PathBuf>,
     /// The same as an option, which every command takes
@@ -25,6 +25,6 @@ impl Deref for Config {
 }
 
 /// One of the two has to be there.
-pub(super) fn needed() -> ArgGroup {
+pub(crate) fn needed() -> ArgGroup {
     ArgGroup::new("one configuration").args(["config", "option"]).required(true)
 }

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const PIECE: usize = 4096;
 
 /// Standard error, and what became of the last writes.
-pub(super) struct Stderr {
+pub(crate) struct Stderr {
     /// The pipe or terminal, opened once more: what is set on this description concerns no other process, so
     /// that it can be one that never waits. `None`: a file, or not to be opened.
     own: Option<OwnedFd>,
@@ -33,7 +33,7 @@ pub(super) struct Stderr {
 }
 
 impl Stderr {
-    pub(super) fn open() -> Self {
+    pub(crate) fn open() -> Self {
         let kind = fstat(rustix::stdio::stderr()).map(|stat| FileType::from_raw_mode(stat.st_mode));
         let waits = matches!(kind, Ok(FileType::Fifo | FileType::CharacterDevice));
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -42,7 +42,7 @@ impl Stderr {
     }
 
     /// Writes whole lines, after the count of those that were lost before.
-    pub(super) fn write(&mut self, text: &[u8]) {
+    pub(crate) fn write(&mut self, text: &[u8]) {
         if self.lost > 0 {
             let notice = self.notice();
             if !self.pass(notice.as_bytes()) {
@@ -150,7 +150,7 @@ impl Stderr {
 
 /// The terminal under a progress bar: what is drawn, until it is shown.
 #[derive(Debug, Default)]
-pub(super) struct Bar(Mutex<String>);
+pub(crate) struct Bar(Mutex<String>);
 
 impl Bar {
     fn draw(&self, text: impl Display) {

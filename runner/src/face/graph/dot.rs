@@ -6,7 +6,7 @@ use super::topology::{Edge, EdgeKind, Kind, Node, Topology};
 
 /// Everything stands in quotes; a name is made of letters, digits, `_` and `-`, so that nothing in it
 /// has to be escaped.
-pub(super) fn draw(topology: &Topology) -> String {
+pub(crate) fn draw(topology: &Topology) -> String {
     let mut text = String::from("digraph tidegate {\n    rankdir = LR;\n");
     let several = topology.several_pipelines;
     for pipeline in topology.pipelines() {

@@ -6,7 +6,7 @@ use super::topology::{EdgeKind, Topology};
 use crate::config::OutputOrder;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Document {
+pub(crate) struct Document {
     nodes: Vec<Node>,
     edges: Vec<Edge>,
 }
@@ -54,7 +54,7 @@ struct Edge {
     waiting: Option<u64>,
 }
 
-pub(super) fn document(topology: &Topology) -> Document {
+pub(crate) fn document(topology: &Topology) -> Document {
     use super::topology::Kind;
     let downstream = topology.downstream();
     let id = |node: usize| topology.nodes[node].id();

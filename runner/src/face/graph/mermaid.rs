@@ -6,7 +6,7 @@ use super::topology::{Edge, EdgeKind, Kind, Node, Topology};
 
 /// Nodes go by number, since names may be words of Mermaid; a name is made of letters, digits, `_` and
 /// `-`, so that it needs nothing more than its quotes.
-pub(super) fn draw(topology: &Topology) -> String {
+pub(crate) fn draw(topology: &Topology) -> String {
     let mut text = String::from("flowchart LR\n");
     let several = topology.several_pipelines;
     for (number, pipeline) in topology.pipelines().into_iter().enumerate() {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::topology::{EdgeKind, Kind, Topology};
 
 /// Every node once. Where jobs go round, one edge of the way leads back up.
-pub(super) fn order(topology: &Topology) -> Vec<usize> {
+pub(crate) fn order(topology: &Topology) -> Vec<usize> {
     let count = topology.nodes.len();
     let mut before = vec![Vec::new(); count];
     let mut follows = vec![Vec::new(); count];

@@ -3,13 +3,13 @@
 
 /// The lines beside one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rails {
+pub(crate) struct Rails {
     /// Lines above the node: a gap before what nothing above feeds, or lines that come together.
-    pub(super) above: Option<String>,
+    pub(crate) above: Option<String>,
     /// Beside the node.
-    pub(super) beside: String,
+    pub(crate) beside: String,
     /// Beside whatever else is said about the node.
-    pub(super) below: String,
+    pub(crate) below: String,
 }
 
 /// Whether lines come together or go apart.
@@ -21,7 +21,7 @@ enum Reach {
 
 /// Draws each node of a list; `next` has the positions after it that it is connected with, all of them
 /// further down, and `marks` what it looks like.
-pub(super) fn rails(marks: &[char], next: &[Vec<usize>]) -> Vec<Rails> {
+pub(crate) fn rails(marks: &[char], next: &[Vec<usize>]) -> Vec<Rails> {
     let mut lanes: Vec<Option<usize>> = Vec::new();
     let mut drawn = Vec::new();
     for (node, &mark) in marks.iter().enumerate() {

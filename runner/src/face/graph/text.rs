@@ -12,7 +12,7 @@ use crate::config::OutputOrder;
 /// Lines are not longer, unless a word is.
 const WIDTH: usize = 100;
 
-pub(super) fn draw(topology: &Topology) -> String {
+pub(crate) fn draw(topology: &Topology) -> String {
     let order = order(topology);
     let mut position = vec![0; order.len()];
     for (at, &node) in order.iter().enumerate() {

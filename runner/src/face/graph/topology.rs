@@ -9,33 +9,33 @@ use crate::config::{Configuration, Input, OutputOrder, Promise, SinkKind, Source
 use crate::words::Address;
 
 #[derive(Clone, Debug)]
-pub(super) struct Topology {
+pub(crate) struct Topology {
     /// Sources, queues, steps and sinks, each in the order of the configuration.
-    pub(super) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// In the order of the steps that they belong to.
-    pub(super) edges: Vec<Edge>,
+    pub(crate) edges: Vec<Edge>,
     /// Names alone would not do.
-    pub(super) several_pipelines: bool,
+    pub(crate) several_pipelines: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) kind: Kind,
-    pub(super) address: Address,
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    pub(crate) address: Address,
     /// Of which sort it is: `file`, `stdout`, `join`, `alts`, `errors`; empty where that needs no word.
-    pub(super) sort: &'static str,
+    pub(crate) sort: &'static str,
     /// Of a step that promises something else than exactly-once.
-    pub(super) delivery: Option<&'static str>,
+    pub(crate) delivery: Option<&'static str>,
     /// Of a step: what it promises about the order of its outputs.
-    pub(super) order: Option<OutputOrder>,
+    pub(crate) order: Option<OutputOrder>,
     /// Jobs that a queue holds, where that was asked.
-    pub(super) kept: Option<u64>,
+    pub(crate) kept: Option<u64>,
     /// The sink whose `from` brought this step along.
     implied_by: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Queue,
     Source,
     Step,
@@ -44,18 +44,18 @@ pub(super) enum Kind {
 
 /// Jobs go from one node to another. Nodes are positions in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Edge {
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) kind: EdgeKind,
+pub(crate) struct Edge {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) kind: EdgeKind,
     /// The name under which the step sees it; empty where it has none.
-    pub(super) binding: String,
+    pub(crate) binding: String,
     /// Jobs that wait on it, where that was asked and can be said.
-    pub(super) waiting: Option<u64>,
+    pub(crate) waiting: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EdgeKind {
+pub(crate) enum EdgeKind {
     Input,
     Output,
     Errors,
@@ -63,15 +63,15 @@ pub(super) enum EdgeKind {
 
 /// How many jobs wait and are kept, by the names that answers have for things.
 #[derive(Debug, Default)]
-pub(super) struct Depths {
+pub(crate) struct Depths {
     /// By step and input.
-    pub(super) waiting: BTreeMap<(String, String), u64>,
+    pub(crate) waiting: BTreeMap<(String, String), u64>,
     /// By queue.
-    pub(super) kept: BTreeMap<String, u64>,
+    pub(crate) kept: BTreeMap<String, u64>,
 }
 
 impl Kind {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Source => "source",
             Self::Queue => "queue",
@@ -83,14 +83,14 @@ impl Kind {
 
 impl Node {
     /// A name that no other node has.
-    pub(super) fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         format!("{}:{}", self.kind.as_str(), self.address)
     }
 }
 
 impl Edge {
     /// What stands beside it: its binding, and how many jobs wait.
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         let waiting = self.waiting.map(|waiting| format!("{waiting} waiting"));
         let binding = (!self.binding.is_empty()).then(|| self.binding.clone());
         binding.into_iter().chain(waiting).collect::<Vec<_>>().join(", ")
@@ -98,7 +98,7 @@ impl Edge {
 }
 
 impl Depths {
-    pub(super) fn of(steps: &[StepStatus], queues: &[QueueStatus]) -> Self {
+    pub(crate) fn of(steps: &[StepStatus], queues: &[QueueStatus]) -> Self {
         let waiting = steps.iter().filter_map(|step| {
             step.waiting.map(|waiting| ((step.step.clone(), step.input.clone()), waiting))
         });
@@ -108,7 +108,7 @@ impl Depths {
 }
 
 impl Topology {
-    pub(super) fn of(configuration: &Configuration, depths: Option<&Depths>) -> Self {
+    pub(crate) fn of(configuration: &Configuration, depths: Option<&Depths>) -> Self {
         let node = |kind, address: &Address, sort| Node {
             kind,
             address: address.clone(),
@@ -182,7 +182,7 @@ impl Topology {
     }
 
     /// With each sink in the place of the steps that its `from` brings along, as people see it.
-    pub(super) fn without_implied_steps(&self) -> Self {
+    pub(crate) fn without_implied_steps(&self) -> Self {
         let mut place = Vec::with_capacity(self.nodes.len());
         let mut nodes = Vec::new();
         for node in &self.nodes {
@@ -208,18 +208,18 @@ impl Topology {
         Self { nodes, edges, ..*self }
     }
 
-    pub(super) fn pipelines(&self) -> BTreeSet<&str> {
+    pub(crate) fn pipelines(&self) -> BTreeSet<&str> {
         self.nodes.iter().map(|node| node.address.pipeline.as_str()).collect()
     }
 
     /// The name for people: with its pipeline where there are several.
-    pub(super) fn name(&self, node: usize) -> String {
+    pub(crate) fn name(&self, node: usize) -> String {
         let address = &self.nodes[node].address;
         if self.several_pipelines { address.to_string() } else { address.name.to_string() }
     }
 
     /// The nodes right after each one, each once.
-    pub(super) fn next(&self) -> Vec<Vec<usize>> {
+    pub(crate) fn next(&self) -> Vec<Vec<usize>> {
         let mut next = vec![Vec::new(); self.nodes.len()];
         for edge in &self.edges {
             if !next[edge.from].contains(&edge.to) {
@@ -230,7 +230,7 @@ impl Topology {
     }
 
     /// All nodes that jobs of each one may come to; itself too, where they go round.
-    pub(super) fn downstream(&self) -> Vec<BTreeSet<usize>> {
+    pub(crate) fn downstream(&self) -> Vec<BTreeSet<usize>> {
         let next = self.next();
         let reach = |start: usize| {
             let mut found = BTreeSet::new();

@@ -14,11 +14,11 @@ use serde::Serialize;
 use crate::words::log_target;
 use crate::words::{Address, Clock as _, SystemClock, Timestamp};
 
-pub(super) type Response = hyper::Response<Full<Bytes>>;
+pub(crate) type Response = hyper::Response<Full<Bytes>>;
 
 /// Why a request is not carried out.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     status: StatusCode,
     error: String,
     /// The job that stands in the way.
@@ -40,54 +40,54 @@ enum Hint {
 }
 
 impl Refusal {
-    pub(super) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, error: error.into(), job: None, hint: None, closes: false }
     }
 
-    pub(super) fn missing(error: impl Into<String>) -> Self {
+    pub(crate) fn missing(error: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, error)
     }
 
-    pub(super) fn wrong(error: impl Display) -> Self {
+    pub(crate) fn wrong(error: impl Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, error.to_string())
     }
 
     /// It may be another way in a moment.
-    pub(super) fn later(status: StatusCode, error: impl Into<String>) -> Self {
+    pub(crate) fn later(status: StatusCode, error: impl Into<String>) -> Self {
         Self { hint: Some(Hint::Later), ..Self::new(status, error) }
     }
 
-    pub(super) fn ending() -> Self {
+    pub(crate) fn ending() -> Self {
         Self::later(StatusCode::SERVICE_UNAVAILABLE, "the runner is ending; nothing was taken").closing()
     }
 
-    pub(super) fn broken(error: &str) -> Self {
+    pub(crate) fn broken(error: &str) -> Self {
         tracing::error!(target: log_target::HTTP, error, "a request cannot be answered");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the runner cannot answer; its log says why")
     }
 
-    pub(super) fn method(method: &Method, methods: &[Method]) -> Self {
+    pub(crate) fn method(method: &Method, methods: &[Method]) -> Self {
         let allowed: Vec<&str> = methods.iter().map(Method::as_str).collect();
         let allowed = allowed.join(", ");
         let error = format!("{method} is not for this path; it takes {allowed}");
         Self { hint: Some(Hint::Methods(allowed)), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, error) }
     }
 
-    pub(super) fn unknown_caller(error: &str) -> Self {
+    pub(crate) fn unknown_caller(error: &str) -> Self {
         Self { hint: Some(Hint::Token), ..Self::new(StatusCode::UNAUTHORIZED, error) }.closing()
     }
 
     /// Something else came before under the same key, and stands at `job`.
-    pub(super) fn conflict(error: String, job: Option<String>) -> Self {
+    pub(crate) fn conflict(error: String, job: Option<String>) -> Self {
         Self { job, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, error) }
     }
 
-    pub(super) fn closing(mut self) -> Self {
+    pub(crate) fn closing(mut self) -> Self {
         self.closes = true;
         self
     }
 
-    pub(super) fn into_response(self) -> Response {
+    pub(crate) fn into_response(self) -> Response {
         #[derive(Serialize)]
         struct Said {
             error: String,
@@ -118,7 +118,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-pub(super) fn json(status: StatusCode, said: &impl Serialize) -> Response {
+pub(crate) fn json(status: StatusCode, said: &impl Serialize) -> Response {
     // What is told has names for keys, so that it can be written.
     let mut body = serde_json::to_vec(said).unwrap_or_default();
     body.push(b'\n');
@@ -129,7 +129,7 @@ pub(super) fn json(status: StatusCode, said: &impl Serialize) -> Response {
 }
 
 /// As [`json`], and where the job is looked at.
-pub(super) fn at_job(status: StatusCode, said: &impl Serialize, queue: &Address, index: u64) -> Response {
+pub(crate) fn at_job(status: StatusCode, said: &impl Serialize, queue: &Address, index: u64) -> Response {
     let mut response = json(status, said);
     if let Ok(location) = HeaderValue::from_str(&format!("/jobs/{queue}/{index}")) {
         response.headers_mut().insert(LOCATION, location);
@@ -138,7 +138,7 @@ pub(super) fn at_job(status: StatusCode, said: &impl Serialize, queue: &Address,
 }
 
 /// With the time of the answer.
-pub(super) fn dated(mut response: Response) -> Response {
+pub(crate) fn dated(mut response: Response) -> Response {
     let date = http_date(SystemClock.now()).and_then(|date| HeaderValue::from_str(&date).ok());
     response.headers_mut().extend(date.map(|date| (DATE, date)));
     response
@@ -151,7 +151,7 @@ fn http_date(time: Timestamp) -> Option<String> {
 }
 
 /// Whether the runner takes jobs; `full`: why it does not, where a disk is full.
-pub(super) fn health(full: Option<String>) -> Response {
+pub(crate) fn health(full: Option<String>) -> Response {
     #[derive(Serialize)]
     struct Health {
         status: &'static str,

@@ -22,13 +22,13 @@ const BODY_PATIENCE: Duration = Duration::from_mins(5);
 const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A whole body, and the room that it takes.
-pub(super) struct Whole {
-    pub(super) bytes: Bytes,
+pub(crate) struct Whole {
+    pub(crate) bytes: Bytes,
     _room: Option<OwnedSemaphorePermit>,
 }
 
 /// Reads no more than `most` bytes, a limit that `whose` names, and none where the client has said that there are more.
-pub(super) async fn collect(
+pub(crate) async fn collect(
     mut body: Incoming,
     (whose, most): (&str, usize),
     room: &Arc<Semaphore>,
@@ -77,7 +77,7 @@ pub(super) async fn collect(
 }
 
 /// Room for `bytes` that parsing makes of a whole body. It is waited for: what has it needs no more of it.
-pub(super) async fn reserve_parsed(
+pub(crate) async fn reserve_parsed(
     parsed: &Arc<Semaphore>,
     bytes: usize,
 ) -> Result<OwnedSemaphorePermit, Refusal> {

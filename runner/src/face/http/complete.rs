@@ -25,7 +25,7 @@ use crate::words::{self, Address};
 /// The longest body, in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
-pub(super) async fn complete(
+pub(crate) async fn complete(
     request: Request<Incoming>,
     asked: Asked,
     shop: &Shop,

@@ -13,20 +13,20 @@ use super::answer::Refusal;
 
 /// The hosts that this port is.
 #[derive(Clone, Debug)]
-pub(super) struct Hosts {
+pub(crate) struct Hosts {
     listen: SocketAddr,
     /// In small letters.
     listed: Vec<String>,
 }
 
 impl Hosts {
-    pub(super) fn new(listen: SocketAddr, listed: &[String]) -> Self {
+    pub(crate) fn new(listen: SocketAddr, listed: &[String]) -> Self {
         Self { listen, listed: listed.to_vec() }
     }
 
     /// Refuses a request to another host, and one that a page of another origin makes. A client that names no
     /// host is no browser.
-    pub(super) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
         let named = named(uri, headers)?;
         if let Some(host) = named.as_ref().map(host_of).filter(|host| !self.is_own(host)) {
             let error = format!(

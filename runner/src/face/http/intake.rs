@@ -16,7 +16,7 @@ use crate::words::{Address, content_hash, key_hash, on_one_line, value_hash};
 
 /// How a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// One job.
     Json,
     /// A job a line.
@@ -25,17 +25,17 @@ pub(super) enum Form {
 
 /// What a body brings.
 #[derive(Debug)]
-pub(super) struct Intake {
-    pub(super) jobs: Payloads,
-    pub(super) whole: Option<Key>,
-    pub(super) each: Vec<Key>,
+pub(crate) struct Intake {
+    pub(crate) jobs: Payloads,
+    pub(crate) whole: Option<Key>,
+    pub(crate) each: Vec<Key>,
     /// With [`Form::Ndjson`]: the line of each job, from 1.
-    pub(super) lines: Vec<u32>,
+    pub(crate) lines: Vec<u32>,
 }
 
 impl Form {
     /// What the content type says. One has to be given: without, any page in a browser could post.
-    pub(super) fn of(content_type: Option<&HeaderValue>) -> Option<Self> {
+    pub(crate) fn of(content_type: Option<&HeaderValue>) -> Option<Self> {
         let written = content_type?.to_str().ok()?;
         let kind = written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match kind.as_str() {
@@ -53,7 +53,7 @@ impl Form {
 
 /// About how many bytes parsing makes of a body, until its jobs are on disk: the jobs themselves, twice; for
 /// each of them where it ends and its line, and its key several times.
-pub(super) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
+pub(crate) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
     const JOB_BYTES: usize = 40;
     const KEY_BYTES: usize = 160;
     let jobs = match form {
@@ -65,7 +65,7 @@ pub(super) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
 }
 
 /// Reads all jobs, or says what is wrong with the first that is none.
-pub(super) fn read(
+pub(crate) fn read(
     body: &[u8],
     form: Form,
     (queue, source): (&Address, &HttpSource),

@@ -9,12 +9,12 @@ use crate::face::control::Desk;
 use crate::face::look::{Answer, JobStatus, Query, answer};
 use crate::store::ReadError;
 
-pub(super) fn status(asked: &Asked, desk: &Desk) -> Result<Response, Refusal> {
+pub(crate) fn status(asked: &Asked, desk: &Desk) -> Result<Response, Refusal> {
     look(asked, desk, true).map(|job| json(StatusCode::OK, &job))
 }
 
 /// What each step has made of a job; `whole`: with its payload.
-pub(super) fn look(asked: &Asked, desk: &Desk, whole: bool) -> Result<JobStatus, Refusal> {
+pub(crate) fn look(asked: &Asked, desk: &Desk, whole: bool) -> Result<JobStatus, Refusal> {
     let Asked { queue, index } = asked;
     let query = Query::Job { queue: queue.to_string(), index: *index, why: false, whole };
     match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
@@ -26,7 +26,7 @@ pub(super) fn look(asked: &Asked, desk: &Desk, whole: bool) -> Result<JobStatus,
 }
 
 /// Why the store does not tell.
-pub(super) fn unreadable(error: &ReadError) -> Refusal {
+pub(crate) fn unreadable(error: &ReadError) -> Refusal {
     if matches!(error, ReadError::Interrupted) {
         let error = "the store is closed just now: the runner is ending, or waits for room on the disk";
         return Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error);

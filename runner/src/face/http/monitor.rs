@@ -19,7 +19,7 @@ struct Polls {
     polls: String,
 }
 
-pub(super) fn poll(step: &Address, desk: &Desk) -> Result<Response, Refusal> {
+pub(crate) fn poll(step: &Address, desk: &Desk) -> Result<Response, Refusal> {
     find(step, &desk.configuration)?;
     match desk.handle.ask_unless_it_ends(Request::Poll { step: step.clone() }) {
         None => Err(Refusal::ending()),

@@ -5,7 +5,7 @@ use crate::words::suggest::did_you_mean;
 use crate::words::{Address, Name};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(crate) enum Route {
     /// `/sources/PIPELINE/SOURCE`
     Source(Address),
     /// `/jobs/PIPELINE/SOURCE/INDEX`
@@ -20,13 +20,13 @@ pub(super) enum Route {
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) queue: Address,
-    pub(super) index: u64,
+pub(crate) struct Asked {
+    pub(crate) queue: Address,
+    pub(crate) index: u64,
 }
 
 impl Route {
-    pub(super) fn of(path: &str) -> Result<Self, Refusal> {
+    pub(crate) fn of(path: &str) -> Result<Self, Refusal> {
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         let found = match parts[..] {
             ["sources", pipeline, source] => address(pipeline, source).map(Self::Source),
@@ -49,7 +49,7 @@ impl Route {
 
 impl Route {
     /// Refuses parameters that mean nothing here: a client that sends one expects something of it.
-    pub(super) fn check(&self, query: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, query: Option<&str>) -> Result<(), Refusal> {
         let known: &[&str] = if let Self::Complete(_) = self { &["token"] } else { &[] };
         let names = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let names = names.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));

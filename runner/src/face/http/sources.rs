@@ -20,7 +20,7 @@ use crate::words::Address;
 use crate::words::suggest::nearest;
 
 /// Larger bodies are read on a thread of their own, so that no other request waits for it.
-pub(super) const AT_ONCE_BYTES: usize = 32 << 10;
+pub(crate) const AT_ONCE_BYTES: usize = 32 << 10;
 /// What becomes so few bytes needs no room, as most requests: at most 64 MiB, of all that are in work.
 const PARSED_FREE_BYTES: usize = 64 << 10;
 /// How long a commit is waited for. It takes milliseconds, unless the disk is full.
@@ -30,7 +30,7 @@ const LOOKS: Duration = Duration::from_millis(250);
 /// The longest key in a header.
 const KEY_BYTES_MAX: usize = 1024;
 
-pub(super) async fn take(
+pub(crate) async fn take(
     request: Request<Incoming>,
     address: &Address,
     shop: &Shop,
@@ -67,7 +67,7 @@ pub(super) async fn take(
 }
 
 /// The source at `address`, and the queue that it fills.
-pub(super) fn find<'c>(
+pub(crate) fn find<'c>(
     address: &Address,
     configuration: &'c Configuration,
 ) -> Result<(QueueRef, &'c HttpSource), Refusal> {
@@ -87,7 +87,7 @@ pub(super) fn find<'c>(
 }
 
 /// Whether a request may have to do with the source.
-pub(super) fn admit(headers: &HeaderMap, source: &HttpSource) -> Result<(), Refusal> {
+pub(crate) fn admit(headers: &HeaderMap, source: &HttpSource) -> Result<(), Refusal> {
     let Some(token) = &source.token else { return Ok(()) };
     let Some(shown) = headers.get(AUTHORIZATION) else {
         return Err(Refusal::unknown_caller("the source asks for a token: `authorization: Bearer TOKEN`"));
@@ -119,7 +119,7 @@ fn header_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Refusal> {
 }
 
 /// While a disk is full, nothing is committed, so nothing more is taken.
-pub(super) fn refuse_while_full(desk: &Desk) -> Result<(), Refusal> {
+pub(crate) fn refuse_while_full(desk: &Desk) -> Result<(), Refusal> {
     let Some(why) = desk.handle.stats().full() else { return Ok(()) };
     let error = format!("the disk is full, so nothing was taken: {why}");
     Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
@@ -127,7 +127,7 @@ pub(super) fn refuse_while_full(desk: &Desk) -> Result<(), Refusal> {
 
 /// Waits for the answer that comes with a commit; `None`: too long, or the disk is full, so that it is not known
 /// when there will be one.
-pub(super) async fn committed<T>(answer: impl Future<Output = T>, desk: &Desk) -> Option<T> {
+pub(crate) async fn committed<T>(answer: impl Future<Output = T>, desk: &Desk) -> Option<T> {
     let mut answer = std::pin::pin!(answer);
     let until = Instant::now() + COMMIT_PATIENCE;
     loop {

@@ -18,7 +18,7 @@ const LEFTOVER_BYTES: usize = 64 << 20;
 /// … and for how long.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: TcpStream,
     place: Arc<Place>,
     /// What the client still sends is thrown away, until then.
@@ -31,7 +31,7 @@ struct Leftover {
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, place: Arc<Place>) -> Self {
+    pub(crate) fn new(stream: TcpStream, place: Arc<Place>) -> Self {
         Self { stream, place, leftover: None }
     }
 

@@ -42,7 +42,7 @@ struct Cut<'a> {
     fresh: bool,
 }
 
-pub(in crate::face) fn cancel(command: &JobCancel) -> Exit {
+pub(crate) fn cancel(command: &JobCancel) -> Exit {
     take_out(command).unwrap_or_else(|exit| exit)
 }
 

@@ -29,7 +29,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 static CAUSES: LazyLock<Mutex<Causes<Cause>>> = LazyLock::new(|| Mutex::new(Causes(HashMap::new())));
 
 /// Lets pass what is not too much. What is asked for at `debug` and below always passes.
-pub(super) struct Sparing;
+pub(crate) struct Sparing;
 
 /// The place in the code, and a hash of what it speaks of.
 type Cause = (Identifier, u64);
@@ -63,7 +63,7 @@ impl<S: Subscriber> Layer<S> for Sparing {
 }
 
 /// Tells what was left out so far: of causes whose time is over, or of `all`.
-pub(in crate::face) fn tell_rest(all: bool) {
+pub(crate) fn tell_rest(all: bool) {
     let told = causes().rest(Instant::now(), all);
     told.iter().for_each(LeftOut::write);
 }

@@ -10,19 +10,19 @@ use crate::words::{Address, Timestamp};
 
 /// A job that has waited longer than others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::face) struct Oldest {
+pub(crate) struct Oldest {
     /// `pipeline/queue/index`
-    pub(in crate::face) job: String,
+    pub(crate) job: String,
     /// When it came; RFC 3339.
-    pub(in crate::face) since: String,
-    pub(in crate::face) age_seconds: f64,
+    pub(crate) since: String,
+    pub(crate) age_seconds: f64,
     /// It came at that time or earlier: that is when it was first seen.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::face) at_least: bool,
+    pub(crate) at_least: bool,
 }
 
 /// A job of a queue; `None` where it is not kept, or nobody has written down when it came.
-pub(super) fn of_queue(
+pub(crate) fn of_queue(
     store: &Store,
     queue: &Address,
     index: u64,
@@ -34,7 +34,7 @@ pub(super) fn of_queue(
 
 /// A job of a step that picks: by when it was committed; where that is not known, by when it was read or
 /// attempted first.
-pub(super) fn of_spot(
+pub(crate) fn of_spot(
     store: &Store,
     step: &Step,
     spot: &Spot,
@@ -59,7 +59,7 @@ pub(super) fn of_spot(
 }
 
 /// When a job was committed; `None` where it is no longer kept.
-pub(super) fn committed_at(
+pub(crate) fn committed_at(
     store: &Store,
     queue: &Address,
     index: u64,

@@ -10,48 +10,48 @@ use crate::words::{self, Address, Clock as _, SystemClock, Timestamp};
 
 /// As many delayed jobs as one answer brings.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::face) struct DelayedPage {
+pub(crate) struct DelayedPage {
     /// Of each step in order of due time.
-    pub(in crate::face) jobs: Vec<DelayedStatus>,
+    pub(crate) jobs: Vec<DelayedStatus>,
     /// How many there are in all, of the steps that were asked about.
-    pub(in crate::face) total: u64,
+    pub(crate) total: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::face) struct DelayedStatus {
-    pub(in crate::face) step: String,
+pub(crate) struct DelayedStatus {
+    pub(crate) step: String,
     /// What it was made of: `pipeline/queue/index`, more than one for a join.
-    pub(in crate::face) jobs: Vec<String>,
-    pub(in crate::face) waits_for: WaitsFor,
+    pub(crate) jobs: Vec<String>,
+    pub(crate) waits_for: WaitsFor,
     /// When it is due; RFC 3339. Missing where it is due by now, or at no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) due: Option<String>,
+    pub(crate) due: Option<String>,
     /// Attempts that were begun.
-    pub(in crate::face) attempts: u32,
+    pub(crate) attempts: u32,
     /// What the last one failed of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) last_error: Option<String>,
+    pub(crate) last_error: Option<String>,
     /// What the outside system calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) handle: Option<String>,
+    pub(crate) handle: Option<String>,
     /// Since when that has it; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) since: Option<String>,
+    pub(crate) since: Option<String>,
     /// What it has said of the job unasked, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) told: Option<words::Status>,
+    pub(crate) told: Option<words::Status>,
     /// The output that it was made for already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) output: Option<String>,
+    pub(crate) output: Option<String>,
     /// The step is in the configuration.
-    pub(in crate::face) configured: bool,
+    pub(crate) configured: bool,
     /// What the store calls it.
-    pub(in crate::face) row: Row,
+    pub(crate) row: Row,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::face) enum WaitsFor {
+pub(crate) enum WaitsFor {
     /// A time, and then for its step.
     Time,
     /// Its turn at its step: it was put back, or its time has come.
@@ -66,7 +66,7 @@ pub(in crate::face) enum WaitsFor {
 
 /// Delayed jobs of `step`, or of all: the first `limit` by due time of each, made of `job` where that is
 /// said, and behind `after`.
-pub(super) fn delayed(
+pub(crate) fn delayed(
     store: &Store,
     configuration: &Configuration,
     (step, job): (Option<&str>, Option<&str>),

@@ -23,65 +23,65 @@ const OUTPUT_BYTES: usize = 1 << 20;
 
 /// One job, and what each step has made of it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::face) struct JobStatus {
+pub(crate) struct JobStatus {
     /// `pipeline/queue/index`
-    pub(in crate::face) job: String,
+    pub(crate) job: String,
     /// When it was committed, where it is still kept; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) time: Option<String>,
+    pub(crate) time: Option<String>,
     /// The payload, where that was asked for; what is no JSON, as a text. `null` where it cannot be shown.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some")]
-    pub(in crate::face) payload: Option<Box<RawValue>>,
+    pub(crate) payload: Option<Box<RawValue>>,
     /// Why the payload cannot be shown; a sentence fragment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) note: Option<String>,
+    pub(crate) note: Option<String>,
     /// In the order of the configuration.
-    pub(in crate::face) steps: Vec<StepOutcome>,
+    pub(crate) steps: Vec<StepOutcome>,
 }
 
 /// What one step has made of a job.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::face) struct StepOutcome {
-    pub(in crate::face) step: String,
-    pub(in crate::face) status: Status,
+pub(crate) struct StepOutcome {
+    pub(crate) step: String,
+    pub(crate) status: Status,
     /// Attempts that were made, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) attempts: Option<u32>,
+    pub(crate) attempts: Option<u32>,
     /// Jobs that wait before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) before: Option<u64>,
+    pub(crate) before: Option<u64>,
     /// When it runs again; RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) until: Option<String>,
+    pub(crate) until: Option<String>,
     /// Of a pending job: how the outside system knows it …
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) handle: Option<String>,
+    pub(crate) handle: Option<String>,
     /// … since when it has it, and of one that is begun, since when the attempt runs; RFC 3339 …
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) since: Option<String>,
+    pub(crate) since: Option<String>,
     /// … and what it has said of it unasked, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) told: Option<words::Status>,
+    pub(crate) told: Option<words::Status>,
     /// Why it failed, last or for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) reason: Option<String>,
+    pub(crate) reason: Option<String>,
     /// Where its error stands: `pipeline/queue/index`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) error: Option<String>,
+    pub(crate) error: Option<String>,
     /// What it is, or will be, joined with, as far as that is known: `pipeline/queue/index` each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::face) joined_with: Vec<String>,
+    pub(crate) joined_with: Vec<String>,
     /// What keeps it from running, where that was asked for and is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::face) why: Vec<String>,
+    pub(crate) why: Vec<String>,
     /// What was made of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::face) outputs: Vec<Output>,
+    pub(crate) outputs: Vec<Output>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::face) enum Status {
+pub(crate) enum Status {
     /// It has not been attempted, as far as the store knows.
     Waiting,
     /// An attempt was begun that may be seen outside.
@@ -102,7 +102,7 @@ pub(in crate::face) enum Status {
 
 impl Status {
     /// Nothing more comes of the job.
-    pub(in crate::face) fn is_over(self) -> bool {
+    pub(crate) fn is_over(self) -> bool {
         matches!(self, Self::Failed | Self::Before | Self::Cancelled | Self::Done)
     }
 }
@@ -129,24 +129,24 @@ impl StepOutcome {
 
 /// Something that was made of a job.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::face) struct Output {
+pub(crate) struct Output {
     /// `pipeline/queue/index`
-    pub(in crate::face) job: String,
+    pub(crate) job: String,
     /// What stands there, unless that is too long to be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) result: Option<Box<RawValue>>,
+    pub(crate) result: Option<Box<RawValue>>,
 }
 
 /// What is asked of a job.
-pub(super) struct Wanted<'a> {
+pub(crate) struct Wanted<'a> {
     /// Why it does not run.
-    pub(super) why: bool,
+    pub(crate) why: bool,
     /// Its payload.
-    pub(super) whole: bool,
-    pub(super) run: Option<&'a Handle>,
+    pub(crate) whole: bool,
+    pub(crate) run: Option<&'a Handle>,
 }
 
-pub(super) fn status(
+pub(crate) fn status(
     store: &Store,
     configuration: &Configuration,
     (queue, index): (&str, u64),

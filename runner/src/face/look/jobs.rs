@@ -17,7 +17,7 @@ const ERRORS_BYTES: usize = 16 << 20;
 /// The most errors that are looked through at a time.
 const ERRORS_PAGE: usize = 1000;
 
-pub(super) fn jobs(
+pub(crate) fn jobs(
     store: &Store,
     configuration: &Configuration,
     queue: &str,
@@ -42,7 +42,7 @@ pub(super) fn jobs(
     Ok(Answer::Jobs(Page { jobs, next, more: next <= to, head: state.head }))
 }
 
-pub(super) fn errors(
+pub(crate) fn errors(
     store: &Store,
     configuration: &Configuration,
     queue: Option<&str>,
@@ -71,7 +71,7 @@ pub(super) fn errors(
     Ok(Answer::Errors { errors, total })
 }
 
-pub(super) fn error(
+pub(crate) fn error(
     store: &Store,
     configuration: &Configuration,
     queue: &str,
@@ -100,7 +100,7 @@ pub(super) fn error(
     Ok(Answer::Errors { errors, total })
 }
 
-pub(super) fn open_errors(
+pub(crate) fn open_errors(
     store: &Store,
     configuration: &Configuration,
     queue: &str,
@@ -170,7 +170,7 @@ fn last_errors(
 }
 
 /// The indices from `from` to `to` that are not accounted for, as inclusive ranges, ascending.
-pub(super) fn open_ranges(handled: &Progress, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
+pub(crate) fn open_ranges(handled: &Progress, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut next = from.max(handled.watermark().saturating_add(1));
     let ends = handled.finished().iter().copied().chain([(u64::MAX, u64::MAX)]);
     ends.filter_map(move |(first, last)| {
@@ -188,13 +188,13 @@ fn range(state: &QueueState) -> String {
     }
 }
 
-pub(super) fn find(store: &Store, queue: &str) -> Result<Option<(Address, QueueState)>, ReadError> {
+pub(crate) fn find(store: &Store, queue: &str) -> Result<Option<(Address, QueueState)>, ReadError> {
     let Some(address) = Address::parse(queue) else { return Ok(None) };
     Ok(store.queue(&address)?.map(|state| (address, state)))
 }
 
 /// There is no such queue.
-pub(super) fn missing(
+pub(crate) fn missing(
     store: &Store,
     configuration: &Configuration,
     queue: &str,

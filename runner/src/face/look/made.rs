@@ -11,19 +11,19 @@ const LOOKED_THROUGH: u64 = 20_000;
 
 /// A step, and a job of one of its inputs.
 #[derive(Debug)]
-pub(super) struct Maker<'a> {
-    pub(super) store: &'a Store,
-    pub(super) step: &'a Address,
+pub(crate) struct Maker<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) step: &'a Address,
     /// The input, as delivery hashes name it.
-    pub(super) input: &'a str,
-    pub(super) index: u64,
+    pub(crate) input: &'a str,
+    pub(crate) index: u64,
     /// When the job was committed, where that is known.
-    pub(super) since: Option<Timestamp>,
+    pub(crate) since: Option<Timestamp>,
 }
 
 impl Maker<'_> {
     /// What it has made of the job on `queue`, as far as that is found.
-    pub(super) fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<Made>, ReadError> {
+    pub(crate) fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<Made>, ReadError> {
         let Some(state) = self.store.queue(queue)? else { return Ok(Vec::new()) };
         let from = match self.since {
             Some(time) => self.store.index_at(queue, time)?,

@@ -11,7 +11,7 @@ use crate::store::{ReadError, Store};
 use crate::words::Address;
 
 /// The payload of the job at `index` of `input`, where it stands in the store by itself for `step`.
-pub(super) fn payload(
+pub(crate) fn payload(
     store: &Store,
     step: &Step,
     input: &InputRef,
@@ -24,7 +24,7 @@ pub(super) fn payload(
 }
 
 /// The payload of a job that failed, from its error: `pipeline/queue/index`.
-pub(super) fn failed(
+pub(crate) fn failed(
     store: &Store,
     step: &Step,
     input: &InputRef,

@@ -6,15 +6,15 @@ use crate::words::Progress;
 
 /// The partners of a job that waits.
 #[derive(Debug, Default)]
-pub(super) struct Partners {
+pub(crate) struct Partners {
     /// Those that are there.
-    pub(super) with: Vec<String>,
+    pub(crate) with: Vec<String>,
     /// Why it waits for the others.
-    pub(super) why: Vec<String>,
+    pub(crate) why: Vec<String>,
 }
 
 /// The other parts of what is made of these: `pipeline/queue/index`. `own` is the input that is asked about.
-pub(super) fn others(step: &Step, own: &InputRef, parts: &[(String, u64)]) -> Vec<String> {
+pub(crate) fn others(step: &Step, own: &InputRef, parts: &[(String, u64)]) -> Vec<String> {
     let inputs = step.inputs.iter().filter(|input| input.address != own.address);
     let part = |input: &InputRef| {
         let name = input.hash_name();
@@ -24,7 +24,7 @@ pub(super) fn others(step: &Step, own: &InputRef, parts: &[(String, u64)]) -> Ve
 }
 
 /// The other parts of the tuple that was begun with the job at `index`.
-pub(super) fn begun(own: &InputRef, index: u64, snapshot: &Snapshot) -> Vec<String> {
+pub(crate) fn begun(own: &InputRef, index: u64, snapshot: &Snapshot) -> Vec<String> {
     let offset = snapshot.inputs.iter().find(|one| one.address == own.address).map(|one| index - one.first);
     let others = snapshot.inputs.iter().filter(|one| one.address != own.address);
     // As many of each, one after the other.
@@ -34,7 +34,7 @@ pub(super) fn begun(own: &InputRef, index: u64, snapshot: &Snapshot) -> Vec<Stri
 
 /// What the job goes with before which so many of its input wait: as many of each other input wait before
 /// its partner there. Nothing where the step joins nothing.
-pub(super) fn of_waiting(
+pub(crate) fn of_waiting(
     store: &Store,
     step: &Step,
     own: &InputRef,

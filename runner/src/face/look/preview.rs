@@ -16,50 +16,50 @@ use crate::words::{Clock as _, SystemClock};
 const JOBS_MAX: u64 = 100_000;
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::face) struct Preview {
-    pub(in crate::face) step: String,
+pub(crate) struct Preview {
+    pub(crate) step: String,
     /// What it reads.
-    pub(in crate::face) input: String,
+    pub(crate) input: String,
     /// Jobs that were looked at, and stand like that.
-    pub(in crate::face) waiting: u64,
-    pub(in crate::face) running: u64,
-    pub(in crate::face) delayed: u64,
-    pub(in crate::face) pending: u64,
+    pub(crate) waiting: u64,
+    pub(crate) running: u64,
+    pub(crate) delayed: u64,
+    pub(crate) pending: u64,
     /// Lanes that any of them is in.
-    pub(in crate::face) lanes: u64,
+    pub(crate) lanes: u64,
     /// What keeps the step from starting anything now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(in crate::face) why: Vec<String>,
-    pub(in crate::face) rounds: Vec<PreviewedRound>,
+    pub(crate) why: Vec<String>,
+    pub(crate) rounds: Vec<PreviewedRound>,
     /// It ended in the middle of the last round, which has more jobs than it says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(in crate::face) cut: bool,
+    pub(crate) cut: bool,
     /// What was not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) unseen: Option<Unseen>,
+    pub(crate) unseen: Option<Unseen>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::face) struct PreviewedRound {
+pub(crate) struct PreviewedRound {
     /// When its first job would start; RFC 3339. Missing where that is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) at: Option<String>,
+    pub(crate) at: Option<String>,
     /// Indices of the input, in the order in which they would start.
-    pub(in crate::face) jobs: Vec<u64>,
+    pub(crate) jobs: Vec<u64>,
     /// How many more there are in this round.
-    pub(in crate::face) more: u64,
+    pub(crate) more: u64,
 }
 
 /// Jobs that wait, and were not looked at.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::face) struct Unseen {
+pub(crate) struct Unseen {
     /// How many; `None` for those of a source, which are not counted beforehand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(in crate::face) jobs: Option<u64>,
-    pub(in crate::face) why: String,
+    pub(crate) jobs: Option<u64>,
+    pub(crate) why: String,
 }
 
-pub(super) fn preview(
+pub(crate) fn preview(
     store: &Store,
     configuration: &Configuration,
     run: Option<&Handle>,

@@ -6,7 +6,7 @@ use crate::store::{ReadError, Store};
 use crate::words::Timestamp;
 use crate::words::suggest::{did_you_mean_address, listed};
 
-pub(super) fn plan(
+pub(crate) fn plan(
     store: &Store,
     configuration: &Configuration,
     step: &str,

@@ -7,23 +7,23 @@ use crate::words::{Address, Timestamp};
 
 /// How many there are of each kind.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     /// They wait for their turn: no time and nobody holds them.
-    pub(super) waiting: u64,
+    pub(crate) waiting: u64,
     /// An attempt was begun, and is not delivered.
-    pub(super) begun: u64,
+    pub(crate) begun: u64,
     /// An outside system has them.
-    pub(super) pending: u64,
+    pub(crate) pending: u64,
     /// They wait for a time, or are outputs that were made already.
-    pub(super) delayed: u64,
+    pub(crate) delayed: u64,
     /// The first of those that wait by their place in the input.
-    pub(super) first: Option<Spot>,
+    pub(crate) first: Option<Spot>,
     first_index: u64,
 }
 
 impl Rows {
     /// Counts them. Does not look at those that are due later, however many.
-    pub(super) fn count(store: &Store, step: &Address, now: Timestamp) -> Result<Self, ReadError> {
+    pub(crate) fn count(store: &Store, step: &Address, now: Timestamp) -> Result<Self, ReadError> {
         let mut rows = Self::default();
         for row in store.delayed_by(step, now).chain(store.untimed(step)) {
             let (key, job) = row?;

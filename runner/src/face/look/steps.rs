@@ -21,7 +21,7 @@ const ERRORS_PAGE_BYTES: usize = 4 << 20;
 
 /// How far each step is: as a run knows it, or the store. `lanes`: the lanes of each with the most jobs
 /// waiting, up to so many; where nothing runs, that looks at all jobs that wait.
-pub(super) fn status(
+pub(crate) fn status(
     store: &Store,
     configuration: &Configuration,
     run: Option<&Handle>,
@@ -39,7 +39,7 @@ pub(super) fn status(
 }
 
 /// As [`status`], without the errors, which have to be read.
-pub(super) fn statuses(
+pub(crate) fn statuses(
     store: &Store,
     configuration: &Configuration,
     run: Option<&Handle>,
@@ -118,7 +118,7 @@ fn note_run(
 }
 
 /// What keeps a step from starting anything.
-pub(super) fn closed(stats: &StepStats) -> Option<ClosedStatus> {
+pub(crate) fn closed(stats: &StepStats) -> Option<ClosedStatus> {
     stats.closed().map(|closed| {
         let by = match closed.by {
             ClosedBy::Gate => "gate",
@@ -251,7 +251,7 @@ impl Look<'_> {
 }
 
 /// What queues hold, and who reads them: what waits for a step is what [`status`] says.
-pub(super) fn queues(
+pub(crate) fn queues(
     store: &Store,
     configuration: &Configuration,
     run: Option<&Handle>,
@@ -282,7 +282,7 @@ pub(super) fn queues(
 }
 
 /// There is no such step.
-pub(super) fn missing(configuration: &Configuration, step: &str) -> Answer {
+pub(crate) fn missing(configuration: &Configuration, step: &str) -> Answer {
     let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
     let hint = did_you_mean_address(step, names.iter().map(String::as_str)).map(|hint| format!("; {hint}"));
     Answer::Missing(format!("the configuration has no step `{step}`{}", hint.unwrap_or_default()))

@@ -6,7 +6,7 @@ use crate::store::{ReadError, Stop, Store};
 
 /// Why the step stopped in the last run, unless something has gone past that since: a version that keeps no
 /// such notes may have run.
-pub(super) fn in_last_run<'s>(
+pub(crate) fn in_last_run<'s>(
     store: &Store,
     step: &Step,
     stops: &'s [Stop],
@@ -23,7 +23,7 @@ pub(super) fn in_last_run<'s>(
 
 /// Why the step at this position takes no more jobs, if it does not; a sentence. `index`: that of the job that
 /// is asked about.
-pub(super) fn sentence(
+pub(crate) fn sentence(
     store: &Store,
     run: Option<&Handle>,
     (position, step): (usize, &Step),

@@ -17,22 +17,22 @@ const READ_ON_MAX: u64 = 100_000;
 const LIMIT: BatchLimit = BatchLimit { jobs: 1_000, bytes: 1 << 20 };
 
 #[derive(Debug)]
-pub(super) struct Subject {
-    pub(super) address: Address,
+pub(crate) struct Subject {
+    pub(crate) address: Address,
     /// The index of the oldest job that is kept.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// When it was committed, where that is known.
-    pub(super) time: Option<Timestamp>,
+    pub(crate) time: Option<Timestamp>,
     /// What it is, as JSON, or a text of that.
-    pub(super) payload: Option<Box<RawValue>>,
+    pub(crate) payload: Option<Box<RawValue>>,
     /// Why it cannot be shown; a sentence fragment.
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 impl Subject {
     /// The job at `index` of `queue`, or what to answer where there is none. `whole`: also what it is; then a
     /// source will do that is never copied, whose files are read for it.
-    pub(super) fn find(
+    pub(crate) fn find(
         store: &Store,
         configuration: &Configuration,
         (queue, index): (&str, u64),
@@ -137,7 +137,7 @@ fn is_known(
 }
 
 /// The job as JSON; what is none, as a text.
-pub(super) fn raw(job: &[u8]) -> Box<RawValue> {
+pub(crate) fn raw(job: &[u8]) -> Box<RawValue> {
     let text = String::from_utf8_lossy(job).into_owned();
     RawValue::from_string(text.clone()).unwrap_or_else(|_| {
         // A text can be written as JSON, whatever it says.

@@ -10,10 +10,10 @@ use crate::store::{DelayedJob, ReadError, Standing, Store};
 use crate::words::Timestamp;
 
 /// The jobs of a step that picks them, and what holds them.
-pub(super) struct Case<'a> {
-    pub(super) store: &'a Store,
-    pub(super) step: &'a Step,
-    pub(super) sight: Box<Sight>,
+pub(crate) struct Case<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) step: &'a Step,
+    pub(crate) sight: Box<Sight>,
     /// Its gate has a name.
     gate: &'a str,
     /// Nothing runs, and the next run asks its gate before anything starts.
@@ -25,13 +25,13 @@ pub(super) struct Case<'a> {
     monitor_answers: Answering,
     /// Why the step takes no more jobs.
     stopped: Option<String>,
-    pub(super) now: Timestamp,
+    pub(crate) now: Timestamp,
 }
 
 impl<'a> Case<'a> {
     /// The step at this position as the run has it, or as the next one would find it; `None` where it takes
     /// its jobs as they come.
-    pub(super) fn of(
+    pub(crate) fn of(
         store: &'a Store,
         configuration: &'a Configuration,
         run: Option<&Handle>,
@@ -69,7 +69,7 @@ impl<'a> Case<'a> {
     }
 
     /// Whether a run has the job at `index` of the input, or where it stands by itself, in an attempt.
-    pub(super) fn runs(&self, index: u64, row: Option<Row>) -> bool {
+    pub(crate) fn runs(&self, index: u64, row: Option<Row>) -> bool {
         self.sight.room.why(self.key(index, row), self.now) == Some(Why::Running)
     }
 
@@ -85,7 +85,7 @@ impl<'a> Case<'a> {
 
     /// What holds the job at `index` of the input, or where it stands by itself, there. The widest reason
     /// comes first.
-    pub(super) fn reasons(&self, index: u64, row: Option<Row>) -> Result<Vec<String>, ReadError> {
+    pub(crate) fn reasons(&self, index: u64, row: Option<Row>) -> Result<Vec<String>, ReadError> {
         let (sight, key) = (&self.sight, self.key(index, row));
         let why = sight.room.why(key, self.now);
         // What holds others does not hold what was begun.
@@ -106,7 +106,7 @@ impl<'a> Case<'a> {
     }
 
     /// What holds all jobs of the step.
-    pub(super) fn reasons_for_all(&self) -> Vec<String> {
+    pub(crate) fn reasons_for_all(&self) -> Vec<String> {
         let (sight, mut reasons) = (&self.sight, Vec::new());
         reasons.extend(self.stopped.clone());
         if sight.paused {
@@ -138,7 +138,7 @@ impl<'a> Case<'a> {
     }
 
     /// Why what is behind the last job that the step looks at cannot start.
-    pub(super) fn unseen(&self) -> String {
+    pub(crate) fn unseen(&self) -> String {
         match (self.sight.ahead, self.sight.cut) {
             (_, true) => format!("only the first {} jobs that wait are looked at", grouped(LOOKED_AT_MAX)),
             (Some(ahead), _) if self.sight.read >= ahead => {
@@ -289,7 +289,7 @@ impl<'a> Case<'a> {
 }
 
 /// The job, where it stands in the store by itself.
-pub(super) fn stored(
+pub(crate) fn stored(
     store: &Store,
     step: &Step,
     sight: &Sight,
@@ -311,4 +311,4 @@ fn in_brackets(closed: &Closed) -> String {
 
 /// Why a step that is paused starts nothing. The command that has it go on is added where it is shown: the
 /// runner does not know how the one who asks names the configuration.
-pub(in crate::face) const PAUSED: &str = "the step is paused";
+pub(crate) const PAUSED: &str = "the step is paused";

@@ -1,7 +1,7 @@
 //! What authors of plugins need, out of this program: the crate `tidegate-plugin`, and the C header.
 
 /// The header for plugins in C.
-pub(in crate::face) const HEADER: &str = include_str!("../../../../plugin-api/include/tidegate_plugin.h");
+pub(crate) const HEADER: &str = include_str!("../../../../plugin-api/include/tidegate_plugin.h");
 
 /// The crate's own manifest, as it stands outside of the repository.
 const MANIFEST: &str = include_str!("api.toml.txt");
@@ -33,7 +33,7 @@ const SOURCES: &[(&str, &str)] = &[
 ];
 
 /// All files of the crate, as paths in its folder.
-pub(super) fn files() -> impl Iterator<Item = (&'static str, String)> {
+pub(crate) fn files() -> impl Iterator<Item = (&'static str, String)> {
     let manifest = MANIFEST.replace("{{version}}", env!("CARGO_PKG_VERSION"));
     let sources = SOURCES.iter().map(|&(path, text)| (path, text.to_owned()));
     [("Cargo.toml", manifest), ("include/tidegate_plugin.h", HEADER.to_owned())].into_iter().chain(sources)

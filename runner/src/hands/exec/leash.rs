@@ -23,7 +23,7 @@ impl Leash {
         self.given_up.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_given_up(&self) -> bool {
+    pub(crate) fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Acquire)
     }
 
@@ -37,7 +37,7 @@ impl Leash {
     }
 
     /// Starts a command in a group of its own.
-    pub(super) fn start(&self, command: &mut Command) -> io::Result<Child> {
+    pub(crate) fn start(&self, command: &mut Command) -> io::Result<Child> {
         let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
         if *closed {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "the runner ends"));
@@ -48,7 +48,7 @@ impl Leash {
     }
 
     /// It is about to be taken off the system's list, and its number may be given to another.
-    pub(super) fn ended(&self, process: Pid) {
+    pub(crate) fn ended(&self, process: Pid) {
         self.groups().remove(&process.as_raw_pid());
     }
 

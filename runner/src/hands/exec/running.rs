@@ -30,17 +30,17 @@ const LAST_LOOKS: usize = 16;
 
 /// How far a process may go.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits<'q> {
-    pub(super) until: Option<Instant>,
+pub(crate) struct Limits<'q> {
+    pub(crate) until: Option<Instant>,
     /// What it is killed by, once nobody wants to know any more what it prints.
-    pub(super) leash: &'q Leash,
+    pub(crate) leash: &'q Leash,
     /// Of standard output.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     Exited(i32),
     Killed(i32),
     /// It was killed, since its time was over.
@@ -53,17 +53,17 @@ pub(super) enum Ended {
 
 /// What a process printed.
 #[derive(Debug, Default)]
-pub(super) struct Printed {
-    pub(super) out: Vec<u8>,
+pub(crate) struct Printed {
+    pub(crate) out: Vec<u8>,
     /// The end of standard error.
-    pub(super) said: Vec<u8>,
+    pub(crate) said: Vec<u8>,
     /// There was more before it.
-    pub(super) said_more: bool,
+    pub(crate) said_more: bool,
 }
 
 /// A process, the first of its group. Killed with its group where it is dropped before its end.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     pid: Pid,
     /// Can be read when the process has ended.
@@ -77,7 +77,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn start(command: &mut Command, leash: &Arc<Leash>) -> io::Result<Self> {
+    pub(crate) fn start(command: &mut Command, leash: &Arc<Leash>) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = leash.start(command)?;
         let pid = Pid::from_child(&child);
@@ -108,7 +108,7 @@ impl Running {
     }
 
     /// Hands it `input` and a line end, and waits for its end.
-    pub(super) fn finish(&mut self, input: &[u8], limits: Limits<'_>) -> io::Result<Ended> {
+    pub(crate) fn finish(&mut self, input: &[u8], limits: Limits<'_>) -> io::Result<Ended> {
         let mut rest: &[&[u8]] = &[input, b"\n"];
         let mut at = 0;
         loop {
@@ -135,7 +135,7 @@ impl Running {
         }
     }
 
-    pub(super) fn into_printed(mut self) -> Printed {
+    pub(crate) fn into_printed(mut self) -> Printed {
         std::mem::take(&mut self.printed)
     }
 

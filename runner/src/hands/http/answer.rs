@@ -22,7 +22,7 @@ const UNWANTED: u64 = 64 << 10;
 
 /// What a service answered.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
@@ -30,7 +30,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// All of it, unless its body is larger than `most` bytes.
-    pub(super) fn whole(response: Response<Body>, most: u64) -> Result<Self, ureq::Error> {
+    pub(crate) fn whole(response: Response<Body>, most: u64) -> Result<Self, ureq::Error> {
         let answer = Self::read(response, most.saturating_add(1))?;
         if answer.body.len() as u64 > most {
             return Err(ureq::Error::BodyExceedsLimit(most));
@@ -39,7 +39,7 @@ impl Answer {
     }
 
     /// Only the beginning of the body; what cannot be read is left out.
-    pub(super) fn beginning(response: Response<Body>) -> Self {
+    pub(crate) fn beginning(response: Response<Body>) -> Self {
         let (status, headers) = (response.status(), response.headers().clone());
         let read = Self::read(response, BEGINNING);
         // That it is a failure is known already, and its status says more than how the body broke off.
@@ -47,7 +47,7 @@ impl Answer {
     }
 
     /// Without its body, which is read where it is short.
-    pub(super) fn without_body(response: Response<Body>) -> Result<Self, ureq::Error> {
+    pub(crate) fn without_body(response: Response<Body>) -> Result<Self, ureq::Error> {
         let mut answer = Self::read(response, UNWANTED)?;
         answer.body.clear();
         Ok(answer)
@@ -63,7 +63,7 @@ impl Answer {
     ///
     /// # Errors
     /// It says that it is JSON and is not, or it is no text: a sentence fragment.
-    pub(super) fn json(&self) -> Result<Vec<u8>, String> {
+    pub(crate) fn json(&self) -> Result<Vec<u8>, String> {
         if self.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(b"null".to_vec());
         }
@@ -82,7 +82,7 @@ impl Answer {
     }
 
     /// A map of the job and the whole answer; `body` is JSON.
-    pub(super) fn full(&self, job: &[u8], body: &[u8]) -> Vec<u8> {
+    pub(crate) fn full(&self, job: &[u8], body: &[u8]) -> Vec<u8> {
         let mut headers = serde_json::Map::new();
         for name in self.headers.keys() {
             headers.insert(name.as_str().to_owned(), self.header(name).into());
@@ -99,7 +99,7 @@ impl Answer {
     }
 
     /// The failure that this answer is. `named` is the request.
-    pub(super) fn refusal(&self, named: &str, scrub: &Scrub, now_ms: i64) -> Failure {
+    pub(crate) fn refusal(&self, named: &str, scrub: &Scrub, now_ms: i64) -> Failure {
         let status = self.status.as_u16();
         let mut message = status.to_string();
         if let Some(reason) = self.status.canonical_reason() {
@@ -146,7 +146,7 @@ impl Answer {
     }
 }
 
-pub(super) fn too_large(most: u64) -> String {
+pub(crate) fn too_large(most: u64) -> String {
     format!("the answer has more than the `max_response` of {}", format_size(most))
 }
 

@@ -10,7 +10,7 @@ const MOST: Duration = Duration::from_hours(24 * 30);
 
 /// How long to wait, where `value` says so: seconds, or an HTTP date, which is seen from the service's own
 /// clock (`date`) where it tells that, otherwise from `now_ms`. `None` where it says nothing to go by.
-pub(super) fn retry_after(value: &str, date: &str, now_ms: i64) -> Option<Duration> {
+pub(crate) fn retry_after(value: &str, date: &str, now_ms: i64) -> Option<Duration> {
     let value = value.trim();
     let wait = match value.parse::<u64>() {
         Ok(seconds) => Duration::from_secs(seconds),

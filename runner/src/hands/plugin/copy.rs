@@ -27,7 +27,7 @@ const NAME_BYTES_MAX: usize = 200;
 
 /// A file with the content of an image.
 #[derive(Debug)]
-pub(super) struct Copy {
+pub(crate) struct Copy {
     path: PathBuf,
     kind: Kind,
 }
@@ -41,7 +41,7 @@ enum Kind {
 }
 
 impl Copy {
-    pub(super) fn of(image: &Image) -> io::Result<Self> {
+    pub(crate) fn of(image: &Image) -> io::Result<Self> {
         if looks_beside_itself(image)
             && let Ok(copy) = Self::beside(image)
         {
@@ -52,12 +52,12 @@ impl Copy {
         Ok(Self { path, kind: Kind::Unnamed { _file: file } })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The library is loaded: from here on the copy needs no name.
-    pub(super) fn opened(self) -> Self {
+    pub(crate) fn opened(self) -> Self {
         self.remove();
         self
     }

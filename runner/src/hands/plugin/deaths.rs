@@ -12,11 +12,11 @@ const JOBS_MAX: usize = 4096;
 
 /// A piece of a job at one plugin of a step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Culprit {
+pub(crate) struct Culprit {
     /// Step and plugin.
-    pub(super) place: Arc<str>,
-    pub(super) hash: u128,
-    pub(super) piece: u32,
+    pub(crate) place: Arc<str>,
+    pub(crate) hash: u128,
+    pub(crate) piece: u32,
 }
 
 /// What the workers of a run count together.
@@ -29,7 +29,7 @@ pub struct Deaths {
 
 impl Deaths {
     /// Counts one more, and answers how many there are.
-    pub(super) fn add(&self, culprit: Culprit) -> u32 {
+    pub(crate) fn add(&self, culprit: Culprit) -> u32 {
         let mut counts = self.counts();
         if counts.len() >= JOBS_MAX && !counts.contains_key(&culprit) {
             counts.pop_first();
@@ -42,18 +42,18 @@ impl Deaths {
     }
 
     /// The row ends.
-    pub(super) fn forget(&self, culprit: &Culprit) {
+    pub(crate) fn forget(&self, culprit: &Culprit) {
         let mut counts = self.counts();
         counts.remove(culprit);
         self.any.store(!counts.is_empty(), Ordering::Release);
     }
 
-    pub(super) fn has(&self, culprit: &Culprit) -> bool {
+    pub(crate) fn has(&self, culprit: &Culprit) -> bool {
         self.any() && self.counts().contains_key(culprit)
     }
 
     /// Whether any job has caused one.
-    pub(super) fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 

@@ -43,7 +43,7 @@ pub struct Undescribed {
 
 impl Undescribed {
     /// What to do about it.
-    pub(super) fn help(&self) -> Option<String> {
+    pub(crate) fn help(&self) -> Option<String> {
         let why = &self.why;
         if why.contains("failed to map") {
             return Some("allow programs to run code from memory, or set TMPDIR to a folder that is not mounted `noexec`".into());
@@ -60,7 +60,7 @@ impl Undescribed {
 }
 
 /// What a library offers, and what it printed on the way, made fit for a message.
-pub(super) fn describe(image: &Image) -> Result<(Description, String), Undescribed> {
+pub(crate) fn describe(image: &Image) -> Result<(Description, String), Undescribed> {
     let failed = |why: String, printed: String| Undescribed { path: image.path().to_owned(), why, printed };
     let cannot =
         |error: io::Error| failed(format!("no process can be started for it: {error}"), String::new());

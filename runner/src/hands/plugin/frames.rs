@@ -19,13 +19,13 @@ use super::seal::Seals;
 use crate::words::TokenKey;
 
 /// The rows of frames: words on the socket, lines of the log, and then one row a batch.
-pub(super) const WORDS: u64 = 0;
-pub(super) const LINES: u64 = 1;
-pub(super) const BATCHES: u64 = 2;
+pub(crate) const WORDS: u64 = 0;
+pub(crate) const LINES: u64 = 1;
+pub(crate) const BATCHES: u64 = 2;
 
 /// What a process is for.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// To say what the library at this path offers.
     Describe { path: PathBuf, seal: u64 },
     /// To run a step of it.
@@ -34,7 +34,7 @@ pub(super) enum Order {
 
 impl Order {
     /// What the frames of the process are sealed with.
-    pub(super) fn seal(&self) -> u64 {
+    pub(crate) fn seal(&self) -> u64 {
         match self {
             Self::Describe { seal, .. } => *seal,
             Self::Run(setup) => setup.seal,
@@ -44,22 +44,22 @@ impl Order {
 
 /// What a process that runs a step is told first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Setup {
-    pub(super) path: PathBuf,
-    pub(super) offer: String,
-    pub(super) named: String,
-    pub(super) pipeline: String,
-    pub(super) step: String,
-    pub(super) config: serde_json::Value,
-    pub(super) bindings: Vec<String>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) memory: u64,
-    pub(super) earlier: u32,
+pub(crate) struct Setup {
+    pub(crate) path: PathBuf,
+    pub(crate) offer: String,
+    pub(crate) named: String,
+    pub(crate) pipeline: String,
+    pub(crate) step: String,
+    pub(crate) config: serde_json::Value,
+    pub(crate) bindings: Vec<String>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) memory: u64,
+    pub(crate) earlier: u32,
     /// What the frames of the process are sealed with.
-    pub(super) seal: u64,
+    pub(crate) seal: u64,
     /// Tokens are made over there, of jobs that ask for one.
     #[serde(skip, default = "no_key")]
-    pub(super) token_key: TokenKey,
+    pub(crate) token_key: TokenKey,
 }
 
 fn no_key() -> TokenKey {
@@ -67,13 +67,13 @@ fn no_key() -> TokenKey {
 }
 
 /// A batch is done, the step is set up, or the library is described.
-pub(super) const DONE: u8 = 1;
+pub(crate) const DONE: u8 = 1;
 /// A batch is ended early, after at least one job.
-pub(super) const CUT: u8 = 3;
+pub(crate) const CUT: u8 = 3;
 /// That cannot be; a failure stands in the shared file.
-pub(super) const REFUSED: u8 = 2;
+pub(crate) const REFUSED: u8 = 2;
 
-pub(super) fn send_order(to: &mut impl Write, order: &Order, image: &[u8]) -> io::Result<()> {
+pub(crate) fn send_order(to: &mut impl Write, order: &Order, image: &[u8]) -> io::Result<()> {
     let text = serde_json::to_vec(order).map_err(io::Error::other)?;
     let token_key = match order {
         Order::Describe { .. } => &[][..],
@@ -86,7 +86,7 @@ pub(super) fn send_order(to: &mut impl Write, order: &Order, image: &[u8]) -> io
     to.flush()
 }
 
-pub(super) fn receive_order(from: &mut impl Read) -> io::Result<(Order, Vec<u8>)> {
+pub(crate) fn receive_order(from: &mut impl Read) -> io::Result<(Order, Vec<u8>)> {
     let text = receive_part(from)?;
     let mut order = serde_json::from_slice(&text).map_err(io::Error::other)?;
     let token_key = receive_part(from)?;
@@ -106,7 +106,7 @@ fn receive_part(from: &mut impl Read) -> io::Result<Vec<u8>> {
 
 /// The jobs of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Jobs {
+pub(crate) struct Jobs {
     heads: Vec<Head>,
     payloads: Payloads,
 }
@@ -125,43 +125,43 @@ struct Head {
 const HEAD: usize = 8 + 4 + 8 + 16 + 4 + 8 + 8;
 
 impl Jobs {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.heads.len()
     }
 
     /// Adds a job, or a piece of one that earlier processors made; the attempt has used `spent` so far.
-    pub(super) fn push(&mut self, job: &Job<'_>, spent: Duration) {
+    pub(crate) fn push(&mut self, job: &Job<'_>, spent: Duration) {
         let Job { index, payload, attempt, now_ms, hash, piece, .. } = *job;
         self.heads.push(Head { index, attempt, now_ms, hash, piece, spent_nanos: nanos(spent) });
         self.payloads.push(payload);
     }
 
-    pub(super) fn get(&self, position: usize) -> Option<Job<'_>> {
+    pub(crate) fn get(&self, position: usize) -> Option<Job<'_>> {
         let Head { index, attempt, now_ms, hash, piece, .. } = *self.heads.get(position)?;
         let payload = self.payloads.get(position)?;
         Some(Job::new(index, payload).attempted(attempt, now_ms).hashed(hash).with_piece(piece, payload))
     }
 
     /// What the attempt on the job at `position` had used of its time when it came here.
-    pub(super) fn spent(&self, position: usize) -> Duration {
+    pub(crate) fn spent(&self, position: usize) -> Duration {
         self.heads.get(position).map_or(Duration::ZERO, |head| Duration::from_nanos(head.spent_nanos))
     }
 
     /// Whether both positions are pieces of one job: they share the time of its attempt.
-    pub(super) fn are_one(&self, left: usize, right: usize) -> bool {
+    pub(crate) fn are_one(&self, left: usize, right: usize) -> bool {
         match (self.heads.get(left), self.heads.get(right)) {
             (Some(left), Some(right)) => (left.hash, left.index) == (right.hash, right.index),
             _ => false,
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.heads.clear();
         self.payloads.clear();
     }
 
     /// Sends those in `range`.
-    pub(super) fn send(&self, range: Range<usize>, stops: bool, to: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn send(&self, range: Range<usize>, stops: bool, to: &mut impl Write) -> io::Result<()> {
         let mut message = Vec::with_capacity(self.payloads.byte_len() + self.len() * HEAD + 13);
         message.extend_from_slice(&[0; 8]);
         message.push(u8::from(stops));
@@ -183,7 +183,7 @@ impl Jobs {
 
     /// Takes in the next batch, and whether it ends with the first failure. `None` where there is none
     /// to come.
-    pub(super) fn receive(&mut self, from: &mut impl Read) -> io::Result<Option<bool>> {
+    pub(crate) fn receive(&mut self, from: &mut impl Read) -> io::Result<Option<bool>> {
         self.clear();
         let mut length = [0; 8];
         match from.read_exact(&mut length) {
@@ -212,7 +212,7 @@ impl Jobs {
 
 /// What a process writes into the shared file.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// What the next job came to: its outputs by binding, and how long it took.
     Made(Vec<Payloads>, Duration),
     Failed(Failure),
@@ -251,7 +251,7 @@ const FAILED: u8 = 2;
 const DESCRIBED: u8 = 3;
 
 /// Writes a frame that says what `outputs` holds.
-pub(super) fn write_made(outputs: &Outputs, took: Duration, seals: &mut Seals, to: &mut Vec<u8>) {
+pub(crate) fn write_made(outputs: &Outputs, took: Duration, seals: &mut Seals, to: &mut Vec<u8>) {
     seals.frame(to, |to| {
         to.push(MADE);
         to.extend_from_slice(&nanos(took).to_le_bytes());
@@ -266,7 +266,7 @@ pub(super) fn write_made(outputs: &Outputs, took: Duration, seals: &mut Seals, t
     });
 }
 
-pub(super) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8>) {
+pub(crate) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8>) {
     let Failure { kind, message, context, place, cause, of_setup, .. } = failure.clone();
     let place = place.map(|Place { file, line, column }| (file, line, column));
     let cause = cause.map(|_| failure.word().into_owned());
@@ -279,7 +279,7 @@ pub(super) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8
     });
 }
 
-pub(super) fn write_described(description: &Description, seals: &mut Seals, to: &mut Vec<u8>) {
+pub(crate) fn write_described(description: &Description, seals: &mut Seals, to: &mut Vec<u8>) {
     // Texts can always be written.
     let text = serde_json::to_vec(description).unwrap_or_default();
     seals.frame(to, |to| {
@@ -289,7 +289,7 @@ pub(super) fn write_described(description: &Description, seals: &mut Seals, to: 
 }
 
 /// Writes a line of the log.
-pub(super) fn write_line(level: Level, message: &str, seals: &mut Seals, to: &mut Vec<u8>) {
+pub(crate) fn write_line(level: Level, message: &str, seals: &mut Seals, to: &mut Vec<u8>) {
     seals.frame(to, |to| {
         to.push(LEVELS.iter().position(|other| *other == level).unwrap_or(0).try_into().unwrap_or(0));
         to.extend_from_slice(message.as_bytes());
@@ -299,7 +299,7 @@ pub(super) fn write_line(level: Level, message: &str, seals: &mut Seals, to: &mu
 const LEVELS: [Level; 5] = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
 
 /// Waits for the next line of the log; `None` where there is none to come.
-pub(super) fn receive_line(from: &mut impl Read, seals: &mut Seals) -> io::Result<Option<(Level, String)>> {
+pub(crate) fn receive_line(from: &mut impl Read, seals: &mut Seals) -> io::Result<Option<(Level, String)>> {
     let Some(line) = seals.receive(from)? else { return Ok(None) };
     let mut line = Bytes(&line);
     let [level] = line.array()?;
@@ -308,7 +308,7 @@ pub(super) fn receive_line(from: &mut impl Read, seals: &mut Seals) -> io::Resul
 }
 
 /// Reads the frame at the start of `bytes`, and says how long it is; `None` where it is not all there.
-pub(super) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(Answer, usize)>> {
+pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(Answer, usize)>> {
     let Some((body, whole)) = seals.open(bytes)? else { return Ok(None) };
     let mut body = Bytes(body);
     let answer = match body.array::<1>()? {

@@ -12,20 +12,20 @@ thread_local! {
 
 /// Code of a plugin that runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inside {
+pub(crate) struct Inside {
     whose: Label,
     act: Act,
 }
 
 /// What a plugin is called, and for which step it runs, if for one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Label {
+pub(crate) struct Label {
     plugin: &'static str,
     step: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Act {
+pub(crate) enum Act {
     Load,
     Create,
     Run { index: u64 },
@@ -34,15 +34,15 @@ pub(super) enum Act {
 
 /// Until this is dropped the thread runs that code.
 #[must_use = "it ends when this is dropped"]
-pub(super) struct Stay(Option<Inside>);
+pub(crate) struct Stay(Option<Inside>);
 
 impl Label {
-    pub(super) fn of(plugin: &str, step: Option<&str>) -> Self {
+    pub(crate) fn of(plugin: &str, step: Option<&str>) -> Self {
         Self { plugin: kept(plugin), step: step.map(kept) }
     }
 
     /// What is under way, as a sentence fragment.
-    pub(super) fn at(self, act: Act) -> String {
+    pub(crate) fn at(self, act: Act) -> String {
         Inside { whose: self, act }.to_string()
     }
 }
@@ -60,12 +60,12 @@ fn kept(text: &str) -> &'static str {
 }
 
 #[inline]
-pub(super) fn enter(whose: Label, act: Act) -> Stay {
+pub(crate) fn enter(whose: Label, act: Act) -> Stay {
     Stay(INSIDE.replace(Some(Inside { whose, act })))
 }
 
 /// The code that this thread runs.
-pub(super) fn now() -> Option<Inside> {
+pub(crate) fn now() -> Option<Inside> {
     INSIDE.get()
 }
 

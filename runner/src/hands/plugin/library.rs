@@ -49,7 +49,7 @@ pub enum LibraryError {
 
 impl LibraryError {
     /// What is wrong, for a message that names the library.
-    pub(super) fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         match self {
             Self::Copy { source, .. } => format!("no private copy of it can be made: {source}"),
             Self::Open { reason, .. } => format!("it cannot be loaded: {reason}"),

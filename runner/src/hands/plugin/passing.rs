@@ -12,7 +12,7 @@ use rustix::net::{
 /// One byte goes with it, since nothing goes without any.
 const ALONG: [u8; 1] = [0];
 
-pub(super) fn send(over: impl AsFd, passed: impl AsFd) -> io::Result<()> {
+pub(crate) fn send(over: impl AsFd, passed: impl AsFd) -> io::Result<()> {
     let passed = [passed.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = SendAncillaryBuffer::new(&mut space);
@@ -21,7 +21,7 @@ pub(super) fn send(over: impl AsFd, passed: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn receive(over: impl AsFd) -> io::Result<OwnedFd> {
+pub(crate) fn receive(over: impl AsFd) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut message = RecvAncillaryBuffer::new(&mut space);
     let mut along = ALONG;

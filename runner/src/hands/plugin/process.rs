@@ -82,7 +82,7 @@ extern "C" fn at_exit() {
 
 /// Has this process, and all threads that it starts, not hear the signals that terminals and supervisors
 /// send to all processes of a service: they are for the runner, which lets jobs finish.
-pub(super) fn hear_no_requests_to_end() -> io::Result<()> {
+pub(crate) fn hear_no_requests_to_end() -> io::Result<()> {
     let mut signals = MaybeUninit::uninit();
     // SAFETY: `sigemptyset` makes a set of what it is given, and the others are given that set. What the
     // mask was before is not asked for.
@@ -98,7 +98,7 @@ pub(super) fn hear_no_requests_to_end() -> io::Result<()> {
 
 /// The same file under a number that code of a plugin does not come by, be it by a mistake or because it
 /// closes what it takes for its own.
-pub(super) fn out_of_the_way(file: impl AsFd) -> io::Result<OwnedFd> {
+pub(crate) fn out_of_the_way(file: impl AsFd) -> io::Result<OwnedFd> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let from = limit.saturating_sub(OURS).clamp(3, OURS_FROM_MAX);
     let from = i32::try_from(from).unwrap_or(3);
@@ -106,7 +106,7 @@ pub(super) fn out_of_the_way(file: impl AsFd) -> io::Result<OwnedFd> {
 }
 
 /// Ends this process and all of its group as soon as the runner is gone, also while a plugin hangs.
-pub(super) fn end_with_the_runner() -> io::Result<()> {
+pub(crate) fn end_with_the_runner() -> io::Result<()> {
     let runner = getppid();
     // A process that is stopped goes on then, and comes to its end.
     set_parent_process_death_signal(Some(Signal::CONT))?;
@@ -140,7 +140,7 @@ fn wait_for_the_end(runner: Option<Pid>, end: Option<&OwnedFd>) {
 
 /// Puts the two descriptors by which the runner reaches this process out of the way: its standard input
 /// and output, in whose places stand an empty file and standard error.
-pub(super) fn take_over_stdio() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn take_over_stdio() -> io::Result<(OwnedFd, OwnedFd)> {
     let (input, output) = (out_of_the_way(rustix::stdio::stdin())?, out_of_the_way(rustix::stdio::stdout())?);
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;

@@ -22,19 +22,19 @@ const CHECKSUM: usize = 8;
 
 /// Seals frames of one row, and knows them again on the other side: one after the other, none twice.
 #[derive(Debug)]
-pub(super) struct Seals {
+pub(crate) struct Seals {
     key: u64,
     next: u64,
 }
 
 /// A random number for a process.
-pub(super) fn random_key() -> u64 {
+pub(crate) fn random_key() -> u64 {
     RandomState::new().hash_one(0)
 }
 
 impl Seals {
     /// `row` tells apart the rows of one process.
-    pub(super) fn new(key: u64, row: u64) -> Self {
+    pub(crate) fn new(key: u64, row: u64) -> Self {
         Self { key: XxHash3_64::oneshot_with_seed(key, &row.to_le_bytes()), next: 0 }
     }
 
@@ -43,7 +43,7 @@ impl Seals {
     }
 
     /// Appends the next frame; `write` appends its content.
-    pub(super) fn frame(&mut self, to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn frame(&mut self, to: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
         let start = to.len();
         to.extend_from_slice(&[0; HEADER]);
         write(to);
@@ -57,7 +57,7 @@ impl Seals {
 
     /// The content of the next frame, which is at the start of `bytes`, and the length of the frame.
     /// `None` where it is not all there.
-    pub(super) fn open<'b>(&mut self, bytes: &'b [u8]) -> io::Result<Option<(&'b [u8], usize)>> {
+    pub(crate) fn open<'b>(&mut self, bytes: &'b [u8]) -> io::Result<Option<(&'b [u8], usize)>> {
         let Some((header, rest)) = bytes.split_at_checked(HEADER) else { return Ok(None) };
         let length = self.length(header)?;
         let Some((content, rest)) = rest.split_at_checked(length) else { return Ok(None) };
@@ -70,7 +70,7 @@ impl Seals {
     }
 
     /// As [`Self::open`], from a stream. `None` where it has ended, be it in the middle of a frame.
-    pub(super) fn receive(&mut self, from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) fn receive(&mut self, from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
         let mut header = [0; HEADER];
         if !fill(from, &mut header)? {
             return Ok(None);
@@ -99,7 +99,7 @@ impl Seals {
     }
 
     /// The next word.
-    pub(super) fn word(&mut self, kind: u8) -> [u8; 1 + CHECKSUM] {
+    pub(crate) fn word(&mut self, kind: u8) -> [u8; 1 + CHECKSUM] {
         let mut word = [kind; 1 + CHECKSUM];
         word[1..].copy_from_slice(&self.checksum(&[kind]));
         self.next += 1;
@@ -107,7 +107,7 @@ impl Seals {
     }
 
     /// The kind of the next word, which is this.
-    pub(super) fn kind(&mut self, word: [u8; 1 + CHECKSUM]) -> io::Result<u8> {
+    pub(crate) fn kind(&mut self, word: [u8; 1 + CHECKSUM]) -> io::Result<u8> {
         let [kind, checksum @ ..] = word;
         if checksum != self.checksum(&[kind]) {
             return Err(stray());

@@ -47,7 +47,7 @@ const STACK: usize = 128 << 10;
 
 /// A process, the first of its group. Killed with its group when it is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     pid: Pid,
     /// Can be read when the process has ended, also where another process holds its descriptors.
@@ -81,7 +81,7 @@ struct Log {
 }
 
 /// What a look at a process found.
-pub(super) enum Seen {
+pub(crate) enum Seen {
     Working,
     Done,
     /// It ended its batch early.
@@ -95,7 +95,7 @@ pub(super) enum Seen {
 
 impl Server {
     /// Starts a process that may hold `memory` bytes. What it prints goes to `prints`.
-    pub(super) fn start(
+    pub(crate) fn start(
         order: &Order,
         image: &Image,
         memory: u64,
@@ -175,7 +175,7 @@ impl Server {
     }
 
     /// Waits a moment for the process to say something.
-    pub(super) fn look(&mut self) -> Seen {
+    pub(crate) fn look(&mut self) -> Seen {
         if self.log.broken.load(Ordering::Acquire) {
             return Seen::Stray;
         }
@@ -224,7 +224,7 @@ impl Server {
     }
 
     /// Takes in what stands in the shared file, and answers whether there was anything.
-    pub(super) fn take(&mut self, answers: &mut VecDeque<Answer>) -> io::Result<bool> {
+    pub(crate) fn take(&mut self, answers: &mut VecDeque<Answer>) -> io::Result<bool> {
         let bytes = unread(&self.shared, self.read)?;
         let mut at = 0;
         while let Some((answer, length)) = frames::read(&bytes[at..], &mut self.frames)? {
@@ -236,7 +236,7 @@ impl Server {
     }
 
     /// How many bytes the process holds, if they are too many.
-    pub(super) fn overweight(&mut self) -> Option<u64> {
+    pub(crate) fn overweight(&mut self) -> Option<u64> {
         self.weighed = Instant::now();
         self.weigh().filter(|weight| *weight > self.most)
     }
@@ -249,22 +249,22 @@ impl Server {
     }
 
     /// From here on it may hold so much more than it holds now.
-    pub(super) fn set_up(&mut self, memory: u64) {
+    pub(crate) fn set_up(&mut self, memory: u64) {
         self.most = self.weigh().unwrap_or(0).saturating_add(memory);
     }
 
     /// Whether its memory was not looked at for a while.
-    pub(super) fn is_unwatched(&self) -> bool {
+    pub(crate) fn is_unwatched(&self) -> bool {
         self.weighed.elapsed() >= WEIGH
     }
 
-    pub(super) fn send(&mut self, jobs: &Jobs, range: Range<usize>, stops: bool) -> io::Result<()> {
+    pub(crate) fn send(&mut self, jobs: &Jobs, range: Range<usize>, stops: bool) -> io::Result<()> {
         self.empty()?;
         jobs.send(range, stops, &mut self.socket)
     }
 
     /// What it died of.
-    pub(super) fn post_mortem(mut self) -> String {
+    pub(crate) fn post_mortem(mut self) -> String {
         if !self.ends_within(LAST_BREATH) {
             return "its process closed its connection to the runner and lived on; it was killed".to_owned();
         }
@@ -275,7 +275,7 @@ impl Server {
     }
 
     /// Lets the step end in peace, but does not wait for long. Answers what was not as it should be.
-    pub(super) fn dismiss(mut self) -> Option<String> {
+    pub(crate) fn dismiss(mut self) -> Option<String> {
         let _ = self.socket.shutdown(Shutdown::Both); // it is gone where this fails
         if !self.ends_within(FAREWELL) {
             let patience = format_duration(FAREWELL);

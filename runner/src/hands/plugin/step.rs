@@ -71,13 +71,13 @@ struct Watch {
 }
 
 /// Where the lines go that a plugin logs.
-pub(super) trait Journal: fmt::Debug + Send + Sync {
+pub(crate) trait Journal: fmt::Debug + Send + Sync {
     fn log(&self, level: Level, message: &str);
 }
 
 /// The runner's own log.
 #[derive(Debug)]
-pub(super) struct Tracing {
+pub(crate) struct Tracing {
     plugin: String,
     pipeline: String,
     step: String,
@@ -114,7 +114,7 @@ impl PluginRunner {
     }
 
     /// As [`Self::new`], with a log of the caller's.
-    pub(super) fn with_journal(
+    pub(crate) fn with_journal(
         offer: &Offer,
         spec: &PluginSpec<'_>,
         journal: Box<dyn Journal>,
@@ -290,7 +290,7 @@ impl fmt::Debug for Watch {
 }
 
 impl Tracing {
-    pub(super) fn new(spec: &PluginSpec<'_>) -> Self {
+    pub(crate) fn new(spec: &PluginSpec<'_>) -> Self {
         let [plugin, pipeline, step] = [spec.named, spec.pipeline, spec.step].map(str::to_owned);
         Self { plugin, pipeline, step, scrub: Scrub::new(spec.secrets) }
     }

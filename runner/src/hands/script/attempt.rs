@@ -23,7 +23,7 @@ use crate::memory::{self, Budget};
 
 /// Shared by the engines of a step; an attempt at a time.
 #[derive(Debug)]
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     limits: Limits,
     context: Context,
     /// The jobs that it has emitted.
@@ -49,13 +49,13 @@ thread_local! {
 }
 
 /// The attempt that runs now on this thread, for functions of scripts.
-pub(super) fn current() -> Rc<Attempt> {
+pub(crate) fn current() -> Rc<Attempt> {
     CURRENT.with_borrow(Rc::clone)
 }
 
 /// An attempt under way. What it holds is free once this is dropped.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     attempt: Rc<Attempt>,
     outer: Outer,
     /// Dropped last: what is freed before is not charged to anything around it.
@@ -79,12 +79,12 @@ struct Outer {
 struct Struck(Ended);
 
 impl Attempt {
-    pub(super) fn new(limits: &Limits) -> Rc<Self> {
+    pub(crate) fn new(limits: &Limits) -> Rc<Self> {
         Self::with(limits, Context::none())
     }
 
     /// Attempts at jobs, of which `context` tells.
-    pub(super) fn with(limits: &Limits, context: Context) -> Rc<Self> {
+    pub(crate) fn with(limits: &Limits, context: Context) -> Rc<Self> {
         Rc::new(Self {
             limits: *limits,
             context,
@@ -101,7 +101,7 @@ impl Attempt {
     }
 
     /// Begins an attempt, which has `left` of its time. Where one is under way it goes on afterwards.
-    pub(super) fn begin(self: &Rc<Self>, left: Option<Duration>) -> Running {
+    pub(crate) fn begin(self: &Rc<Self>, left: Option<Duration>) -> Running {
         let deadline = left.and_then(|left| Instant::now().checked_add(left));
         let outer = Outer {
             current: Some(CURRENT.replace(Rc::clone(self))),
@@ -116,7 +116,7 @@ impl Attempt {
     }
 
     /// Charges each operation that `engine` performs.
-    pub(super) fn watch(self: &Rc<Self>, engine: &mut Engine) {
+    pub(crate) fn watch(self: &Rc<Self>, engine: &mut Engine) {
         let attempt = Rc::clone(self);
         engine.on_progress(move |_| {
             #[cfg(test)]
@@ -132,7 +132,7 @@ impl Attempt {
 
     /// Takes charge of each captured variable that `engine` reads. It costs something for other variables too, and
     /// so is only for scripts that capture some.
-    pub(super) fn watch_captured(self: &Rc<Self>, engine: &mut Engine) {
+    pub(crate) fn watch_captured(self: &Rc<Self>, engine: &mut Engine) {
         let attempt = Rc::clone(self);
         #[expect(
             deprecated,
@@ -188,7 +188,7 @@ impl Attempt {
     }
 
     /// Goes on only where `bytes` more, which `function` is about to take, stay within the limit.
-    pub(super) fn room(&self, function: &'static str, bytes: usize) -> Result<(), Box<EvalAltResult>> {
+    pub(crate) fn room(&self, function: &'static str, bytes: usize) -> Result<(), Box<EvalAltResult>> {
         let fits = || i64::try_from(bytes).is_ok_and(|bytes| bytes <= memory::left());
         if fits() {
             return Ok(());
@@ -202,7 +202,7 @@ impl Attempt {
     }
 
     /// The bytes that it may still take.
-    pub(super) fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         let most = usize::try_from(self.limits.memory).unwrap_or(usize::MAX);
         let left = || usize::try_from(memory::left()).map_or(0, |left| left.min(most));
         if left() < most / 2 {
@@ -213,14 +213,14 @@ impl Attempt {
 
     /// The error of `function`, which has found that what it makes takes more than that.
     #[expect(clippy::unnecessary_box_returns, reason = "as errors of Rhai are")]
-    pub(super) fn full(&self, function: &'static str) -> Box<EvalAltResult> {
+    pub(crate) fn full(&self, function: &'static str) -> Box<EvalAltResult> {
         ended(Ended::TooMuchMemory { bytes: self.limits.memory, by: Some(function) })
     }
 
     /// For native functions that go through much by themselves: goes on only where there is time and memory
     /// left.
     #[inline]
-    pub(super) fn go_on(&self, function: &'static str) -> Result<(), Box<EvalAltResult>> {
+    pub(crate) fn go_on(&self, function: &'static str) -> Result<(), Box<EvalAltResult>> {
         #[cfg(test)]
         looks::look();
         if memory::left() >= 0 && ticker::ticks() == self.asked.get() { Ok(()) } else { self.stop(function) }
@@ -238,13 +238,13 @@ impl Attempt {
     }
 
     /// How many operations it has taken.
-    pub(super) fn operations(&self) -> u64 {
+    pub(crate) fn operations(&self) -> u64 {
         self.operations.get()
     }
 
     /// Where `work` fails at a limit, the attempt ends by unwinding, and no operation of `work` counts: for
     /// functions whose errors Rhai takes for something else.
-    pub(super) fn or_strike<T>(&self, work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Option<T> {
+    pub(crate) fn or_strike<T>(&self, work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Option<T> {
         let outer = self.writing.get();
         let before = outer.unwrap_or(self.operations.get());
         self.writing.set(Some(before));
@@ -261,22 +261,22 @@ impl Attempt {
     }
 
     /// The attempt that has just begun stops at this operation at the latest.
-    pub(super) fn stop_at(&self, operation: u64) {
+    pub(crate) fn stop_at(&self, operation: u64) {
         self.stop.set(Some(operation));
         self.most.set(self.limits.operations.min(operation.saturating_sub(1)));
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
     /// What its functions know of the job.
-    pub(super) fn context(&self) -> &Context {
+    pub(crate) fn context(&self) -> &Context {
         &self.context
     }
 
     /// Adds an output, where there are fewer than `most`.
-    pub(super) fn emit(&self, one: Emit, most: usize) -> bool {
+    pub(crate) fn emit(&self, one: Emit, most: usize) -> bool {
         let mut emitted = self.emitted.borrow_mut();
         let has_room = emitted.len() < most;
         if has_room {
@@ -286,7 +286,7 @@ impl Attempt {
     }
 
     /// What it has emitted, in the order of the calls.
-    pub(super) fn take_emitted(&self) -> Vec<Emit> {
+    pub(crate) fn take_emitted(&self) -> Vec<Emit> {
         self.emitted.take()
     }
 
@@ -308,7 +308,7 @@ impl Attempt {
     }
 
     /// Scripts that `work` reads leave nothing behind.
-    pub(super) fn apart<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn apart<T>(&self, work: impl FnOnce() -> T) -> T {
         let kept = self.kept.take();
         let made = work();
         self.kept.replace(kept);
@@ -317,7 +317,7 @@ impl Attempt {
 }
 
 /// Runs a script, or a part of one. A limit that strikes in it is an error of it, past any `try` of the script.
-pub(super) fn run<T>(work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Result<T, Box<EvalAltResult>> {
+pub(crate) fn run<T>(work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Result<T, Box<EvalAltResult>> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| match panic.downcast::<Struck>() {
         Ok(struck) => Err(ended(struck.0)),
         Err(panic) => resume_unwind(panic),
@@ -331,13 +331,13 @@ fn strike(why: Ended) -> ! {
 
 /// Ends the attempt, past any `try` of the script.
 #[expect(clippy::unnecessary_box_returns, reason = "as errors of Rhai are")]
-pub(super) fn ended(why: Ended) -> Box<EvalAltResult> {
+pub(crate) fn ended(why: Ended) -> Box<EvalAltResult> {
     EvalAltResult::ErrorTerminated(Dynamic::from(why), Position::NONE).into()
 }
 
 impl Running {
     /// What closures have captured stays after the attempt, as it is now.
-    pub(super) fn keep(&self) {
+    pub(crate) fn keep(&self) {
         self.attempt.captured.borrow_mut().keep(&mut self.attempt.kept.borrow_mut());
     }
 }
@@ -360,7 +360,7 @@ impl Drop for Running {
 /// For tests: how long an attempt works without a look at whether its time is over. In time of the thread, which other
 /// threads do not take.
 #[cfg(test)]
-pub(super) mod looks {
+pub(crate) mod looks {
     use std::cell::Cell;
     use std::time::Duration;
 
@@ -375,7 +375,7 @@ pub(super) mod looks {
         Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
     }
 
-    pub(super) fn look() {
+    pub(crate) fn look() {
         if let Some(last) = LAST.get() {
             let now = now();
             LONGEST.set(LONGEST.get().max(now.saturating_sub(last)));
@@ -384,7 +384,7 @@ pub(super) mod looks {
     }
 
     /// The longest time between two looks while `work` runs.
-    pub(in crate::hands::script) fn longest_between(work: impl FnOnce()) -> Duration {
+    pub(crate) fn longest_between(work: impl FnOnce()) -> Duration {
         LONGEST.set(Duration::ZERO);
         LAST.set(Some(now()));
         work();

@@ -20,7 +20,7 @@ type Takes = Option<BTreeSet<usize>>;
 /// The first one in `ast`, which `engine` has compiled. Of what kind its arguments may be, only a run can
 /// tell, and so with a method, which may stand in a map. A script that asks what there is, or that catches
 /// what fails, may name what there is not.
-pub(super) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
+pub(crate) fn unknown(engine: &Engine, ast: &AST) -> Option<Unknown> {
     let known = known(engine, ast);
     let held = held(ast);
     let tried = tried(ast);
@@ -101,7 +101,7 @@ fn held(ast: &AST) -> BTreeSet<String> {
     held
 }
 
-pub(super) fn call<'a>(path: &'a [ASTNode<'_>]) -> Option<(&'a FnCallExpr, Position)> {
+pub(crate) fn call<'a>(path: &'a [ASTNode<'_>]) -> Option<(&'a FnCallExpr, Position)> {
     let (call, position): (&FnCallExpr, Position) = match path.last()? {
         ASTNode::Stmt(Stmt::FnCall(call, position)) | ASTNode::Expr(Expr::FnCall(call, position)) => {
             (call, *position)

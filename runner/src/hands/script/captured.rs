@@ -23,7 +23,7 @@ type Variables = BTreeMap<usize, Shared>;
 
 /// What the attempt that runs now has captured.
 #[derive(Debug, Default)]
-pub(super) struct Captured {
+pub(crate) struct Captured {
     own: Variables,
     constants: Constants,
     /// In the place of variables that stay from attempt to attempt.
@@ -34,7 +34,7 @@ pub(super) struct Captured {
 
 /// What stays from attempt to attempt: captured by the tops of imported scripts.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     variables: Variables,
     constants: Constants,
 }
@@ -57,7 +57,7 @@ const SEARCHED_MAX: usize = 64;
 impl Captured {
     /// Takes charge of a captured variable that is read. One that has just been captured is shared by nothing
     /// yet, since the first to read it is the one who gives it to the closure.
-    pub(super) fn adopt(&mut self, variable: &mut Dynamic, kept: &Kept) {
+    pub(crate) fn adopt(&mut self, variable: &mut Dynamic, kept: &Kept) {
         let Some(mut value) = variable.write_lock::<Dynamic>() else { return };
         let address = address(&value);
         // A constant cannot be put into itself.
@@ -83,7 +83,7 @@ impl Captured {
     }
 
     /// Holds a captured constant that is read.
-    pub(super) fn hold(&mut self, constant: &Dynamic) {
+    pub(crate) fn hold(&mut self, constant: &Dynamic) {
         let Some(value) = constant.read_lock::<Dynamic>() else { return };
         let address = address(&value);
         if !self.constants.addresses.contains(&address) && holds_function(&value, &mut 0) {
@@ -104,7 +104,7 @@ impl Captured {
     }
 
     /// Frees the variables that only this holds. The latest go first, since they hold earlier ones.
-    pub(super) fn sweep(&mut self) {
+    pub(crate) fn sweep(&mut self) {
         while self.sweep_once() {}
     }
 
@@ -121,12 +121,12 @@ impl Captured {
     }
 
     /// Empties the variables, so that nothing holds itself.
-    pub(super) fn release(self) {
+    pub(crate) fn release(self) {
         empty(self.own);
     }
 
     /// Leaves the variables to the attempts to come, none of which will change them.
-    pub(super) fn keep(&mut self, kept: &mut Kept) {
+    pub(crate) fn keep(&mut self, kept: &mut Kept) {
         kept.variables.append(&mut self.own);
         kept.constants.addresses.append(&mut self.constants.addresses);
         kept.constants.held.append(&mut self.constants.held);
@@ -174,7 +174,7 @@ fn address(value: &Dynamic) -> usize {
 }
 
 /// Whether closures in `ast` capture variables.
-pub(super) fn captures(ast: &AST) -> bool {
+pub(crate) fn captures(ast: &AST) -> bool {
     let mut captures = false;
     ast.walk(&mut |path| {
         captures |= matches!(path.last(), Some(ASTNode::Stmt(Stmt::Share(_))));

@@ -34,12 +34,12 @@ pub struct CompileError {
 
 /// A compiled script and how it wants to be called.
 #[derive(Debug)]
-pub(super) struct Compiled {
-    pub(super) ast: AST,
+pub(crate) struct Compiled {
+    pub(crate) ast: AST,
     /// The function to call, by its name.
-    pub(super) entry: &'static str,
+    pub(crate) entry: &'static str,
     /// `fn process(job, ctx)` instead of `fn process(job)`.
-    pub(super) wants_context: bool,
+    pub(crate) wants_context: bool,
 }
 
 /// What each thread that compiles or runs scripts should have: they may build values that nest deeply, and
@@ -90,7 +90,7 @@ pub fn check_expression(text: &str, limits: &Limits) -> Result<(), CompileError>
 }
 
 /// An engine without access to files, network or clock. It is small: functions are shared by those of a thread.
-pub(super) fn engine(limits: &Limits, attempt: &Rc<Attempt>) -> Engine {
+pub(crate) fn engine(limits: &Limits, attempt: &Rc<Attempt>) -> Engine {
     let mut engine = Engine::new_raw();
     modules::register(&mut engine);
     // It would hide code from `check`.
@@ -122,7 +122,7 @@ fn limit(engine: &mut Engine, limits: &Limits) {
         .set_max_map_size((bytes / 32).max(1));
 }
 
-pub(super) fn compile(
+pub(crate) fn compile(
     engine: &mut Engine,
     script: &Script,
     entry: Entry,
@@ -146,7 +146,7 @@ pub(super) fn compile(
 
 /// Compiles a script together with everything that it imports, so that a generation does not
 /// change while it runs.
-pub(super) fn self_contained(
+pub(crate) fn self_contained(
     engine: &mut Engine,
     path: &Path,
     text: &str,
@@ -172,7 +172,7 @@ pub(super) fn self_contained(
 }
 
 /// Compiles an expression over one variable.
-pub(super) fn compile_expression(
+pub(crate) fn compile_expression(
     engine: &mut Engine,
     text: &str,
     variable: &str,

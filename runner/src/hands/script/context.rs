@@ -14,7 +14,7 @@ use crate::words::{DeliveryHash, Secret, TokenKey};
 /// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that handing it to a script costs
 /// nothing for what the script does not ask.
 #[derive(Clone, Debug)]
-pub(super) struct Context {
+pub(crate) struct Context {
     fixed: Rc<Fixed>,
     current: Rc<Cell<Current>>,
     lane: Rc<RefCell<Option<ImmutableString>>>,
@@ -41,7 +41,7 @@ struct Current {
 }
 
 impl Context {
-    pub(super) fn new(
+    pub(crate) fn new(
         (pipeline, step): (&str, &str),
         config: Dynamic,
         secrets: &[Secret],
@@ -54,64 +54,64 @@ impl Context {
     }
 
     /// Of what belongs to no step.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE)
     }
 
     /// Moves on to another job.
-    pub(super) fn set(&self, job: &Job<'_>) {
+    pub(crate) fn set(&self, job: &Job<'_>) {
         let Job { index, attempt, now_ms, hash, .. } = *job;
         self.current.set(Current { index, attempt, now_ms, hash });
     }
 
     /// The lane of the job, where the step has lanes and the job is in one.
-    pub(super) fn set_lane(&self, lane: Option<&str>) {
+    pub(crate) fn set_lane(&self, lane: Option<&str>) {
         *self.lane.borrow_mut() = lane.map(ImmutableString::from);
     }
 
     /// The text without what of `config` must not be shown.
-    pub(super) fn clean(&self, text: &str) -> String {
+    pub(crate) fn clean(&self, text: &str) -> String {
         self.fixed.scrub.clean(text)
     }
 
     /// Counts a message, and says how many that makes.
-    pub(super) fn count_message(&self) -> u64 {
+    pub(crate) fn count_message(&self) -> u64 {
         self.messages.set(self.messages.get() + 1);
         self.messages.get()
     }
 
     /// How many messages were counted since this was last asked.
-    pub(super) fn take_messages(&self) -> u64 {
+    pub(crate) fn take_messages(&self) -> u64 {
         self.messages.take()
     }
 
-    pub(super) fn index(&self) -> u64 {
+    pub(crate) fn index(&self) -> u64 {
         self.current.get().index
     }
 
     /// Milliseconds since 1970, when the attempt began.
-    pub(super) fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         self.current.get().now_ms
     }
 
-    pub(super) fn config(&self) -> &Dynamic {
+    pub(crate) fn config(&self) -> &Dynamic {
         &self.fixed.config
     }
 
-    pub(super) fn pipeline(&self) -> &str {
+    pub(crate) fn pipeline(&self) -> &str {
         &self.fixed.pipeline
     }
 
-    pub(super) fn step(&self) -> &str {
+    pub(crate) fn step(&self) -> &str {
         &self.fixed.step
     }
 }
 
 /// The fields of `ctx`.
-pub(super) const FIELDS: [&str; 9] =
+pub(crate) const FIELDS: [&str; 9] =
     ["attempt", "config", "hash", "index", "lane", "now", "pipeline", "step", "token"];
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     module.set_custom_type::<Context>("ctx");
     add_getter(module, "hash", |ctx: &mut Context| DeliveryHash(ctx.current.get().hash).to_string());
     add_getter(module, "token", |ctx: &mut Context| {
@@ -130,7 +130,7 @@ pub(super) fn register(module: &mut Module) {
 }
 
 /// How an error names the config that a script tried to change.
-pub(super) const CONFIG: &str = "ctx.config";
+pub(crate) const CONFIG: &str = "ctx.config";
 
 /// Refuses a change of `ctx.config`. Rhai also sets it after a method of something in it was called, in case that
 /// this has changed it.

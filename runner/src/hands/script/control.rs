@@ -18,7 +18,7 @@ type Answer<T> = Result<T, Box<EvalAltResult>>;
 type Call<'a> = NativeCallContext<'a>;
 
 /// `reject`, `retry`, `retry_in`, `gate_closed` and `pending`.
-pub(super) fn register_endings(module: &mut Module) {
+pub(crate) fn register_endings(module: &mut Module) {
     add(module, "reject", |call: Call<'_>, why: Dynamic, context: Dynamic| {
         end(&call, FailureKind::Rejected, text(&why), as_json(&context))
     });
@@ -53,7 +53,7 @@ fn retry_in(call: &Call<'_>, delay: &Dynamic) -> Answer<FailureKind> {
 }
 
 /// `emit`, `emit_in` and `emit_at`.
-pub(super) fn register_outputs(module: &mut Module) {
+pub(crate) fn register_outputs(module: &mut Module) {
     add(module, "emit", |call: Call<'_>, binding: ImmutableString, job: Dynamic| {
         emit(&call, Emit { binding, job, due: None })
     });

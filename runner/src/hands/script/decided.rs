@@ -5,7 +5,7 @@ use tidegate_plugin::FailureKind;
 
 /// Ends a script from within, past any `try` of the script.
 #[derive(Clone, Debug)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     /// The script said so.
     Said {
         kind: FailureKind,
@@ -29,9 +29,9 @@ pub(super) enum Ended {
 
 /// A job that the script hands on beside what it returns.
 #[derive(Clone, Debug)]
-pub(super) struct Emit {
-    pub(super) binding: ImmutableString,
-    pub(super) job: Dynamic,
+pub(crate) struct Emit {
+    pub(crate) binding: ImmutableString,
+    pub(crate) job: Dynamic,
     /// Milliseconds since 1970; `None`: at once.
-    pub(super) due: Option<i64>,
+    pub(crate) due: Option<i64>,
 }

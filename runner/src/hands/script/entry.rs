@@ -13,7 +13,7 @@ pub enum Entry {
 }
 
 impl Entry {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Process => "process",
             Self::Open => "open",
@@ -22,7 +22,7 @@ impl Entry {
     }
 
     /// What it is given, as messages call it.
-    pub(super) fn parameter(self) -> &'static str {
+    pub(crate) fn parameter(self) -> &'static str {
         match self {
             Self::Process => "job",
             Self::Open => "answer",
@@ -31,7 +31,7 @@ impl Entry {
     }
 
     /// Whether what it returns is one answer, whatever it is, and not a number of outputs.
-    pub(super) fn answers(self) -> bool {
+    pub(crate) fn answers(self) -> bool {
         self != Self::Process
     }
 }

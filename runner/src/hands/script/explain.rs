@@ -14,26 +14,26 @@ use crate::words::{format_duration, format_size};
 
 /// What is known where a script failed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Circumstances<'a> {
+pub(crate) struct Circumstances<'a> {
     /// The script, or the file whose `when` it was.
-    pub(super) file: &'a str,
-    pub(super) limits: &'a Limits,
-    pub(super) timeout: Option<Duration>,
+    pub(crate) file: &'a str,
+    pub(crate) limits: &'a Limits,
+    pub(crate) timeout: Option<Duration>,
     /// The job as JSON, for suggestions.
-    pub(super) payload: &'a [u8],
+    pub(crate) payload: &'a [u8],
     /// What the script was given is the job, and not what a script before it made of it.
-    pub(super) first: bool,
-    pub(super) known: Known<'a>,
+    pub(crate) first: bool,
+    pub(crate) known: Known<'a>,
 }
 
 /// What is known of a script, for suggestions.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// As its author has written it.
-    pub(super) text: &'a str,
-    pub(super) config: Option<&'a Dynamic>,
+    pub(crate) text: &'a str,
+    pub(crate) config: Option<&'a Dynamic>,
     /// The names of all functions that it can call, where the error is about a name.
-    pub(super) functions: &'a [String],
+    pub(crate) functions: &'a [String],
 }
 
 impl Known<'_> {
@@ -43,7 +43,7 @@ impl Known<'_> {
 }
 
 /// Without a place where Rhai does not know it (see `locate`).
-pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -> Failure {
+pub(crate) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -> Failure {
     let mut file = circumstances.file.to_owned();
     let mut function = None;
     let mut innermost = error;
@@ -95,13 +95,13 @@ pub(super) fn failure(error: &EvalAltResult, circumstances: Circumstances<'_>) -
 }
 
 /// `position` in `file`, where it is one.
-pub(super) fn place(position: Position, file: String) -> Option<Place> {
+pub(crate) fn place(position: Position, file: String) -> Option<Place> {
     let line = position.line()? as u64;
     Some(Place { file, line, column: position.position().map(|column| column as u64) })
 }
 
 /// Whether the message names what was meant, which is one of the functions of the script.
-pub(super) fn is_about_a_name(error: &EvalAltResult) -> bool {
+pub(crate) fn is_about_a_name(error: &EvalAltResult) -> bool {
     match error {
         EvalAltResult::ErrorInFunctionCall(_, _, inner, _) | EvalAltResult::ErrorInModule(_, inner, _) => {
             is_about_a_name(inner)
@@ -112,7 +112,7 @@ pub(super) fn is_about_a_name(error: &EvalAltResult) -> bool {
 }
 
 /// Whether the time of the script was over.
-pub(super) fn is_timeout(error: &EvalAltResult) -> bool {
+pub(crate) fn is_timeout(error: &EvalAltResult) -> bool {
     matches!(ending(error), Some(Ended::TimedOut))
 }
 
@@ -124,7 +124,7 @@ fn ending(error: &EvalAltResult) -> Option<Ended> {
 }
 
 /// What is said of the limit that has struck, if one has.
-pub(super) fn limit(error: &EvalAltResult, limits: &Limits, timeout: Option<Duration>) -> Option<String> {
+pub(crate) fn limit(error: &EvalAltResult, limits: &Limits, timeout: Option<Duration>) -> Option<String> {
     use EvalAltResult as E;
     let Limits { operations, memory, depth } = *limits;
     match ending(error) {
@@ -204,7 +204,7 @@ fn near_property(said: &str, known: Known<'_>) -> Option<String> {
 }
 
 /// An error's own words, without its place.
-pub(super) fn in_words(error: &EvalAltResult) -> String {
+pub(crate) fn in_words(error: &EvalAltResult) -> String {
     use EvalAltResult as E;
     match error {
         E::ErrorRuntime(thrown, _) if thrown.is_unit() => "thrown without a reason".to_owned(),
@@ -362,7 +362,7 @@ fn collect_fields<'a>(value: &'a serde_json::Value, fields: &mut Vec<&'a str>) {
     }
 }
 
-pub(super) fn lowercase(message: &str) -> String {
+pub(crate) fn lowercase(message: &str) -> String {
     let mut characters = message.chars();
     match characters.next() {
         Some(first) => first.to_lowercase().chain(characters).collect(),

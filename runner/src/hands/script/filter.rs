@@ -9,7 +9,7 @@ use super::compile::{CompileError, compile_expression};
 use crate::config::StepFilter;
 
 #[derive(Debug)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     engine: Engine,
     types: Vec<String>,
     topics: Vec<String>,
@@ -21,7 +21,7 @@ pub(super) struct Filter {
 
 impl Filter {
     /// `None` where every job passes.
-    pub(super) fn compile(
+    pub(crate) fn compile(
         engine: impl FnOnce() -> Engine,
         filter: &StepFilter,
         wrapped: bool,
@@ -39,7 +39,7 @@ impl Filter {
     }
 
     /// Whether `job` passes. It is handed back, since Rhai takes it for the while.
-    pub(super) fn passes(&mut self, job: Dynamic) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
+    pub(crate) fn passes(&mut self, job: Dynamic) -> Result<Option<Dynamic>, Box<EvalAltResult>> {
         let has = |field, wanted: &[String]| {
             if self.wrapped { inner_has(&job, field, wanted) } else { has_one_of(&job, field, wanted) }
         };

@@ -27,7 +27,7 @@ const PLAIN_MAX: usize = 64;
 
 /// A map or an array that is shared until it is changed.
 #[derive(Clone, Debug)]
-pub(super) struct Frozen<T>(Rc<T>);
+pub(crate) struct Frozen<T>(Rc<T>);
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
@@ -37,7 +37,7 @@ thread_local! {
 }
 
 /// How many values this thread has put behind a reference count so far.
-pub(super) fn made() -> u64 {
+pub(crate) fn made() -> u64 {
     MADE.get()
 }
 
@@ -50,7 +50,7 @@ where
 }
 
 /// The same value, with shared maps and arrays in place of large ones.
-pub(super) fn freeze(value: Dynamic) -> Dynamic {
+pub(crate) fn freeze(value: Dynamic) -> Dynamic {
     frozen(value, 0).0
 }
 
@@ -83,7 +83,7 @@ fn frozen(value: Dynamic, depth: usize) -> (Dynamic, usize) {
 }
 
 /// Whether `value` can be shared by jobs: functions that have captured something cannot.
-pub(super) fn is_data(value: &Dynamic) -> bool {
+pub(crate) fn is_data(value: &Dynamic) -> bool {
     is_data_at(value, 0)
 }
 
@@ -101,17 +101,17 @@ fn is_data_at(value: &Dynamic, depth: usize) -> bool {
 }
 
 /// The map that `value` shares.
-pub(super) fn map(value: &Dynamic) -> Option<Rc<Map>> {
+pub(crate) fn map(value: &Dynamic) -> Option<Rc<Map>> {
     value.read_lock::<Frozen<Map>>().map(|frozen| Rc::clone(&frozen.0))
 }
 
 /// The array that `value` shares.
-pub(super) fn array(value: &Dynamic) -> Option<Rc<Array>> {
+pub(crate) fn array(value: &Dynamic) -> Option<Rc<Array>> {
     value.read_lock::<Frozen<Array>>().map(|frozen| Rc::clone(&frozen.0))
 }
 
 /// `value` with a plain map or array in the place of a shared one; what is in it stays shared.
-pub(super) fn plain(value: &Dynamic) -> Cow<'_, Dynamic> {
+pub(crate) fn plain(value: &Dynamic) -> Cow<'_, Dynamic> {
     match thawed(value) {
         Some(copy) => Cow::Owned(copy),
         None => Cow::Borrowed(value),
@@ -119,7 +119,7 @@ pub(super) fn plain(value: &Dynamic) -> Cow<'_, Dynamic> {
 }
 
 /// As [`plain`], of a value that is given away.
-pub(super) fn into_plain(value: Dynamic) -> Dynamic {
+pub(crate) fn into_plain(value: Dynamic) -> Dynamic {
     thawed(&value).unwrap_or(value)
 }
 
@@ -136,7 +136,7 @@ thread_local! {
 }
 
 /// To be called last: what `engine` can do with maps and arrays, it can do with shared ones from then on.
-pub(super) fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     let functions =
         FUNCTIONS.with(|functions| Rc::clone(functions.get_or_init(|| Rc::new(like_plain(engine)))));
     engine.register_global_module(functions);
@@ -332,7 +332,7 @@ fn entry(table: &Dynamic, key: &Dynamic) -> Option<Dynamic> {
 }
 
 /// Whether two values are the same, as data goes. Of shared tables and of functions it may not see it.
-pub(super) fn is_same(one: &Dynamic, other: &Dynamic) -> bool {
+pub(crate) fn is_same(one: &Dynamic, other: &Dynamic) -> bool {
     if let (Some(one), Some(other)) = (map(one), map(other)) {
         return Rc::ptr_eq(&one, &other);
     }
@@ -426,7 +426,7 @@ impl IntoIterator for Frozen<Array> {
 
 /// The elements of a shared array, each copied when it comes.
 #[derive(Debug)]
-pub(super) struct Elements {
+pub(crate) struct Elements {
     array: Rc<Array>,
     next: usize,
 }

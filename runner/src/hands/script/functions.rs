@@ -18,14 +18,14 @@ const MESSAGES_MAX: u64 = 100;
 /// How many bytes of one message are written.
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     control::register_endings(module);
     control::register_outputs(module);
     register_log(module);
 }
 
 /// Writes what scripts of `engine` print.
-pub(super) fn listen(engine: &mut Engine) {
+pub(crate) fn listen(engine: &mut Engine) {
     engine.on_print(|message| say(Level::INFO, None, || message.to_owned()));
     engine.on_debug(|message, _, position| {
         say(Level::DEBUG, position.line(), || message.to_owned());
@@ -45,7 +45,7 @@ fn register_log(module: &mut Module) {
 }
 
 /// Says how many messages of the attempt that has ended were left out.
-pub(super) fn say_left_out(of: &Context) {
+pub(crate) fn say_left_out(of: &Context) {
     let left_out = of.take_messages().saturating_sub(MESSAGES_MAX);
     if left_out > 0 {
         let messages = if left_out == 1 { "message" } else { "messages" };

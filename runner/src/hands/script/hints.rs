@@ -7,7 +7,7 @@ use super::scan::skipped;
 use crate::words::suggest::{listed, nearest};
 
 /// How many fields a message lists.
-pub(super) const SHOWN_FIELDS_MAX: usize = 12;
+pub(crate) const SHOWN_FIELDS_MAX: usize = 12;
 
 /// Up to how many names are compared with one that was mistyped.
 const COMPARED_MAX: usize = 1000;
@@ -32,7 +32,7 @@ const ELSEWHERE: [(&str, &str); 15] = [
 ];
 
 /// The function that was meant by `name`, of those that are known.
-pub(super) fn function<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn function<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let known: Vec<&str> = known.into_iter().filter(|name| is_name(name)).collect();
     let elsewhere = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, own)| *own);
     match elsewhere.filter(|own| known.contains(own)) {
@@ -46,7 +46,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// What a mistake in the writing of a script comes to, and what to do about it.
-pub(super) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> Option<(String, String)> {
+pub(crate) fn parsing(kind: &ParseErrorType, position: Position, text: &str) -> Option<(String, String)> {
     if begins_with("curry", position, text) {
         let help = "write a closure, which has the variables around it: `|x| scale(factor, x)`";
         return Some(("`curry` is no function of scripts".to_owned(), help.to_owned()));
@@ -102,7 +102,7 @@ fn nothing(word: &str) -> (String, String) {
 }
 
 /// The variable that was meant by `name`, of those that `text` declares anywhere, and of `given`.
-pub(super) fn variable(name: &str, text: &str, given: &[&str]) -> Option<String> {
+pub(crate) fn variable(name: &str, text: &str, given: &[&str]) -> Option<String> {
     let declared = declared(text);
     nearest(name, declared.iter().map(String::as_str).chain(given.iter().copied())).map(str::to_owned)
 }
@@ -164,7 +164,7 @@ fn unclosed(text: &str) -> Option<(usize, usize)> {
 
 /// What a field was read from, as it stands before the field at a place of the text: `ctx.config.rates` of
 /// `ctx.config.rates.usd`.
-pub(super) fn owner(text: &str, line: usize, column: usize) -> Option<&str> {
+pub(crate) fn owner(text: &str, line: usize, column: usize) -> Option<&str> {
     let line = text.lines().nth(line.checked_sub(1)?)?;
     let end = line.char_indices().nth(column.checked_sub(1)?).map_or(line.len(), |(at, _)| at);
     let before = line[..end].trim_end_matches(['.', '?', '[', ' ']);
@@ -178,14 +178,14 @@ pub(super) fn owner(text: &str, line: usize, column: usize) -> Option<&str> {
 }
 
 /// The path inside of `ctx.config` that `owner` names.
-pub(super) fn path_in_config(owner: &str) -> Option<Vec<&str>> {
+pub(crate) fn path_in_config(owner: &str) -> Option<Vec<&str>> {
     let mut names = owner.split('.').map(|name| name.trim_end_matches('?'));
     let (context, config) = (names.next()?, names.next()?);
     (context == "ctx" && config == "config").then(|| names.collect())
 }
 
 /// Whether `owner` begins with a variable that `text` declares, so that its fields need not be the job's.
-pub(super) fn is_declared(owner: &str, text: &str) -> bool {
+pub(crate) fn is_declared(owner: &str, text: &str) -> bool {
     let root = owner.split(['.', '?']).next().unwrap_or_default();
     text.split("let ").skip(1).any(|rest| {
         rest.trim_start().strip_prefix(root).is_some_and(|rest| rest.trim_start().starts_with(['=', ';']))
@@ -193,7 +193,7 @@ pub(super) fn is_declared(owner: &str, text: &str) -> bool {
 }
 
 /// That a map of `ctx.config` has no field `name`, and what it has.
-pub(super) fn missing_in_config(name: &str, path: &[&str], config: &Dynamic) -> Option<String> {
+pub(crate) fn missing_in_config(name: &str, path: &[&str], config: &Dynamic) -> Option<String> {
     let mut value = config.clone();
     for name in path {
         value = field(&value, name)?;

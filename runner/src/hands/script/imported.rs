@@ -13,7 +13,7 @@ const SHOWN_MAX: usize = 12;
 
 /// The first function or constant that `ast` reads from an import, and that is not there; but for those that the
 /// script may do without.
-pub(super) fn unknown(ast: &AST, is_tried: &impl Fn(Position) -> bool) -> Option<Unknown> {
+pub(crate) fn unknown(ast: &AST, is_tried: &impl Fn(Position) -> bool) -> Option<Unknown> {
     let modules = modules(ast);
     let mut found: Vec<(Position, String, Option<String>)> = Vec::new();
     ast.walk(&mut |path| {

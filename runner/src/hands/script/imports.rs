@@ -18,7 +18,7 @@ use crate::memory;
 
 /// Finds `NAME.rhai` in one folder.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(crate) struct Beside {
     folder: PathBuf,
     /// What has been read, so that two imports of one script share it.
     done: RefCell<BTreeMap<PathBuf, Rc<Module>>>,
@@ -30,7 +30,7 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    pub(super) fn new(folder: &Path, attempt: &Rc<Attempt>, unwatched: Option<&Rc<Cell<bool>>>) -> Self {
+    pub(crate) fn new(folder: &Path, attempt: &Rc<Attempt>, unwatched: Option<&Rc<Cell<bool>>>) -> Self {
         Self {
             folder: folder.to_owned(),
             done: RefCell::default(),

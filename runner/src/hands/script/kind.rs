@@ -3,7 +3,7 @@
 use rhai::Dynamic;
 
 /// The words for a type that Rhai calls `name`, with their article.
-pub(super) fn words(name: &str) -> String {
+pub(crate) fn words(name: &str) -> String {
     let known = match name.trim() {
         "i64" => "an integer",
         "f64" => "a float",
@@ -30,12 +30,12 @@ pub(super) fn words(name: &str) -> String {
 }
 
 /// The words for the kind of `value`.
-pub(super) fn of(value: &Dynamic) -> String {
+pub(crate) fn of(value: &Dynamic) -> String {
     words(value.type_name())
 }
 
 /// `an integer, a text and a map`.
-pub(super) fn list(names: &str) -> String {
+pub(crate) fn list(names: &str) -> String {
     let all: Vec<String> = names.split(", ").map(words).collect();
     match all.split_last() {
         Some((last, [])) => last.clone(),

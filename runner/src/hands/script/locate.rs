@@ -29,7 +29,7 @@ struct Head<'t> {
 
 /// Runs the function `entry` of the script again on `arguments`, where they are still known, for so long at most,
 /// and says where it ends in an error like `error`; failing that, where it begins.
-pub(super) fn place(
+pub(crate) fn place(
     engine: &mut Engine,
     (path, text, entry): (&Path, &str, &str),
     arguments: &dyn Fn() -> Option<[Dynamic; 2]>,

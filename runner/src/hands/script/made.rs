@@ -10,19 +10,19 @@ use rhai::{Dynamic, ImmutableString, Module, NativeCallContext};
 use super::register::add;
 
 /// The function that the last statement of a top calls. Another call of it has no effect.
-pub(super) const KEEP: &str = "tidegate_keep";
+pub(crate) const KEEP: &str = "tidegate_keep";
 
 /// What the top of a script has made.
-pub(super) struct Made {
-    pub(super) constants: Option<Rc<RefCell<BTreeMap<ImmutableString, Dynamic>>>>,
-    pub(super) imports: Vec<(ImmutableString, Rc<Module>)>,
+pub(crate) struct Made {
+    pub(crate) constants: Option<Rc<RefCell<BTreeMap<ImmutableString, Dynamic>>>>,
+    pub(crate) imports: Vec<(ImmutableString, Rc<Module>)>,
 }
 
 thread_local! {
     static MADE: RefCell<Option<Made>> = const { RefCell::new(None) };
 }
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     add(module, KEEP, |call: NativeCallContext<'_>| {
         let global = call.global_runtime_state();
         let imports = global.scan_imports_raw().map(|(name, module)| (name.clone(), Rc::clone(module)));
@@ -31,6 +31,6 @@ pub(super) fn register(module: &mut Module) {
 }
 
 /// What the top that ran last on this thread has handed over, once.
-pub(super) fn take() -> Option<Made> {
+pub(crate) fn take() -> Option<Made> {
     MADE.take()
 }

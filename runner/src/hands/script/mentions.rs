@@ -15,7 +15,7 @@ pub struct Mentions {
 
 impl Mentions {
     /// Of what `text` was compiled to. `wants_context`: it is given `ctx`.
-    pub(super) fn of(ast: &AST, text: &str, wants_context: bool) -> Self {
+    pub(crate) fn of(ast: &AST, text: &str, wants_context: bool) -> Self {
         let is_own = ast.iter_functions().any(|function| function.name == "pending");
         let (mut pending, mut imports) = (None, false);
         ast.walk(&mut |path| {

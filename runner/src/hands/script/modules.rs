@@ -21,20 +21,20 @@ thread_local! {
 }
 
 /// Gives `engine` what every expression and script has.
-pub(super) fn register(engine: &mut Engine) {
+pub(crate) fn register(engine: &mut Engine) {
     STANDARD.with(|standard| engine.register_global_module(standard.as_shared_module()));
     OWN.with(|own| engine.register_global_module(Rc::clone(own)));
     frozen::register(engine);
 }
 
 /// Lets scripts of `engine` decide upon their jobs, and log, as only those of a step, a gate and a monitor can.
-pub(super) fn register_control(engine: &mut Engine) {
+pub(crate) fn register_control(engine: &mut Engine) {
     CONTROL.with(|control| engine.register_global_module(Rc::clone(control)));
     functions::listen(engine);
 }
 
 /// An engine that has these functions and no others, to ask for their names: nothing calls them.
-pub(super) fn control_alone() -> Engine {
+pub(crate) fn control_alone() -> Engine {
     let mut engine = Engine::new_raw();
     register_control(&mut engine);
     engine

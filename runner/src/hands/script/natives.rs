@@ -16,7 +16,7 @@ use rhai::{EvalAltResult, FuncRegistration, Module, RhaiNativeFunc, Variant};
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     texts::register(module);
     characters::register(module);
     arrays::register(module);

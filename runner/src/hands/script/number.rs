@@ -9,14 +9,14 @@ use super::register::add;
 /// An integer past 64 bits, or a float past the largest one, by its digits. A script can pass it
 /// on unchanged and ask for its text; computing with it is an error instead of a wrong result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BigNumber(Arc<str>);
+pub(crate) struct BigNumber(Arc<str>);
 
 impl BigNumber {
-    pub(super) fn new(digits: &str) -> Self {
+    pub(crate) fn new(digits: &str) -> Self {
         Self(Arc::from(digits))
     }
 
-    pub(super) fn digits(&self) -> &str {
+    pub(crate) fn digits(&self) -> &str {
         &self.0
     }
 
@@ -30,7 +30,7 @@ impl BigNumber {
 }
 
 /// The name of the type in messages of Rhai, and in `type_of`.
-pub(super) const BIG_NUMBER: &str = "big number";
+pub(crate) const BIG_NUMBER: &str = "big number";
 
 /// Rhai takes values of different types for unequal and in no order, silently, where no function
 /// says otherwise: so each operator says so here.
@@ -38,7 +38,7 @@ const OPERATORS: [&str; 9] = ["-", "*", "/", "%", "**", "<", "<=", ">", ">="];
 
 type Refused = Result<Dynamic, Box<EvalAltResult>>;
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     module.set_custom_type::<BigNumber>(BIG_NUMBER);
     add(module, "to_string", |number: &mut BigNumber| number.digits().to_owned());
     add(module, "to_debug", |number: &mut BigNumber| number.digits().to_owned());

@@ -8,7 +8,7 @@ use rhai::{
 };
 
 /// Adds a function.
-pub(super) fn add<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
+pub(crate) fn add<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
     module: &mut Module,
     name: &str,
     function: impl RhaiNativeFunc<A, N, X, R, F> + 'static,
@@ -17,7 +17,7 @@ pub(super) fn add<A: 'static, const N: usize, const X: bool, R: Variant + Clone,
 }
 
 /// Adds the getter of a property.
-pub(super) fn add_getter<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
+pub(crate) fn add_getter<A: 'static, const N: usize, const X: bool, R: Variant + Clone, const F: bool>(
     module: &mut Module,
     property: &str,
     function: impl RhaiNativeFunc<A, N, X, R, F> + 'static,
@@ -26,7 +26,7 @@ pub(super) fn add_getter<A: 'static, const N: usize, const X: bool, R: Variant +
 }
 
 /// Adds a function that looks at its arguments as they are.
-pub(super) fn add_raw<T: Variant + Clone>(
+pub(crate) fn add_raw<T: Variant + Clone>(
     module: &mut Module,
     name: &str,
     kinds: &[TypeId],

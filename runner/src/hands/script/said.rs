@@ -7,7 +7,7 @@ use super::{frozen, kind};
 use crate::memory;
 
 /// What was thrown or given as a reason, as a message: of a map its `message`, anything else as it is shown.
-pub(super) fn text(value: &Dynamic) -> String {
+pub(crate) fn text(value: &Dynamic) -> String {
     let value = &*frozen::plain(value);
     if let Ok(map) = value.as_map_ref()
         && let Some(Ok(message)) = map.get("message").map(Dynamic::as_immutable_string_ref)
@@ -18,7 +18,7 @@ pub(super) fn text(value: &Dynamic) -> String {
 }
 
 /// A text as it is, `()` as nothing, anything else as JSON, in which words stand for what JSON has no form for.
-pub(super) fn shown(value: &Dynamic) -> String {
+pub(crate) fn shown(value: &Dynamic) -> String {
     if let Ok(text) = value.as_immutable_string_ref() {
         return text.to_string();
     }
@@ -71,7 +71,7 @@ fn show(value: &Dynamic, depth: usize, text: &mut Vec<u8>) {
 }
 
 /// What was thrown or given as a reason says beside its `message`, as JSON.
-pub(super) fn context(value: &Dynamic) -> Option<Box<str>> {
+pub(crate) fn context(value: &Dynamic) -> Option<Box<str>> {
     let value = frozen::plain(value);
     let map = value.as_map_ref().ok()?;
     let mut rest = map.get("message")?.is_string().then(|| map.clone())?;
@@ -80,7 +80,7 @@ pub(super) fn context(value: &Dynamic) -> Option<Box<str>> {
 }
 
 /// The value as JSON, where it can be said so.
-pub(super) fn as_json(value: &Dynamic) -> Option<Box<str>> {
+pub(crate) fn as_json(value: &Dynamic) -> Option<Box<str>> {
     let mut text = Vec::new();
     // A context that is no JSON is better left out than in the way of the failure itself.
     json::write_within(value, &mut text, room()).ok()?;

@@ -1,7 +1,7 @@
 //! Comments and texts of a script, found without compiling it.
 
 /// The length of the comment or text that `rest` begins with.
-pub(super) fn skipped(rest: &str) -> Option<usize> {
+pub(crate) fn skipped(rest: &str) -> Option<usize> {
     let past = |from: usize, end: &str| {
         rest.get(from..)?.find(end).map_or(Some(rest.len()), |found| Some(from + found + end.len()))
     };

@@ -19,16 +19,16 @@ static ASLEEP: AtomicBool = AtomicBool::new(true);
 static THREAD: Mutex<Option<Thread>> = Mutex::new(None);
 
 /// A count that has never been.
-pub(super) const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The count as of now.
 #[inline]
-pub(super) fn ticks() -> u64 {
+pub(crate) fn ticks() -> u64 {
     TICKS.load(Ordering::Relaxed)
 }
 
 /// The count as of now, for someone who asks the clock and goes on: so there will be another tick.
-pub(super) fn see() -> u64 {
+pub(crate) fn see() -> u64 {
     let ticks = TICKS.load(Ordering::SeqCst);
     // Either the thread sees this before it sleeps, or it is seen here that it does.
     SEEN.store(ticks, Ordering::SeqCst);

@@ -19,22 +19,22 @@ use super::made::{self, KEEP};
 use super::{frozen, modules};
 
 /// How long the top of a script may take that runs once.
-pub(super) const TOP_MAX: Duration = Duration::from_secs(10);
+pub(crate) const TOP_MAX: Duration = Duration::from_secs(10);
 
 /// How many levels of calls lie between a call from outside and the function that is called.
-pub(super) const LEVELS: usize = 2;
+pub(crate) const LEVELS: usize = 2;
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
 /// What the functions of a script see of its top, which has run.
 #[derive(Debug)]
-pub(super) struct Top(GlobalRuntimeState);
+pub(crate) struct Top(GlobalRuntimeState);
 
 /// Runs the top of an imported script. What it exports, and its constants, are shared from then on.
 ///
 /// # Errors
 /// What the top fails with.
-pub(super) fn module(engine: &Engine, ast: &AST) -> Answer<Module> {
+pub(crate) fn module(engine: &Engine, ast: &AST) -> Answer<Module> {
     let ast = that_keeps(engine, ast)?;
     made::take();
     let mut module = Module::eval_ast_as_new(Scope::new(), &ast, engine)?;
@@ -68,7 +68,7 @@ fn that_keeps(engine: &Engine, ast: &AST) -> Answer<AST> {
 impl Top {
     /// Runs the top of `ast` by `quiet`, an engine that has none of our own functions, for calls by `engine`.
     /// `None` where there is none, or it is to run before each call.
-    pub(super) fn run(
+    pub(crate) fn run(
         engine: &Engine,
         quiet: impl FnOnce() -> Engine,
         attempt: &Rc<Attempt>,
@@ -103,7 +103,7 @@ impl Top {
     }
 
     /// Calls a function of the script.
-    pub(super) fn call(
+    pub(crate) fn call(
         &self,
         engine: &Engine,
         function: &str,

@@ -3,14 +3,14 @@
 use rhai::Position;
 
 /// A call that can only fail.
-pub(super) struct Unknown {
-    pub(super) message: String,
-    pub(super) position: Position,
-    pub(super) help: Option<String>,
+pub(crate) struct Unknown {
+    pub(crate) message: String,
+    pub(crate) position: Position,
+    pub(crate) help: Option<String>,
 }
 
 /// That a function is called with another number of arguments than it takes, and what it takes.
-pub(super) fn wrong_count(
+pub(crate) fn wrong_count(
     name: &str,
     given: usize,
     counts: impl IntoIterator<Item = usize>,

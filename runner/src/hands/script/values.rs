@@ -22,7 +22,7 @@ const ITERATORS: [&str; 4] = [
     "rhai::packages::iter_basic::StepRange<f64>",
 ];
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     add(module, "parse_json", |call: NativeCallContext<'_>, text: ImmutableString| {
         json::read(text.as_bytes()).map_err(|error| {
             // The value is gone by now, and its room is free again.

@@ -9,7 +9,7 @@ const DEPTH: usize = 2;
 
 /// One way to read a text.
 #[derive(Debug)]
-pub(super) struct View<'t> {
+pub(crate) struct View<'t> {
     text: Cow<'t, [u8]>,
     /// Where in the original each byte begins, and where the last one ends; empty: as it is.
     places: Vec<usize>,
@@ -30,7 +30,7 @@ struct Undone {
 const UNDO: [(Undo, &[u8]); 2] = [(percent, b"%+"), (json, b"\\")];
 
 /// All ways to read `text`. The first one is the text as it is.
-pub(super) fn views(text: &[u8]) -> Vec<View<'_>> {
+pub(crate) fn views(text: &[u8]) -> Vec<View<'_>> {
     let mut views = vec![View { text: Cow::Borrowed(text), places: Vec::new() }];
     let mut from = 0;
     for _ in 0..DEPTH {
@@ -46,12 +46,12 @@ pub(super) fn views(text: &[u8]) -> Vec<View<'_>> {
 }
 
 impl View<'_> {
-    pub(super) fn text(&self) -> &[u8] {
+    pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
     /// What these bytes stand for in the original. An escape stands there as a whole.
-    pub(super) fn original(&self, range: Range<usize>) -> Range<usize> {
+    pub(crate) fn original(&self, range: Range<usize>) -> Range<usize> {
         if self.places.is_empty() {
             return range;
         }

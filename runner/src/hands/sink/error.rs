@@ -129,15 +129,15 @@ impl SinkError {
         }
     }
 
-    pub(super) fn open(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn open(path: &Path, source: io::Error) -> Self {
         Self::Open { path: path.to_owned(), source }
     }
 
-    pub(super) fn write(path: &Path, offset: u64, source: io::Error) -> Self {
+    pub(crate) fn write(path: &Path, offset: u64, source: io::Error) -> Self {
         Self::Write { path: path.to_owned(), offset, source }
     }
 
-    pub(super) fn look(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn look(path: &Path, source: io::Error) -> Self {
         Self::Look { path: path.to_owned(), source }
     }
 }

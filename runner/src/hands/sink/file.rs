@@ -53,7 +53,7 @@ struct Target {
 }
 
 impl FileSinkWriter {
-    pub(super) fn open(
+    pub(crate) fn open(
         address: &Address,
         spec: &FileSink,
         committed: Option<&SinkPosition>,
@@ -93,7 +93,7 @@ impl FileSinkWriter {
         Ok(writer)
     }
 
-    pub(super) fn needs_opening(&mut self) -> Result<Option<SinkPosition>, SinkError> {
+    pub(crate) fn needs_opening(&mut self) -> Result<Option<SinkPosition>, SinkError> {
         match self.mismatch_now()? {
             None => {}
             Some(mismatch) => {
@@ -108,7 +108,7 @@ impl FileSinkWriter {
         Ok(if opened { None } else { self.position() })
     }
 
-    pub(super) fn write(&mut self, payloads: &Payloads) -> Result<(), SinkError> {
+    pub(crate) fn write(&mut self, payloads: &Payloads) -> Result<(), SinkError> {
         let Some(target) = &mut self.target else {
             return Err(SinkError::open(&self.spec.path, io::ErrorKind::NotFound.into()));
         };
@@ -133,17 +133,17 @@ impl FileSinkWriter {
         Ok(())
     }
 
-    pub(super) fn sync(&mut self) -> Result<Option<SinkPosition>, SinkError> {
+    pub(crate) fn sync(&mut self) -> Result<Option<SinkPosition>, SinkError> {
         let Some(target) = self.target.as_ref().filter(|_| self.is_ahead()) else { return Ok(None) };
         target.file.sync_data().map_err(|error| SinkError::write(&self.spec.path, self.offset, error))?;
         Ok(self.position())
     }
 
-    pub(super) fn committed(&mut self, position: &SinkPosition) {
+    pub(crate) fn committed(&mut self, position: &SinkPosition) {
         self.committed = Some(*position);
     }
 
-    pub(super) fn roll_back(&mut self) -> Result<(), SinkError> {
+    pub(crate) fn roll_back(&mut self) -> Result<(), SinkError> {
         let (Some(target), Some(committed)) = (&self.target, &self.committed) else { return Ok(()) };
         let path = &self.spec.path;
         let len = target.file.metadata().map_err(|error| SinkError::look(path, error))?.len();
@@ -161,7 +161,7 @@ impl FileSinkWriter {
         Ok(())
     }
 
-    pub(super) fn closing(&self) -> Option<SinkPosition> {
+    pub(crate) fn closing(&self) -> Option<SinkPosition> {
         let committed = self.committed.filter(|committed| committed.open && !self.is_ahead())?;
         Some(SinkPosition { open: false, ..committed })
     }

@@ -6,7 +6,7 @@ use crate::config::SinkFormat;
 
 /// Appends each payload as a line. Payloads are JSON on one line. With [`SinkFormat::Lines`], a
 /// string that itself holds newlines is written as it is, and so becomes several lines.
-pub(super) fn append_lines(format: SinkFormat, payloads: &Payloads, lines: &mut Vec<u8>) {
+pub(crate) fn append_lines(format: SinkFormat, payloads: &Payloads, lines: &mut Vec<u8>) {
     lines.reserve(payloads.byte_len() + payloads.len());
     for payload in payloads.iter() {
         match format {

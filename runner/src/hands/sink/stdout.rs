@@ -27,22 +27,22 @@ impl StdoutWriter {
 
     /// Of this process.
     #[expect(clippy::disallowed_methods, reason = "its failures are those of the sink")]
-    pub(super) fn of_process(format: SinkFormat) -> Self {
+    pub(crate) fn of_process(format: SinkFormat) -> Self {
         Self::new(Box::new(io::stdout()), format)
     }
 
-    pub(super) fn write(&mut self, payloads: &Payloads) -> Result<(), SinkError> {
+    pub(crate) fn write(&mut self, payloads: &Payloads) -> Result<(), SinkError> {
         append_lines(self.format, payloads, &mut self.held);
         if self.held.len() > HELD_BYTES { self.pass_on() } else { Ok(()) }
     }
 
-    pub(super) fn flush(&mut self) -> Result<(), SinkError> {
+    pub(crate) fn flush(&mut self) -> Result<(), SinkError> {
         self.pass_on()?;
         self.output.flush().map_err(explain)
     }
 
     /// Drops what was held back; what was passed on cannot be called back.
-    pub(super) fn roll_back(&mut self) {
+    pub(crate) fn roll_back(&mut self) {
         self.held.clear();
     }
 

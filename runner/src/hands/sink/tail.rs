@@ -11,20 +11,20 @@ const TAIL_BYTES: usize = 4096;
 
 /// At most the last 4 KiB that were written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tail {
+pub(crate) struct Tail {
     bytes: Vec<u8>,
 }
 
 impl Tail {
     /// The tail of what stands before `offset`.
-    pub(super) fn read(file: &File, offset: u64) -> io::Result<Self> {
+    pub(crate) fn read(file: &File, offset: u64) -> io::Result<Self> {
         let len = usize::try_from(offset).unwrap_or(usize::MAX).min(TAIL_BYTES);
         let mut bytes = vec![0; len];
         file.read_exact_at(&mut bytes, offset - len as u64)?;
         Ok(Self { bytes })
     }
 
-    pub(super) fn push(&mut self, written: &[u8]) {
+    pub(crate) fn push(&mut self, written: &[u8]) {
         if written.len() >= TAIL_BYTES {
             self.bytes.clear();
             self.bytes.extend_from_slice(&written[written.len() - TAIL_BYTES..]);
@@ -35,17 +35,17 @@ impl Tail {
         }
     }
 
-    pub(super) fn len(&self) -> u32 {
+    pub(crate) fn len(&self) -> u32 {
         // At most 4096.
         u32::try_from(self.bytes.len()).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn hash(&self) -> u64 {
+    pub(crate) fn hash(&self) -> u64 {
         XxHash3_64::oneshot(&self.bytes)
     }
 
     /// The file ends inside a line.
-    pub(super) fn is_mid_line(&self) -> bool {
+    pub(crate) fn is_mid_line(&self) -> bool {
         self.bytes.last().is_some_and(|&last| last != b'\n')
     }
 }

@@ -16,7 +16,7 @@ const FAULT_BYTES: usize = 1024;
 
 /// Reads one file in its format.
 #[derive(Debug)]
-pub(super) enum Codec {
+pub(crate) enum Codec {
     Ndjson,
     Lines,
     Csv { table: Box<Table>, headers: bool },
@@ -24,7 +24,7 @@ pub(super) enum Codec {
 }
 
 impl Codec {
-    pub(super) fn new(spec: &FileSource, path: &Path) -> Self {
+    pub(crate) fn new(spec: &FileSource, path: &Path) -> Self {
         match spec.format {
             DataFormat::Ndjson => Self::Ndjson,
             DataFormat::Lines => Self::Lines,
@@ -36,7 +36,7 @@ impl Codec {
     }
 
     /// What is known of the payloads that [`Self::encode`] makes.
-    pub(super) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> Form {
         match self {
             Self::Ndjson => Form::Unchecked,
             Self::Lines | Self::Csv { .. } | Self::Bytes { .. } => Form::Json,
@@ -44,7 +44,7 @@ impl Codec {
     }
 
     /// Where the newline stands that ends the first record of `bytes`.
-    pub(super) fn record_end(&self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn record_end(&self, bytes: &[u8]) -> Option<usize> {
         match self {
             Self::Ndjson | Self::Lines => memchr(b'\n', bytes),
             Self::Csv { table, .. } => match record_end(bytes, table.delimiter()) {
@@ -56,7 +56,7 @@ impl Codec {
     }
 
     /// How many newlines a record holds, without the one that ends it.
-    pub(super) fn inner_lines(&self, record: &[u8]) -> u64 {
+    pub(crate) fn inner_lines(&self, record: &[u8]) -> u64 {
         match self {
             Self::Csv { .. } => count_newlines(record),
             Self::Ndjson | Self::Lines | Self::Bytes { .. } => 0,
@@ -64,7 +64,7 @@ impl Codec {
     }
 
     /// A record that is no job.
-    pub(super) fn is_blank(&self, record: &[u8]) -> bool {
+    pub(crate) fn is_blank(&self, record: &[u8]) -> bool {
         match self {
             Self::Ndjson | Self::Lines => trim(record).is_empty(),
             // A line of blanks can be a record, where a blank is the delimiter.
@@ -74,13 +74,13 @@ impl Codec {
     }
 
     /// The next record is the header of the file.
-    pub(super) fn wants_header(&self) -> bool {
+    pub(crate) fn wants_header(&self) -> bool {
         matches!(self, Self::Csv { table, headers: true } if !table.has_header())
     }
 
     /// # Errors
     /// A sentence fragment that goes on after "the header …".
-    pub(super) fn set_header(&mut self, record: &[u8]) -> Result<(), String> {
+    pub(crate) fn set_header(&mut self, record: &[u8]) -> Result<(), String> {
         match self {
             Self::Csv { table, .. } => table.set_header(without_cr(record)),
             Self::Ndjson | Self::Lines | Self::Bytes { .. } => Ok(()),
@@ -91,7 +91,7 @@ impl Codec {
     ///
     /// # Errors
     /// A sentence fragment: why the record is none.
-    pub(super) fn encode(&mut self, record: &[u8], payloads: &mut Payloads) -> Result<(), String> {
+    pub(crate) fn encode(&mut self, record: &[u8], payloads: &mut Payloads) -> Result<(), String> {
         match self {
             Self::Ndjson => {
                 payloads.push(trim(record));
@@ -116,7 +116,7 @@ impl Codec {
     }
 
     /// What is wrong with a record of more than `max` bytes.
-    pub(super) fn too_long(&self, max: usize) -> String {
+    pub(crate) fn too_long(&self, max: usize) -> String {
         match self {
             Self::Ndjson | Self::Lines => format!("the line is longer than `max_line`, {max} bytes"),
             Self::Csv { .. } => {
@@ -155,7 +155,7 @@ fn count_newlines(bytes: &[u8]) -> u64 {
 }
 
 /// The beginning of what could not be read, cut between characters.
-pub(super) fn head(record: &[u8]) -> &[u8] {
+pub(crate) fn head(record: &[u8]) -> &[u8] {
     let Some(mut end) = (record.len() > FAULT_BYTES).then_some(FAULT_BYTES) else { return record };
     // A character has at most three bytes after its first.
     while end > FAULT_BYTES - 3 && record[end] & 0b1100_0000 == 0b1000_0000 {

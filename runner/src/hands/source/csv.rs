@@ -7,7 +7,7 @@ use tidegate_plugin::words::utf16_help;
 
 /// Where a record ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RecordEnd {
+pub(crate) enum RecordEnd {
     /// At the newline at this position.
     At(usize),
     /// Not in these bytes; `quoted`: they end inside quotes.
@@ -16,7 +16,7 @@ pub(super) enum RecordEnd {
 
 /// Finds the end of the record that `bytes` start with. A quote opens a field only at its start, as
 /// the parser has it; newlines inside quotes belong to the field.
-pub(super) fn record_end(bytes: &[u8], delimiter: u8) -> RecordEnd {
+pub(crate) fn record_end(bytes: &[u8], delimiter: u8) -> RecordEnd {
     let mut at = 0;
     loop {
         if bytes.get(at) == Some(&b'"') {
@@ -42,7 +42,7 @@ pub(super) fn record_end(bytes: &[u8], delimiter: u8) -> RecordEnd {
 
 /// Turns records into JSON: objects of strings by header, or arrays of strings.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     delimiter: u8,
     /// The names of the fields as JSON, each with its colon. `None` before the header was seen.
     keys: Option<Vec<String>>,
@@ -54,7 +54,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new(delimiter: u8) -> Self {
+    pub(crate) fn new(delimiter: u8) -> Self {
         let parser = ReaderBuilder::new().delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
         Self {
             delimiter,
@@ -66,11 +66,11 @@ impl Table {
         }
     }
 
-    pub(super) fn delimiter(&self) -> u8 {
+    pub(crate) fn delimiter(&self) -> u8 {
         self.delimiter
     }
 
-    pub(super) fn has_header(&self) -> bool {
+    pub(crate) fn has_header(&self) -> bool {
         self.keys.is_some()
     }
 
@@ -78,7 +78,7 @@ impl Table {
     ///
     /// # Errors
     /// A sentence fragment that goes on after "the header …".
-    pub(super) fn set_header(&mut self, record: &[u8]) -> Result<(), String> {
+    pub(crate) fn set_header(&mut self, record: &[u8]) -> Result<(), String> {
         self.parse(record);
         let mut keys = Vec::with_capacity(self.count);
         for position in 0..self.count {
@@ -100,7 +100,7 @@ impl Table {
     ///
     /// # Errors
     /// A sentence fragment: why the record is none.
-    pub(super) fn encode(&mut self, record: &[u8], payloads: &mut Payloads) -> Result<(), String> {
+    pub(crate) fn encode(&mut self, record: &[u8], payloads: &mut Payloads) -> Result<(), String> {
         self.parse(record);
         if let Some(keys) = &self.keys
             && keys.len() != self.count

@@ -16,7 +16,7 @@ use crate::words::Mark;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 #[derive(Debug)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// Where the next record starts, and the index that it has if it is a job.
     at: Mark,
     /// Jobs before this index are passed over: they were delivered before.
@@ -29,7 +29,7 @@ pub(super) struct Cursor {
 
 /// Why a cursor cannot be moved.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     /// A sentence fragment that goes on after "the header …".
     Header(String),
     Read(io::Error),
@@ -54,31 +54,31 @@ struct Long {
 }
 
 impl Cursor {
-    pub(super) fn new(spec: &FileSource, path: &Path, at: Mark, wanted: u64) -> Self {
+    pub(crate) fn new(spec: &FileSource, path: &Path, at: Mark, wanted: u64) -> Self {
         Self { at, wanted, codec: Codec::new(spec, path), max_line: spec.max_line, long: None }
     }
 
     /// The place of the next record.
-    pub(super) fn at(&self) -> Mark {
+    pub(crate) fn at(&self) -> Mark {
         self.at
     }
 
-    pub(super) fn codec(&self) -> &Codec {
+    pub(crate) fn codec(&self) -> &Codec {
         &self.codec
     }
 
     /// The index of the next job to be given.
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.at.index.max(self.wanted)
     }
 
     /// Still looking for the first job to be given.
-    pub(super) fn is_skipping(&self) -> bool {
+    pub(crate) fn is_skipping(&self) -> bool {
         self.at.index < self.wanted
     }
 
     /// The job at the present index cannot be had any more: passes it over with a fault.
-    pub(super) fn lose(&mut self, draft: &mut Draft, message: &str) {
+    pub(crate) fn lose(&mut self, draft: &mut Draft, message: &str) {
         if self.at.index >= self.wanted {
             draft.push_fault(self.at, b"", message.to_owned());
         }
@@ -90,7 +90,7 @@ impl Cursor {
     ///
     /// # Errors
     /// Reading failed, or the header is none.
-    pub(super) fn seek(&mut self, stream: &mut Stream) -> Result<bool, Trouble> {
+    pub(crate) fn seek(&mut self, stream: &mut Stream) -> Result<bool, Trouble> {
         if self.at.offset > 0 && self.codec.wants_header() {
             let at = self.at;
             self.at.offset = 0;
@@ -117,7 +117,7 @@ impl Cursor {
     ///
     /// # Errors
     /// The header is none.
-    pub(super) fn split(
+    pub(crate) fn split(
         &mut self,
         stream: &mut Stream,
         draft: &mut Draft,
@@ -159,7 +159,7 @@ impl Cursor {
     }
 
     /// Something stands before the end of the content that no newline ends.
-    pub(super) fn has_unfinished(&self, stream: &Stream) -> bool {
+    pub(crate) fn has_unfinished(&self, stream: &Stream) -> bool {
         self.long.is_some() || !stream.window().is_empty()
     }
 
@@ -167,7 +167,7 @@ impl Cursor {
     ///
     /// # Errors
     /// The header is none.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         &mut self,
         stream: &mut Stream,
         draft: &mut Draft,

@@ -16,7 +16,7 @@ pub struct BatchLimit {
 }
 
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(crate) struct Draft {
     limit: BatchLimit,
     /// Where the first job stands.
     start: Option<Mark>,
@@ -28,7 +28,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn new(limit: BatchLimit) -> Self {
+    pub(crate) fn new(limit: BatchLimit) -> Self {
         Self {
             limit,
             start: None,
@@ -39,17 +39,17 @@ impl Draft {
         }
     }
 
-    pub(super) fn start(&self) -> Option<Mark> {
+    pub(crate) fn start(&self) -> Option<Mark> {
         self.start
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         !self.payloads.is_empty()
             && (self.payloads.len() >= self.limit.jobs || self.payloads.byte_len() >= self.limit.bytes)
     }
 
     /// Makes room for jobs from a window of `bytes`, so that memory is asked for once a batch.
-    pub(super) fn expect(&mut self, bytes: usize) {
+    pub(crate) fn expect(&mut self, bytes: usize) {
         if self.payloads.is_empty() {
             // A shorter mean length only costs another growth.
             let bytes = bytes.min(self.limit.bytes);
@@ -58,7 +58,7 @@ impl Draft {
     }
 
     /// Adds the job of `record`, or a fault where it is none.
-    pub(super) fn push(&mut self, at: Mark, codec: &mut Codec, record: &[u8]) {
+    pub(crate) fn push(&mut self, at: Mark, codec: &mut Codec, record: &[u8]) {
         self.place(at);
         if let Err(message) = codec.encode(record, &mut self.payloads) {
             self.fault(record, message);
@@ -66,13 +66,13 @@ impl Draft {
     }
 
     /// Adds a job that is a fault, with the beginning of `record`.
-    pub(super) fn push_fault(&mut self, at: Mark, record: &[u8], message: String) {
+    pub(crate) fn push_fault(&mut self, at: Mark, record: &[u8], message: String) {
         self.place(at);
         self.fault(record, message);
     }
 
     /// The batch of `file`'s jobs; `None` where there are none.
-    pub(super) fn finish(self, codec: &Codec, file: Arc<Path>) -> Option<Batch> {
+    pub(crate) fn finish(self, codec: &Codec, file: Arc<Path>) -> Option<Batch> {
         Some(Batch {
             first: self.start?.index,
             payloads: self.payloads,

@@ -45,11 +45,11 @@ impl SourceError {
         }
     }
 
-    pub(super) fn open(path: &std::path::Path, source: io::Error) -> Self {
+    pub(crate) fn open(path: &std::path::Path, source: io::Error) -> Self {
         Self::Open { path: path.to_owned(), source }
     }
 
-    pub(super) fn list(path: &std::path::Path, source: io::Error) -> Self {
+    pub(crate) fn list(path: &std::path::Path, source: io::Error) -> Self {
         Self::List { path: path.to_owned(), source }
     }
 }

@@ -14,52 +14,52 @@ use super::error::SourceError;
 use crate::words::{Address, Segment};
 
 /// When a file was written to: seconds and nanoseconds since 1970.
-pub(super) type Written = (i64, i64);
+pub(crate) type Written = (i64, i64);
 
-pub(super) fn written(metadata: &Metadata) -> Written {
+pub(crate) fn written(metadata: &Metadata) -> Written {
     (metadata.mtime(), metadata.mtime_nsec())
 }
 
 /// How much of a file's beginning tells it from another.
-pub(super) const FINGERPRINT_BYTES: u32 = 1024;
+pub(crate) const FINGERPRINT_BYTES: u32 = 1024;
 
 /// What the file system calls a file; stays through a rename.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct FileId {
-    pub(super) device: u64,
-    pub(super) inode: u64,
+pub(crate) struct FileId {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 impl FileId {
-    pub(super) fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    pub(super) fn of_segment(segment: &Segment) -> Self {
+    pub(crate) fn of_segment(segment: &Segment) -> Self {
         Self { device: segment.device, inode: segment.inode }
     }
 }
 
 /// A file that a path means now.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) path: PathBuf,
-    pub(super) id: FileId,
-    pub(super) len: u64,
-    pub(super) written: Written,
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) id: FileId,
+    pub(crate) len: u64,
+    pub(crate) written: Written,
 }
 
 /// The files that a path means now, in order of name.
 #[derive(Debug)]
-pub(super) struct Listing {
-    pub(super) files: Vec<Found>,
+pub(crate) struct Listing {
+    pub(crate) files: Vec<Found>,
     /// The path names one file, not a folder or a pattern.
-    pub(super) single: bool,
+    pub(crate) single: bool,
 }
 
 /// Lists what `path` means: a file, the files of a folder, or the matches of a glob. Hidden files
 /// and sub-folders of a folder are passed over. What is missing is an error unless `follow`.
-pub(super) fn list(address: &Address, path: &Path, follow: bool) -> Result<Listing, SourceError> {
+pub(crate) fn list(address: &Address, path: &Path, follow: bool) -> Result<Listing, SourceError> {
     let missing = |path: &Path| SourceError::Missing { address: address.clone(), path: path.to_owned() };
     let single = match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => return Ok(Listing { files: list_folder(path)?, single: false }),
@@ -136,7 +136,7 @@ fn found_if_file(path: PathBuf) -> Result<Option<Found>, SourceError> {
 }
 
 /// The store keeps paths as text, so a path that is none is refused here, where it can be named.
-pub(super) fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceError> {
+pub(crate) fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceError> {
     if path.to_str().is_none() {
         return Err(SourceError::Name { path });
     }
@@ -144,7 +144,7 @@ pub(super) fn found(path: PathBuf, metadata: &Metadata) -> Result<Found, SourceE
 }
 
 /// The folder that a glob starts from; `None` where `path` has no wildcard.
-pub(super) fn glob_base(path: &Path) -> Option<PathBuf> {
+pub(crate) fn glob_base(path: &Path) -> Option<PathBuf> {
     let wild = |part: &std::ffi::OsStr| part.as_bytes().iter().any(|byte| b"*?[".contains(byte));
     let mut base = PathBuf::new();
     for part in path.components() {
@@ -157,7 +157,7 @@ pub(super) fn glob_base(path: &Path) -> Option<PathBuf> {
 }
 
 /// The folder that holds `path`.
-pub(super) fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -166,7 +166,7 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 
 /// Where everything was moved to another folder, a segment's file is looked for in the one that
 /// `path` means now. Whether it is the same file is seen when it is opened.
-pub(super) fn relocate(segment: &mut Segment, path: &Path) {
+pub(crate) fn relocate(segment: &mut Segment, path: &Path) {
     let home = if path.is_dir() { path } else { folder_of(path) };
     if folder_of(&segment.path) == home || segment.path.exists() {
         return;
@@ -177,13 +177,13 @@ pub(super) fn relocate(segment: &mut Segment, path: &Path) {
 }
 
 /// Whether the content of `path` is compressed, by its ending.
-pub(super) fn is_gzip(path: &Path) -> bool {
+pub(crate) fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"))
 }
 
 /// The first bytes of a file's content, at most [`FINGERPRINT_BYTES`].
 #[derive(Debug)]
-pub(super) struct Head {
+pub(crate) struct Head {
     bytes: Vec<u8>,
     /// A packed file ends before its content does.
     cut: bool,
@@ -192,7 +192,7 @@ pub(super) struct Head {
 impl Head {
     /// `packed`: the content is what gzip makes of the file. Of content that is damaged, what stands
     /// before the damage.
-    pub(super) fn of(file: &File, packed: bool) -> io::Result<Self> {
+    pub(crate) fn of(file: &File, packed: bool) -> io::Result<Self> {
         let mut bytes = Vec::with_capacity(FINGERPRINT_BYTES as usize);
         let raw = Positioned { file, offset: 0 };
         let limit = u64::from(FINGERPRINT_BYTES);
@@ -211,19 +211,19 @@ impl Head {
     }
 
     /// Whether a packed file ends before so much of its content.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }
 
     /// XXH3-64 of its first `len` bytes (or of all, where there are fewer), and how many these are.
-    pub(super) fn fingerprint(&self, len: u32) -> (u64, u32) {
+    pub(crate) fn fingerprint(&self, len: u32) -> (u64, u32) {
         let bytes = &self.bytes[..self.bytes.len().min(len as usize)];
         // At most `FINGERPRINT_BYTES`, which fits.
         (XxHash3_64::oneshot(bytes), u32::try_from(bytes.len()).unwrap_or(u32::MAX))
     }
 
     /// Whether the file of `segment` began so.
-    pub(super) fn is_of(&self, segment: &Segment) -> bool {
+    pub(crate) fn is_of(&self, segment: &Segment) -> bool {
         self.fingerprint(segment.fingerprint_len) == (segment.fingerprint, segment.fingerprint_len)
     }
 }
@@ -243,14 +243,14 @@ impl Read for Positioned<'_> {
 }
 
 /// Whether `file` begins as the file of `segment` did.
-pub(super) fn begins_like(file: &File, segment: &Segment) -> io::Result<bool> {
+pub(crate) fn begins_like(file: &File, segment: &Segment) -> io::Result<bool> {
     let packed = is_gzip(&segment.path);
     // Runners up to store version 5 took the fingerprint of the packed bytes, and so does `bytes`.
     Ok((packed && Head::of(file, true)?.is_of(segment)) || Head::of(file, false)?.is_of(segment))
 }
 
 /// Whether `file` holds what the second fingerprint of `segment` says, if it is long enough to tell.
-pub(super) fn goes_on_like(file: &File, segment: &Segment) -> io::Result<bool> {
+pub(crate) fn goes_on_like(file: &File, segment: &Segment) -> io::Result<bool> {
     let Some(tail) = segment.tail.filter(|_| !is_gzip(&segment.path)) else { return Ok(true) };
     let mut bytes = vec![0; tail.len as usize];
     match file.read_exact_at(&mut bytes, tail.at.offset - u64::from(tail.len)) {
@@ -262,7 +262,7 @@ pub(super) fn goes_on_like(file: &File, segment: &Segment) -> io::Result<bool> {
 }
 
 /// Whether the file at `path` begins as the file of `segment` did; not where there is none.
-pub(super) fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, SourceError> {
+pub(crate) fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, SourceError> {
     match open_if_there(path)? {
         Some((file, _)) => begins_like(&file, segment).map_err(|error| SourceError::open(path, error)),
         None => Ok(false),
@@ -270,7 +270,7 @@ pub(super) fn still_begins_like(path: &Path, segment: &Segment) -> Result<bool, 
 }
 
 /// Opens a file for reading; `None` where there is none.
-pub(super) fn open_if_there(path: &Path) -> Result<Option<(File, Metadata)>, SourceError> {
+pub(crate) fn open_if_there(path: &Path) -> Result<Option<(File, Metadata)>, SourceError> {
     let opened = File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata)));
     match opened {
         Ok(opened) => Ok(Some(opened)),
@@ -282,7 +282,7 @@ pub(super) fn open_if_there(path: &Path) -> Result<Option<(File, Metadata)>, Sou
 /// Finds the file of `segment` again, if all of it up to `offset` is still there: under its own
 /// name, under another name in the same folder (rotated), or as a copy that replaced it (saved by
 /// an editor). A follower looks for the rotated file first, since the new one may begin alike.
-pub(super) fn find_again(
+pub(crate) fn find_again(
     segment: &Segment,
     offset: u64,
     follow: bool,
@@ -332,10 +332,10 @@ fn open_by_id(folder: &Path, id: FileId) -> Result<Option<(File, Metadata)>, Sou
 
 /// A file of a folder, by the name that it had in one moment.
 #[derive(Debug)]
-pub(super) struct Named {
-    pub(super) path: PathBuf,
-    pub(super) id: FileId,
-    pub(super) metadata: Metadata,
+pub(crate) struct Named {
+    pub(crate) path: PathBuf,
+    pub(crate) id: FileId,
+    pub(crate) metadata: Metadata,
 }
 
 impl PartialEq for Named {
@@ -351,12 +351,12 @@ const LOOKS_MAX: usize = 64;
 /// The files of `folder` that are `wanted` by name or identity, in order of name. While a log is
 /// rotated its files move from name to name, and one look can miss a file on its way: two looks in a
 /// row have to see the same. `None` where they never did.
-pub(super) fn settled(folder: &Path, wanted: impl Fn(&[u8], FileId) -> bool) -> Option<Vec<Named>> {
+pub(crate) fn settled(folder: &Path, wanted: impl Fn(&[u8], FileId) -> bool) -> Option<Vec<Named>> {
     settle(|| look(folder, |_| true, &wanted))
 }
 
 /// As [`settled`], by name alone: a folder may hold thousands of other files.
-pub(super) fn settled_by_name(folder: &Path, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<Named>> {
+pub(crate) fn settled_by_name(folder: &Path, wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<Named>> {
     settle(|| look(folder, &wanted, |_, _| true))
 }
 

@@ -91,14 +91,14 @@ enum Stop {
 }
 
 impl Reader {
-    pub(super) fn new(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
         let nowhere = Mark { index: next, segment: 0, offset: 0, line: 1 };
         Self::at(shared, nowhere, next, mark)
     }
 
     /// As [`Self::new`], where jobs before `next` were not delivered but are passed over, and may not all
     /// have come yet.
-    pub(super) fn early(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
+    pub(crate) fn early(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
         let nowhere = Mark { index: 1, segment: 0, offset: 0, line: 1 };
         Self { early: true, ..Self::at(shared, nowhere, next, mark) }
     }
@@ -125,7 +125,7 @@ impl Reader {
         reader
     }
 
-    pub(super) fn looking(shared: Arc<Shared>, index: u64, mark: Option<Mark>) -> Self {
+    pub(crate) fn looking(shared: Arc<Shared>, index: u64, mark: Option<Mark>) -> Self {
         Self { looking: true, ..Self::new(shared, index, mark) }
     }
 
@@ -160,7 +160,7 @@ impl Reader {
     }
 
     /// The place of the next job, or of the one that comes there; `None` before the first file was found.
-    pub(super) fn stands_at(&self) -> Option<Mark> {
+    pub(crate) fn stands_at(&self) -> Option<Mark> {
         self.place.as_ref().map(|_| self.cursor.at())
     }
 

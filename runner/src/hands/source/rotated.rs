@@ -19,18 +19,18 @@ use crate::words::Segment;
 
 /// Rotated files beside a followed path.
 #[derive(Debug, Default)]
-pub(super) struct Rotated {
+pub(crate) struct Rotated {
     /// To be read, oldest first.
-    pub(super) files: Vec<Found>,
+    pub(crate) files: Vec<Found>,
     /// Rotated away before the file that was read last.
-    pub(super) passed: Vec<Found>,
+    pub(crate) passed: Vec<Found>,
     /// The file that was read last is gone, so nothing says which of these came after it.
-    pub(super) doubtful: Vec<Found>,
+    pub(crate) doubtful: Vec<Found>,
 }
 
 /// The files that were rotated away from `path` before anything of it was read. `None` where the names
 /// do not stand still: to be looked at again.
-pub(super) fn siblings(path: &Path) -> Result<Option<Vec<Found>>, SourceError> {
+pub(crate) fn siblings(path: &Path) -> Result<Option<Vec<Found>>, SourceError> {
     let Some(name) = path.file_name() else { return Ok(Some(vec![])) };
     let wanted = |candidate: &[u8]| suffix(name.as_bytes(), candidate).is_some();
     let Some(siblings) = settled_by_name(folder_of(path), wanted) else { return Ok(None) };
@@ -41,7 +41,7 @@ pub(super) fn siblings(path: &Path) -> Result<Option<Vec<Found>>, SourceError> {
 /// more than once before its reader gets to it. Such files are recognized by the name (`path` with
 /// something behind a `.` or `-`). `open`: when `last` was written to, if a reader has it open.
 /// `is_known`: a segment holds the file. `None` where the names do not stand still: to be looked at again.
-pub(super) fn rotated_since(
+pub(crate) fn rotated_since(
     path: &Path,
     last: &Segment,
     open: Option<Written>,
@@ -107,7 +107,7 @@ fn all_found(files: Vec<Named>) -> Result<Vec<Found>, SourceError> {
 }
 
 /// The part of a rotated file's name behind `name` and a `.` or `-`.
-pub(super) fn suffix<'a>(name: &[u8], candidate: &'a [u8]) -> Option<&'a [u8]> {
+pub(crate) fn suffix<'a>(name: &[u8], candidate: &'a [u8]) -> Option<&'a [u8]> {
     match candidate.strip_prefix(name)? {
         [b'.' | b'-', suffix @ ..] if !suffix.is_empty() => Some(suffix),
         _ => None,

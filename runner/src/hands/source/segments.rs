@@ -24,20 +24,20 @@ use copies::LogName;
 
 /// Where a reader stands that has come to the end of the last segment.
 #[derive(Debug)]
-pub(super) struct Standing {
-    pub(super) segment: u32,
-    pub(super) at: Mark,
+pub(crate) struct Standing {
+    pub(crate) segment: u32,
+    pub(crate) at: Mark,
     /// The file it reads; `None` where it was lost.
-    pub(super) id: Option<FileId>,
+    pub(crate) id: Option<FileId>,
     /// The file still has a name somewhere.
-    pub(super) linked: bool,
+    pub(crate) linked: bool,
     /// When it was written to last.
-    pub(super) written: Option<Written>,
+    pub(crate) written: Option<Written>,
 }
 
 /// A part of a file that no segment holds yet.
 #[derive(Debug)]
-pub(super) struct Fresh {
+pub(crate) struct Fresh {
     path: PathBuf,
     id: FileId,
     fingerprint: (u64, u32),
@@ -52,14 +52,14 @@ pub(super) struct Fresh {
 
 /// From where on, and why it is one.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+pub(crate) struct Part {
     offset: u64,
     line: u64,
     why: Why,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+pub(crate) enum Why {
     New,
     /// It goes on after it was taken as ended.
     Grown,
@@ -70,7 +70,7 @@ enum Why {
 }
 
 #[derive(Debug)]
-pub(super) struct Segments {
+pub(crate) struct Segments {
     entries: Vec<Entry>,
     /// The last segment of each file, by what the file system calls it and by its path.
     by_id: HashMap<FileId, usize>,
@@ -112,7 +112,7 @@ struct Entry {
 
 impl Segments {
     /// `known`: what the store has, in order.
-    pub(super) fn new(known: Vec<Segment>) -> Self {
+    pub(crate) fn new(known: Vec<Segment>) -> Self {
         let mut segments = Self {
             entries: Vec::with_capacity(known.len()),
             by_id: HashMap::new(),
@@ -138,35 +138,35 @@ impl Segments {
         segments
     }
 
-    pub(super) fn get(&self, ordinal: u32) -> Option<&Segment> {
+    pub(crate) fn get(&self, ordinal: u32) -> Option<&Segment> {
         self.entries.get(ordinal as usize).map(|entry| &entry.segment)
     }
 
     /// The segment, if it was changed since `revision`, and its revision.
-    pub(super) fn changed_since(&self, ordinal: u32, revision: u64) -> Option<(&Segment, u64)> {
+    pub(crate) fn changed_since(&self, ordinal: u32, revision: u64) -> Option<(&Segment, u64)> {
         let entry = self.entries.get(ordinal as usize)?;
         (entry.revision > revision).then_some((&entry.segment, entry.revision))
     }
 
     /// Those that are new, or were changed since they were loaded.
-    pub(super) fn news(&self) -> Vec<Segment> {
+    pub(crate) fn news(&self) -> Vec<Segment> {
         let news = self.entries.iter().filter(|entry| entry.revision > 0);
         news.map(|entry| entry.segment.clone()).collect()
     }
 
     /// The index that comes after all that have a meaning.
-    pub(super) fn floor(&self) -> u64 {
+    pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
 
     /// The segment that holds `index`, or will.
-    pub(super) fn holding(&self, index: u64) -> Option<&Segment> {
+    pub(crate) fn holding(&self, index: u64) -> Option<&Segment> {
         let after = self.entries.partition_point(|entry| entry.segment.first <= index);
         self.entries.get(after.checked_sub(1)?).map(|entry| &entry.segment)
     }
 
     /// Where a segment ends, if that is known.
-    pub(super) fn end_of(&self, ordinal: u32) -> Option<Mark> {
+    pub(crate) fn end_of(&self, ordinal: u32) -> Option<Mark> {
         let segment = self.get(ordinal)?;
         segment.end.or_else(|| {
             let next = self.get(ordinal + 1)?;
@@ -175,12 +175,12 @@ impl Segments {
     }
 
     /// A reader begins at `next`: what is before it has been delivered.
-    pub(super) fn join(&mut self, next: u64) {
+    pub(crate) fn join(&mut self, next: u64) {
         self.floor = self.floor.max(next);
     }
 
     /// A reader has given every job before `place`.
-    pub(super) fn reach(&mut self, place: Mark) {
+    pub(crate) fn reach(&mut self, place: Mark) {
         self.floor = self.floor.max(place.index);
         if self.furthest.is_none_or(|furthest| furthest.index < place.index) {
             self.furthest = Some(place);
@@ -188,7 +188,7 @@ impl Segments {
     }
 
     /// Ends the segment at the furthest place known, at least `at`. Ends stay where they are.
-    pub(super) fn close(&mut self, ordinal: u32, at: Mark) {
+    pub(crate) fn close(&mut self, ordinal: u32, at: Mark) {
         let furthest = self.furthest.filter(|place| place.segment == ordinal && place.index > at.index);
         let mut end = furthest.unwrap_or(at);
         end.index = end.index.max(self.floor);
@@ -203,7 +203,7 @@ impl Segments {
     }
 
     /// The file of a segment was found as another one with the same content.
-    pub(super) fn adopt(&mut self, ordinal: u32, id: FileId) {
+    pub(crate) fn adopt(&mut self, ordinal: u32, id: FileId) {
         self.change(ordinal, |segment| {
             let known = FileId::of_segment(segment) == id;
             (segment.device, segment.inode) = (id.device, id.inode);
@@ -214,7 +214,7 @@ impl Segments {
 
     /// Takes a second fingerprint before `at`, up to which `file` was read. One that cannot be had now is
     /// taken later.
-    pub(super) fn note_tail(&mut self, ordinal: u32, file: &File, at: Mark) {
+    pub(crate) fn note_tail(&mut self, ordinal: u32, file: &File, at: Mark) {
         let len = at.offset.min(FINGERPRINT_BYTES.into());
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         if len == 0 || file.read_exact_at(&mut bytes, at.offset - len).is_err() {
@@ -232,7 +232,7 @@ impl Segments {
 
     /// Takes a longer fingerprint of a file that was short when it was found. A hash that cannot be
     /// had now is taken later.
-    pub(super) fn strengthen(&mut self, ordinal: u32, file: &File, read_to: u64) {
+    pub(crate) fn strengthen(&mut self, ordinal: u32, file: &File, read_to: u64) {
         let Some(segment) = self.get(ordinal) else { return };
         let now = u32::try_from(read_to).unwrap_or(u32::MAX).min(FINGERPRINT_BYTES);
         let worth =
@@ -251,7 +251,7 @@ impl Segments {
     }
 
     /// Adds what [`Self::next`] answered as the last segment, and hands over its ordinal and its file.
-    pub(super) fn push(&mut self, address: &Address, fresh: Fresh) -> (u32, (File, Metadata)) {
+    pub(crate) fn push(&mut self, address: &Address, fresh: Fresh) -> (u32, (File, Metadata)) {
         if self.waiting.front().is_some_and(|found| found.path == fresh.path) {
             self.waiting.pop_front();
         }
@@ -344,7 +344,7 @@ impl Segments {
 
     /// Remembers that the file was left before an unfinished line: it is of no interest until it
     /// grows.
-    pub(super) fn leave_unfinished(&mut self, id: FileId, len: u64) {
+    pub(crate) fn leave_unfinished(&mut self, id: FileId, len: u64) {
         self.left_at.insert(id, len);
     }
 

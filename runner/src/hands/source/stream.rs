@@ -16,7 +16,7 @@ const BLOCK: usize = 256 << 10;
 const BLOCK_MIN: usize = 4 << 10;
 
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     content: Content,
     /// Always filled to its length with initialised bytes; the window is `start..end`.
     buffer: Vec<u8>,
@@ -36,7 +36,7 @@ enum Content {
 
 impl Stream {
     /// The content of `file` from its start.
-    pub(super) fn new(file: File, id: FileId, gzip: bool) -> Self {
+    pub(crate) fn new(file: File, id: FileId, gzip: bool) -> Self {
         let content = if gzip {
             let input = BufReader::with_capacity(BLOCK / 4, file);
             Content::Gzip(Box::new(MultiGzDecoder::new(input)))
@@ -46,12 +46,12 @@ impl Stream {
         Self { content, buffer: Vec::new(), start: 0, end: 0, offset: 0, id, dry: false }
     }
 
-    pub(super) fn id(&self) -> FileId {
+    pub(crate) fn id(&self) -> FileId {
         self.id
     }
 
     /// The file, if its bytes are the content.
-    pub(super) fn plain(&self) -> Option<&File> {
+    pub(crate) fn plain(&self) -> Option<&File> {
         match &self.content {
             Content::Plain(file) => Some(file),
             Content::Gzip(_) => None,
@@ -59,34 +59,34 @@ impl Stream {
     }
 
     /// What was read and not consumed.
-    pub(super) fn window(&self) -> &[u8] {
+    pub(crate) fn window(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
     /// Where the window starts, in bytes from the start of the content.
-    pub(super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
     /// Where the window ends.
-    pub(super) fn read_to(&self) -> u64 {
+    pub(crate) fn read_to(&self) -> u64 {
         self.offset + (self.end - self.start) as u64
     }
 
     /// Whether the last attempt to read more found nothing.
-    pub(super) fn is_dry(&self) -> bool {
+    pub(crate) fn is_dry(&self) -> bool {
         self.dry
     }
 
     /// Drops the first `bytes` of the window.
-    pub(super) fn consume(&mut self, bytes: usize) {
+    pub(crate) fn consume(&mut self, bytes: usize) {
         debug_assert!(self.start + bytes <= self.end);
         self.start += bytes;
         self.offset += bytes as u64;
     }
 
     /// Reads more behind the window; answers how many bytes, 0 at the end of what there is now.
-    pub(super) fn fill(&mut self) -> io::Result<usize> {
+    pub(crate) fn fill(&mut self) -> io::Result<usize> {
         self.make_room();
         let room = &mut self.buffer[self.end..];
         let at = self.offset + (self.end - self.start) as u64;
@@ -106,7 +106,7 @@ impl Stream {
     }
 
     /// Moves the window forward to `offset`; `false` where the content ends before.
-    pub(super) fn skip_to(&mut self, offset: u64) -> io::Result<bool> {
+    pub(crate) fn skip_to(&mut self, offset: u64) -> io::Result<bool> {
         if let Content::Plain(file) = &self.content
             && offset > self.read_to()
         {
@@ -127,7 +127,7 @@ impl Stream {
     }
 
     /// Gives the memory back that an empty window needs not.
-    pub(super) fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         if self.start == self.end {
             (self.buffer, self.start, self.end) = (Vec::new(), 0, 0);
         }

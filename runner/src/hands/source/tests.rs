@@ -28,7 +28,7 @@ use crate::words::Form;
 const LIMIT: BatchLimit = BatchLimit { jobs: 1000, bytes: 64 << 10 };
 
 /// A folder of files, a source over them, and what the store would hold.
-pub(super) struct World {
+pub(crate) struct World {
     folder: TempDir,
     spec: FileSource,
     segments: BTreeMap<u32, Segment>,
@@ -37,7 +37,7 @@ pub(super) struct World {
 
 /// One job as a step would see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     index: u64,
     /// File name and line; empty where a job has no place.
     place: String,
@@ -47,7 +47,7 @@ pub(super) struct Seen {
 
 impl World {
     /// A source that reads `name` in a fresh folder, as ndjson.
-    pub(super) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let spec = FileSource {
             path: folder.path().join(name),
@@ -60,65 +60,65 @@ impl World {
         Self { folder, spec, segments: BTreeMap::new(), marks: BTreeMap::new() }
     }
 
-    pub(super) fn format(mut self, format: DataFormat) -> Self {
+    pub(crate) fn format(mut self, format: DataFormat) -> Self {
         self.spec.format = format;
         self
     }
 
-    pub(super) fn follow(mut self) -> Self {
+    pub(crate) fn follow(mut self) -> Self {
         self.spec.follow = true;
         self
     }
 
-    pub(super) fn max_line(mut self, bytes: usize) -> Self {
+    pub(crate) fn max_line(mut self, bytes: usize) -> Self {
         self.spec.max_line = bytes;
         self
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(super) fn put(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
+    pub(crate) fn put(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
         self
     }
 
-    pub(super) fn append(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
+    pub(crate) fn append(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
         let file = OpenOptions::new().append(true).open(self.path(name));
         file.unwrap().write_all(content.as_ref()).unwrap();
         self
     }
 
-    pub(super) fn rename(&self, from: &str, to: &str) -> &Self {
+    pub(crate) fn rename(&self, from: &str, to: &str) -> &Self {
         fs::rename(self.path(from), self.path(to)).unwrap();
         self
     }
 
     /// What a new run opens.
-    pub(super) fn open(&self) -> Result<Source, SourceError> {
+    pub(crate) fn open(&self) -> Result<Source, SourceError> {
         let address = Address::parse("quakes/events").unwrap();
         Source::open(&address, &self.spec, self.segments.values().cloned().collect())
     }
 
-    pub(super) fn mark(&self, next: u64) -> Option<Mark> {
+    pub(crate) fn mark(&self, next: u64) -> Option<Mark> {
         self.marks.range(..=next).next_back().map(|(_, mark)| *mark)
     }
 
-    pub(super) fn reader(&self, source: &Source, next: u64) -> Reader {
+    pub(crate) fn reader(&self, source: &Source, next: u64) -> Reader {
         source.reader(next, self.mark(next))
     }
 
     /// Commits what a batch says about places.
-    pub(super) fn commit(&mut self, read: &SourceBatch) {
+    pub(crate) fn commit(&mut self, read: &SourceBatch) {
         self.marks.extend(read.mark.map(|mark| (mark.index, mark)));
         self.segments.extend(read.segments.iter().map(|segment| (segment.ordinal, segment.clone())));
     }
 
     /// Reads until there is nothing now, and commits each batch.
-    pub(super) fn drain(&mut self, reader: &mut Reader) -> Result<Vec<Seen>, SourceError> {
+    pub(crate) fn drain(&mut self, reader: &mut Reader) -> Result<Vec<Seen>, SourceError> {
         let mut all = Vec::new();
         while let Read::Batch(read) = reader.read(LIMIT)? {
             self.commit(&read);
@@ -128,13 +128,13 @@ impl World {
     }
 
     /// A run with one reader that begins at `next`.
-    pub(super) fn run(&mut self, next: u64) -> Vec<Seen> {
+    pub(crate) fn run(&mut self, next: u64) -> Vec<Seen> {
         let source = self.open().unwrap();
         let mut reader = self.reader(&source, next);
         self.drain(&mut reader).unwrap()
     }
 
-    pub(super) fn see(&self, batch: &Batch) -> Vec<Seen> {
+    pub(crate) fn see(&self, batch: &Batch) -> Vec<Seen> {
         let name = |path: &Path| path.strip_prefix(self.folder.path()).unwrap().display().to_string();
         let see = |(position, payload): (usize, &[u8])| Seen {
             index: batch.first + position as u64,
@@ -151,19 +151,19 @@ impl World {
     }
 
     /// `text` without the folder of the test.
-    pub(super) fn text(&self, text: &str) -> String {
+    pub(crate) fn text(&self, text: &str) -> String {
         text.replace(&format!("{}/", self.folder.path().display()), "")
     }
 
     /// A run with one reader that begins at `next`: its jobs, and its warnings.
-    pub(super) fn warned_run(&mut self, next: u64) -> String {
+    pub(crate) fn warned_run(&mut self, next: u64) -> String {
         let folder = self.folder.path().to_owned();
         let (seen, said) = warned(&folder, || self.run(next));
         [table(&seen), said].concat()
     }
 
     /// The error of the next run, with its causes.
-    pub(super) fn error(&mut self, next: u64) -> String {
+    pub(crate) fn error(&mut self, next: u64) -> String {
         let failed = self.open().and_then(|source| {
             let mut reader = self.reader(&source, next);
             self.drain(&mut reader)
@@ -176,7 +176,7 @@ impl World {
 
 /// Notes that a watch has woken it.
 #[derive(Debug)]
-pub(super) struct Rung {
+pub(crate) struct Rung {
     rings: crossbeam_channel::Receiver<()>,
     _wake: Arc<dyn Wake>,
 }
@@ -197,34 +197,34 @@ impl std::fmt::Debug for dyn Wake {
 }
 
 impl Rung {
-    pub(super) fn at(watch: &Watch, path: &Path) -> Self {
+    pub(crate) fn at(watch: &Watch, path: &Path) -> Self {
         let (ring, rings) = crossbeam_channel::unbounded();
         let wake: Arc<dyn Wake> = Arc::new(Ring(ring));
         watch.register(path, &wake);
         Self { rings, _wake: wake }
     }
 
-    pub(super) fn wait(&self) {
+    pub(crate) fn wait(&self) {
         self.rings.recv_timeout(std::time::Duration::from_mins(1)).unwrap();
     }
 
-    pub(super) fn is_rung(&self) -> bool {
+    pub(crate) fn is_rung(&self) -> bool {
         self.rings.try_recv().is_ok()
     }
 }
 
-pub(super) fn texts(seen: &[Seen]) -> Vec<&str> {
+pub(crate) fn texts(seen: &[Seen]) -> Vec<&str> {
     seen.iter().map(|job| job.text.as_str()).collect()
 }
 
 /// `index place text`, a job a line.
-pub(super) fn table(seen: &[Seen]) -> String {
+pub(crate) fn table(seen: &[Seen]) -> String {
     let line = |job: &Seen| [&job.index.to_string(), " ", &job.place, " ", &job.text, "\n"].concat();
     seen.iter().map(line).collect()
 }
 
 /// What `work` answers, and the warnings it gives, without the folder of the test.
-pub(super) fn warned<T>(folder: &Path, work: impl FnOnce() -> T) -> (T, String) {
+pub(crate) fn warned<T>(folder: &Path, work: impl FnOnce() -> T) -> (T, String) {
     let (file, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::WARN)
@@ -239,11 +239,11 @@ pub(super) fn warned<T>(folder: &Path, work: impl FnOnce() -> T) -> (T, String) 
 }
 
 /// The numbers as lines.
-pub(super) fn numbers(range: std::ops::RangeInclusive<u64>) -> String {
+pub(crate) fn numbers(range: std::ops::RangeInclusive<u64>) -> String {
     range.map(|number| number.to_string() + "\n").collect()
 }
 
-pub(super) fn gzip(content: impl AsRef<[u8]>) -> Vec<u8> {
+pub(crate) fn gzip(content: impl AsRef<[u8]>) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(content.as_ref()).unwrap();
     encoder.finish().unwrap()

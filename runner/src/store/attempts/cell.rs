@@ -12,22 +12,22 @@ use twox_hash::XxHash3_64;
 
 use super::span::Span;
 
-pub(super) const CELL_BYTES: usize = 64;
+pub(crate) const CELL_BYTES: usize = 64;
 
 const VERSION: u64 = 1;
 
 /// Jobs that were being attempted when the process died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Suspect {
-    pub(super) span: Span,
+pub(crate) struct Suspect {
+    pub(crate) span: Span,
     /// How often in a row the process died while they were attempted. In a cell of a worker: how
     /// often that will be if it dies now.
-    pub(super) crashes: u32,
+    pub(crate) crashes: u32,
     /// Nothing else was attempted by that worker: it was this job, and not only one of its batch.
-    pub(super) exact: bool,
+    pub(crate) exact: bool,
 }
 
-pub(super) fn encode(suspect: &Suspect) -> [u8; CELL_BYTES] {
+pub(crate) fn encode(suspect: &Suspect) -> [u8; CELL_BYTES] {
     let Suspect { span: Span { origin, first, jobs }, crashes, exact } = suspect;
     let mut cell = [0; CELL_BYTES];
     cell[8..24].copy_from_slice(&origin.to_le_bytes());
@@ -41,7 +41,7 @@ pub(super) fn encode(suspect: &Suspect) -> [u8; CELL_BYTES] {
 }
 
 /// All suspects in the bytes of a file.
-pub(super) fn decode_all(bytes: &[u8]) -> Vec<Suspect> {
+pub(crate) fn decode_all(bytes: &[u8]) -> Vec<Suspect> {
     bytes.as_chunks().0.iter().filter_map(decode).collect()
 }
 

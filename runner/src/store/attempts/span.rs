@@ -11,10 +11,10 @@ use crate::words::Address;
 pub struct Span {
     /// A hash of the step, the names of its inputs, and how far their indices are apart: jobs of two
     /// spans can be the same only where this is.
-    pub(super) origin: u128,
+    pub(crate) origin: u128,
     /// The index of the first job on the first input.
-    pub(super) first: u64,
-    pub(super) jobs: u64,
+    pub(crate) first: u64,
+    pub(crate) jobs: u64,
 }
 
 impl Span {
@@ -48,16 +48,16 @@ impl Span {
     }
 
     /// The index after the last job.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.first.saturating_add(self.jobs)
     }
 
-    pub(super) fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.origin == other.origin && self.first < other.end() && other.first < self.end()
     }
 
     /// What is left of it before and behind the jobs of `other`.
-    pub(super) fn without(&self, other: &Self) -> (Option<Self>, Option<Self>) {
+    pub(crate) fn without(&self, other: &Self) -> (Option<Self>, Option<Self>) {
         if !self.overlaps(other) {
             return (Some(*self), None);
         }

@@ -5,22 +5,22 @@ use super::cell::Suspect;
 use super::span::Span;
 
 /// How many there can be. More need hundreds of crashes without one good run between them.
-pub(super) const SUSPECTS_MAX: usize = 1024;
+pub(crate) const SUSPECTS_MAX: usize = 1024;
 
 /// Each suspect has a place that it keeps. Spans may overlap; what is known of a job is the worst that
 /// any of them says.
 #[derive(Debug, Default)]
-pub(super) struct Suspects {
+pub(crate) struct Suspects {
     cells: Vec<Option<Suspect>>,
 }
 
 /// Cells that have changed, in the order in which they must be written, so that a death in between
 /// leaves no job out.
-pub(super) type Changed = Vec<usize>;
+pub(crate) type Changed = Vec<usize>;
 
 impl Suspects {
     /// Those that a file holds: carried over by the last run, or what its workers did at its end.
-    pub(super) fn gather(found: impl IntoIterator<Item = Suspect>) -> Self {
+    pub(crate) fn gather(found: impl IntoIterator<Item = Suspect>) -> Self {
         let mut gathered: Vec<Suspect> = Vec::new();
         for suspect in found {
             match gathered.iter_mut().find(|known| known.span == suspect.span) {
@@ -37,22 +37,22 @@ impl Suspects {
         Self { cells: gathered.into_iter().map(Some).collect() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.cells.iter().all(Option::is_none)
     }
 
-    pub(super) fn cells(&self) -> &[Option<Suspect>] {
+    pub(crate) fn cells(&self) -> &[Option<Suspect>] {
         &self.cells
     }
 
     /// Whether one of these jobs is a suspect.
-    pub(super) fn concern(&self, span: &Span) -> bool {
+    pub(crate) fn concern(&self, span: &Span) -> bool {
         self.cells.iter().flatten().any(|suspect| suspect.span.overlaps(span))
     }
 
     /// How often in a row the process died while `job` was attempted, and whether it was attempted
     /// alone at least once. A job is not condemned for the company that it was in.
-    pub(super) fn crashes(&self, job: &Span) -> (u32, bool) {
+    pub(crate) fn crashes(&self, job: &Span) -> (u32, bool) {
         let known = self.cells.iter().flatten().filter(|suspect| suspect.span.overlaps(job));
         known.fold((0, false), |(crashes, exact), suspect| {
             (crashes.max(suspect.crashes), exact || suspect.exact)
@@ -61,7 +61,7 @@ impl Suspects {
 
     /// Takes these jobs off the list: an attempt of them has ended without the process, or they are
     /// accounted for.
-    pub(super) fn absolve(&mut self, span: &Span) -> Changed {
+    pub(crate) fn absolve(&mut self, span: &Span) -> Changed {
         let mut changed = Changed::new();
         for place in 0..self.cells.len() {
             let Some(suspect) = self.cells[place] else { continue };

@@ -33,7 +33,7 @@ const STARTED: u8 = 1;
 const PENDING: u8 = 2;
 const TOLD: u8 = 3;
 
-pub(in crate::store) fn seal((step, due, sequence): (u32, u64, u64), job: &DelayedJob) -> Vec<u8> {
+pub(crate) fn seal((step, due, sequence): (u32, u64, u64), job: &DelayedJob) -> Vec<u8> {
     let mut out = vec![match job.form {
         JobForm::Json => 0,
         JobForm::Text => 1,
@@ -90,17 +90,17 @@ pub(in crate::store) fn seal((step, due, sequence): (u32, u64, u64), job: &Delay
     Place::Delayed(step, due, sequence).seal(out)
 }
 
-pub(in crate::store) fn unseal(key: (u32, u64, u64), stored: &[u8]) -> Result<DelayedJob, Cause> {
+pub(crate) fn unseal(key: (u32, u64, u64), stored: &[u8]) -> Result<DelayedJob, Cause> {
     parse(record(key, stored)?)
         .map_err(|what| Cause::Damaged(format!("the delayed job {} cannot be read: {what}", key.2)))
 }
 
-pub(super) fn record((step, due, sequence): (u32, u64, u64), stored: &[u8]) -> Result<&[u8], Cause> {
+pub(crate) fn record((step, due, sequence): (u32, u64, u64), stored: &[u8]) -> Result<&[u8], Cause> {
     Place::Delayed(step, due, sequence).unseal(stored)
 }
 
 /// Whether one of the inputs is this one. What cannot be read is none.
-pub(super) fn is_of(record: &[u8], input: &str, index: u64) -> bool {
+pub(crate) fn is_of(record: &[u8], input: &str, index: u64) -> bool {
     let mut rest = Bytes(record);
     let mut look = || {
         rest.u8()?;

@@ -17,7 +17,7 @@ const GROUP_BYTES: usize = 4 * VALUE_RAW_BYTES_MAX;
 
 /// A queue whose jobs are coming in.
 #[derive(Debug)]
-pub(super) struct QueueInTheMaking {
+pub(crate) struct QueueInTheMaking {
     address: Address,
     id: u32,
     /// Of what is written.
@@ -43,7 +43,7 @@ struct Run {
 }
 
 impl QueueInTheMaking {
-    pub(super) fn new(txn: &WriteTransaction, line: &QueueLine) -> Result<Self, Stop> {
+    pub(crate) fn new(txn: &WriteTransaction, line: &QueueLine) -> Result<Self, Stop> {
         let QueueLine { queue, first, head } = line;
         if *first == 0 || *first - 1 > *head || *head == u64::MAX {
             return wrong(format!("queue `{queue}` cannot go from {first} to {head}"));
@@ -65,7 +65,7 @@ impl QueueInTheMaking {
         })
     }
 
-    pub(super) fn take(&mut self, txn: &WriteTransaction, job: &JobLine<'_>) -> Result<(), Stop> {
+    pub(crate) fn take(&mut self, txn: &WriteTransaction, job: &JobLine<'_>) -> Result<(), Stop> {
         let Self { address, next, head, .. } = self;
         if *job.queue != *address {
             return wrong(format!("a job of `{}` stands among those of `{address}`", job.queue));
@@ -113,7 +113,7 @@ impl QueueInTheMaking {
         Ok(())
     }
 
-    pub(super) fn finish(mut self, txn: &WriteTransaction) -> Result<(), Stop> {
+    pub(crate) fn finish(mut self, txn: &WriteTransaction) -> Result<(), Stop> {
         let Self { address, next, head, .. } = &self;
         if *next != *head + 1 {
             let last = next - 1;

@@ -9,7 +9,7 @@ use crate::store::error::Cause;
 use crate::words::Address;
 
 /// The number of `address`, if it was ever written.
-pub(in crate::store) fn find_id(
+pub(crate) fn find_id(
     names: &impl ReadableTable<&'static str, Bytes>,
     address: &Address,
 ) -> Result<Option<u32>, Cause> {
@@ -19,7 +19,7 @@ pub(in crate::store) fn find_id(
 }
 
 /// The number of `address`, which gets one if it has none.
-pub(in crate::store) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, Cause> {
+pub(crate) fn intern(txn: &WriteTransaction, address: &Address) -> Result<u32, Cause> {
     let mut names = txn.open_table(NAMES)?;
     if let Some(id) = find_id(&names, address)? {
         return Ok(id);
@@ -34,22 +34,20 @@ pub(in crate::store) fn intern(txn: &WriteTransaction, address: &Address) -> Res
 
 /// Names by their numbers.
 #[derive(Debug)]
-pub(in crate::store) struct Names(BTreeMap<u32, Address>);
+pub(crate) struct Names(BTreeMap<u32, Address>);
 
 impl Names {
-    pub(in crate::store) fn read(table: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
+    pub(crate) fn read(table: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
         Ok(Self(names(table)?.into_iter().collect()))
     }
 
-    pub(in crate::store) fn get(&self, id: u32) -> Result<&Address, Cause> {
+    pub(crate) fn get(&self, id: u32) -> Result<&Address, Cause> {
         self.0.get(&id).ok_or_else(|| Cause::Damaged(format!("the name number {id} is missing")))
     }
 }
 
 /// All names with their numbers.
-pub(in crate::store) fn names(
-    names: &impl ReadableTable<&'static str, Bytes>,
-) -> Result<Vec<(u32, Address)>, Cause> {
+pub(crate) fn names(names: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<(u32, Address)>, Cause> {
     let mut all = Vec::new();
     for entry in names.iter()? {
         let (name, stored) = entry?;

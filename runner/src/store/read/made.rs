@@ -46,7 +46,7 @@ pub struct MadeOf<'a> {
 
 /// What is known of pages.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Pages(Mutex<Known>);
+pub(crate) struct Pages(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -217,7 +217,7 @@ impl MadeOf<'_> {
 
 impl Pages {
     /// Forgets all: the file may be another one now.
-    pub(in crate::store) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         *self.known() = Known::default();
     }
 

@@ -20,7 +20,7 @@ const GONE_MAX: u64 = 1024;
 
 /// What is known of the rows of steps.
 #[derive(Debug, Default)]
-pub(in crate::store) struct Rows(Mutex<BTreeMap<Address, Known>>);
+pub(crate) struct Rows(Mutex<BTreeMap<Address, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -99,7 +99,7 @@ impl Store {
 
 impl Rows {
     /// Adds the rows of a commit that is durable.
-    pub(in crate::store) fn add(&self, delayed: &[Delayed], keys: &[DelayedKey]) {
+    pub(crate) fn add(&self, delayed: &[Delayed], keys: &[DelayedKey]) {
         if delayed.is_empty() {
             return;
         }
@@ -115,7 +115,7 @@ impl Rows {
     }
 
     /// Forgets all: the file may be another one now.
-    pub(in crate::store) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.known().clear();
     }
 

@@ -10,7 +10,7 @@ use crate::store::{
 };
 use crate::words::{DeliveryHash, Mark, Origins, Progress, Segment, SinkPosition, TokenKey};
 
-pub(super) const COMMITS: u64 = 40;
+pub(crate) const COMMITS: u64 = 40;
 
 /// The jobs that each commit appends to `a/in`, by its number.
 fn jobs_in() -> &'static [Vec<Vec<u8>>] {
@@ -35,7 +35,7 @@ fn head_in(commits: u64) -> u64 {
 }
 
 /// What commit `number` changes.
-pub(super) fn commit(number: u64) -> &'static Changes {
+pub(crate) fn commit(number: u64) -> &'static Changes {
     static ALL: LazyLock<Vec<Changes>> = LazyLock::new(|| (1..=COMMITS + 1).map(changes).collect());
     &ALL[usize::try_from(number).unwrap() - 1]
 }
@@ -117,13 +117,13 @@ fn delivered(number: u64) -> Delivered {
     Delivered { hash: DeliveryHash(number.into()), outcome, keep_until: Timestamp(now + 3) }
 }
 
-pub(super) fn snapshot(number: u64) -> Snapshot {
+pub(crate) fn snapshot(number: u64) -> Snapshot {
     let input = SnapshotInput { name: "in".into(), address: address("a/in"), first: number, jobs: 2 };
     Snapshot { step: address("a/step"), number, inputs: vec![input], jobs: 2, time: Timestamp(7) }
 }
 
 /// The one with the sequence `number`: later ones are due earlier.
-pub(super) fn delayed(number: u64) -> Delayed {
+pub(crate) fn delayed(number: u64) -> Delayed {
     let job = DelayedJob {
         inputs: vec![("a/in".into(), number)],
         attempt: u32::try_from(number).unwrap(),
@@ -143,7 +143,7 @@ pub(super) fn delayed(number: u64) -> Delayed {
     Delayed { step: address("a/step"), due: Timestamp(-i64::try_from(number).unwrap()), job }
 }
 
-pub(super) fn generation(number: u64) -> Generation {
+pub(crate) fn generation(number: u64) -> Generation {
     Generation { number, fingerprint: number * 7, time: Timestamp(5) }
 }
 
@@ -178,7 +178,7 @@ fn segment(ordinal: u32) -> Segment {
 }
 
 /// Asserts that the store is as the first `commits` commits left it, in every part.
-pub(super) fn assert_is_after(store: &Store, commits: u64) {
+pub(crate) fn assert_is_after(store: &Store, commits: u64) {
     assert_has_come_back(store, commits);
     // The first of a run stays.
     let stopped = (commits > 0).then(|| stop((commits / 3 * 3).max(1)));
@@ -187,7 +187,7 @@ pub(super) fn assert_is_after(store: &Store, commits: u64) {
 
 /// As [`assert_is_after`], of a store that may have come from an export: which steps stopped in the last run
 /// is no part of that.
-pub(super) fn assert_has_come_back(store: &Store, commits: u64) {
+pub(crate) fn assert_has_come_back(store: &Store, commits: u64) {
     assert_eq!(store.transaction().unwrap(), commits);
     assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
     let step = address("a/step");
@@ -251,7 +251,7 @@ fn assert_details_are_after(store: &Store, commits: u64) {
 
 /// Makes the first `commits` commits, until one fails; answers with the number of the last one that
 /// succeeded.
-pub(super) fn run(writer: &mut Writer, commits: u64) -> u64 {
+pub(crate) fn run(writer: &mut Writer, commits: u64) -> u64 {
     for number in 1..=commits {
         match writer.commit(commit(number)) {
             Ok(committed) => assert_eq!(committed.transaction, number),

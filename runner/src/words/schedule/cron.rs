@@ -112,12 +112,12 @@ impl Cron {
 
     /// Whether it comes in every hour of its days, and so follows the time that passes rather than the
     /// clock on the wall.
-    pub(super) fn is_hourly(&self) -> bool {
+    pub(crate) fn is_hourly(&self) -> bool {
         self.hours == HOUR.all()
     }
 
     /// The first moment at or after `from` that it names; `None` where the calendar ends.
-    pub(super) fn next(&self, from: DateTime) -> Option<DateTime> {
+    pub(crate) fn next(&self, from: DateTime) -> Option<DateTime> {
         let from = match from.subsec_nanosecond() {
             0 => from,
             _ => from

@@ -10,7 +10,7 @@ use crate::words::Timestamp;
 const LATE_BATCH: usize = 256;
 
 #[derive(Debug)]
-pub(super) struct BatchState {
+pub(crate) struct BatchState {
     jobs: Vec<JobKey>,
     ends: Vec<JobEnd>,
     bytes: usize,
@@ -44,7 +44,7 @@ enum Phase {
 impl Picker {
     /// Hands on outputs that are due; no gate and no rule holds them. Where they shall stand in order, one batch
     /// of them is on its way at a time.
-    pub(super) fn pick_late(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn pick_late(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         while self.late.first().is_some_and(|&(due, _)| due <= now) {
             let late = self.batches.values().filter(|batch| batch.content == Content::Late);
             if late.count() >= self.late_batches_max {
@@ -62,7 +62,7 @@ impl Picker {
     }
 
     /// Delivers what became of jobs that were pending; no gate and no rule holds that.
-    pub(super) fn settle_pending(&mut self, around: &mut Around<'_>, commands: &mut Vec<Command>) {
+    pub(crate) fn settle_pending(&mut self, around: &mut Around<'_>, commands: &mut Vec<Command>) {
         let jobs = std::mem::take(&mut self.settling);
         for jobs in jobs.chunks(LATE_BATCH) {
             self.add_batch(jobs.to_vec(), Content::Settled, around, commands);
@@ -70,7 +70,7 @@ impl Picker {
     }
 
     /// Picks what may start.
-    pub(super) fn pick(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn pick(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         // A clock that was set back makes nothing wait for long.
         if self.held_until.is_some_and(|until| until <= now) || now < self.held_since {
             self.held_until = None;
@@ -91,7 +91,7 @@ impl Picker {
     }
 
     /// Nothing starts before `until`.
-    pub(super) fn hold(&mut self, until: Timestamp, now: Timestamp) {
+    pub(crate) fn hold(&mut self, until: Timestamp, now: Timestamp) {
         (self.held_until, self.held_since) = (self.held_until.max(Some(until)), now);
     }
 
@@ -116,7 +116,7 @@ impl Picker {
     }
 
     /// The jobs of a batch were fetched.
-    pub(super) fn fetched(&mut self, id: BatchId, bytes: usize) {
+    pub(crate) fn fetched(&mut self, id: BatchId, bytes: usize) {
         if let Some(batch) = self.batches.get_mut(&id) {
             batch.phase = Phase::Ready;
             batch.bytes += bytes;
@@ -125,7 +125,7 @@ impl Picker {
     }
 
     /// Has batches begun that need it.
-    pub(super) fn begin(&mut self, commands: &mut Vec<Command>) {
+    pub(crate) fn begin(&mut self, commands: &mut Vec<Command>) {
         if self.before == Before::Nothing {
             return;
         }
@@ -137,14 +137,14 @@ impl Picker {
         }
     }
 
-    pub(super) fn begun(&mut self, id: BatchId) {
+    pub(crate) fn begun(&mut self, id: BatchId) {
         if let Some(batch) = self.batches.get_mut(&id) {
             batch.phase = Phase::Begun;
         }
     }
 
     /// Gives batches to workers as long as there are free ones.
-    pub(super) fn run_ready(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
+    pub(crate) fn run_ready(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
         for (&batch, state) in &mut self.batches {
             let at_once = (self.before == Before::Nothing || state.settles()) && !paused;
             let first = if at_once { Phase::Ready } else { Phase::Begun };
@@ -159,7 +159,7 @@ impl Picker {
         }
     }
 
-    pub(super) fn ran(&mut self, id: BatchId, ran: BatchEnd, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn ran(&mut self, id: BatchId, ran: BatchEnd, now: Timestamp, commands: &mut Vec<Command>) {
         // Whoever tells it again, or unasked, tells nothing.
         let Some(batch) = self.batches.get_mut(&id).filter(|batch| batch.phase == Phase::Running) else {
             return;
@@ -195,7 +195,7 @@ impl Picker {
         commands.push(Command::Commit { step: self.position, batch: id, taken });
     }
 
-    pub(super) fn committed(&mut self, id: BatchId, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn committed(&mut self, id: BatchId, now: Timestamp, commands: &mut Vec<Command>) {
         let Some(batch) = self.batches.remove(&id) else { return };
         self.held = self.held.saturating_sub(batch.bytes);
         let watermark = self.progress.watermark();
@@ -230,7 +230,7 @@ impl Picker {
     }
 
     /// Nothing of the step can be delivered any more; what runs only has to come home.
-    pub(super) fn failed(&mut self, commands: &mut Vec<Command>) {
+    pub(crate) fn failed(&mut self, commands: &mut Vec<Command>) {
         self.end = self.end.max(Halting::Failed);
         self.batches.retain(|&batch, state| {
             let runs = state.phase == Phase::Running;
@@ -242,14 +242,14 @@ impl Picker {
         self.settle_halt();
     }
 
-    pub(super) fn settle_halt(&mut self) {
+    pub(crate) fn settle_halt(&mut self) {
         if self.end > Halting::No && self.batches.is_empty() {
             self.end = Halting::Halted;
         }
     }
 
     /// Gives up what nobody has begun.
-    pub(super) fn drop_unbegun(&mut self, commands: &mut Vec<Command>) {
+    pub(crate) fn drop_unbegun(&mut self, commands: &mut Vec<Command>) {
         let room = &mut self.room;
         self.batches.retain(|&batch, state| {
             if !state.is_unbegun() {
@@ -264,7 +264,7 @@ impl Picker {
     }
 
     /// Jobs that the room has started and nobody has begun.
-    pub(super) fn unbegun(&self) -> impl Iterator<Item = JobKey> {
+    pub(crate) fn unbegun(&self) -> impl Iterator<Item = JobKey> {
         let batches = self.batches.values().filter(|batch| batch.is_unbegun() && !batch.settles());
         // Outputs that were made already are not in the room.
         let jobs = batches.flat_map(|batch| batch.jobs.iter().copied());
@@ -277,7 +277,7 @@ impl BatchState {
         self.content == Content::Settled
     }
 
-    pub(super) fn is_unbegun(&self) -> bool {
+    pub(crate) fn is_unbegun(&self) -> bool {
         matches!(self.phase, Phase::Picked | Phase::Ready)
     }
 }

@@ -8,11 +8,11 @@ use crate::words::Timestamp;
 
 /// Ascending by index.
 #[derive(Debug, Default)]
-pub(super) struct Beyond(VecDeque<Kept>);
+pub(crate) struct Beyond(VecDeque<Kept>);
 
 /// A card of its own.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     key: JobKey,
     lane: Box<[u8]>,
     age: i64,
@@ -24,7 +24,7 @@ pub(super) struct Kept {
 }
 
 impl Beyond {
-    pub(super) fn push(&mut self, card: &Card<'_>) {
+    pub(crate) fn push(&mut self, card: &Card<'_>) {
         // What is read again is there already.
         if self.0.back().is_none_or(|last| last.key < card.key) {
             self.0.push_back(Kept::of(card));
@@ -32,24 +32,24 @@ impl Beyond {
     }
 
     /// The next of those up to this index.
-    pub(super) fn pop(&mut self, up_to: u64) -> Option<Kept> {
+    pub(crate) fn pop(&mut self, up_to: u64) -> Option<Kept> {
         self.0.pop_front_if(|kept| kept.key.0 <= up_to)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The index of the first one.
-    pub(super) fn first(&self) -> Option<u64> {
+    pub(crate) fn first(&self) -> Option<u64> {
         self.0.front().map(|kept| kept.key.0)
     }
 
-    pub(super) fn has(&self, key: JobKey) -> bool {
+    pub(crate) fn has(&self, key: JobKey) -> bool {
         self.0.iter().any(|kept| kept.key == key)
     }
 
-    pub(super) fn remove(&mut self, key: JobKey) {
+    pub(crate) fn remove(&mut self, key: JobKey) {
         self.0.retain(|kept| kept.key != key);
     }
 }
@@ -68,7 +68,7 @@ impl Kept {
         }
     }
 
-    pub(super) fn card(&self) -> Card<'_> {
+    pub(crate) fn card(&self) -> Card<'_> {
         Card {
             key: self.key,
             lane: &self.lane,

@@ -7,7 +7,7 @@ use crate::decide::dispatcher::flow::Command;
 use crate::words::Timestamp;
 
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     every: i64,
     open: bool,
     asked: bool,
@@ -17,7 +17,7 @@ pub(super) struct Gate {
 
 impl Picker {
     /// Whether the gate is open; where that is not known, it is asked for if anything waits.
-    pub(super) fn passes_gate(&mut self, now: Timestamp, commands: &mut Vec<Command>) -> bool {
+    pub(crate) fn passes_gate(&mut self, now: Timestamp, commands: &mut Vec<Command>) -> bool {
         let Some(gate) = &mut self.gate else { return true };
         if gate.is_fresh(now) {
             return gate.open;
@@ -32,7 +32,7 @@ impl Picker {
     }
 
     /// When something may start that waits in the room.
-    pub(super) fn room_wakes(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn room_wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let room = self.room.next_wake(now);
         let Some(gate) = &self.gate else { return room.max(self.held_until) };
         if gate.asked {
@@ -48,21 +48,21 @@ impl Picker {
 }
 
 impl Gate {
-    pub(super) fn new(every: Duration) -> Self {
+    pub(crate) fn new(every: Duration) -> Self {
         let every = i64::try_from(every.as_millis()).unwrap_or(i64::MAX);
         Self { every, open: false, asked: false, looked: None }
     }
 
-    pub(super) fn answered(&mut self, open: bool, now: Timestamp) {
+    pub(crate) fn answered(&mut self, open: bool, now: Timestamp) {
         (self.open, self.asked, self.looked) = (open, false, Some(now));
     }
 
-    pub(super) fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.asked
     }
 
     /// When it is asked again, if it is known to be closed.
-    pub(super) fn closed_until(&self) -> Option<Timestamp> {
+    pub(crate) fn closed_until(&self) -> Option<Timestamp> {
         let looked = self.looked.filter(|_| !self.open)?;
         Some(Timestamp(looked.0.saturating_add(self.every)))
     }

@@ -11,7 +11,7 @@ use crate::words::Timestamp;
 
 impl Picker {
     /// The jobs that it may pick, and what holds them.
-    pub(super) fn seen(&self) -> Look<'_> {
+    pub(crate) fn seen(&self) -> Look<'_> {
         let read = self.input.next.saturating_sub(1);
         Look {
             room: &self.room,
@@ -26,7 +26,7 @@ impl Picker {
 
     /// How many jobs stand where, and up to so many of its lanes. What is due waits, though nothing may
     /// start and the room has not been told the time.
-    pub(super) fn counted(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance {
+    pub(crate) fn counted(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance {
         let counts = self.room.counts();
         let held: HashSet<JobKey> = self.unbegun().collect();
         let survey = self.room.survey(lanes, &held, now);

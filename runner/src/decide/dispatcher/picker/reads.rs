@@ -8,7 +8,7 @@ use crate::decide::queuer::{Card, State};
 use crate::words::Timestamp;
 
 #[derive(Debug)]
-pub(super) struct ReadState {
+pub(crate) struct ReadState {
     read: ReadId,
     bytes: usize,
     /// The index after its last job.
@@ -18,7 +18,7 @@ pub(super) struct ReadState {
 }
 
 impl Picker {
-    pub(super) fn took(
+    pub(crate) fn took(
         &mut self,
         read: ReadId,
         first: u64,
@@ -39,7 +39,7 @@ impl Picker {
         commands.push(Command::Forget { read });
     }
 
-    pub(super) fn read(&mut self, around: &Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+    pub(crate) fn read(&mut self, around: &Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         // What was finished by earlier runs need not be seen, and may be kept no longer.
         if self.input.reading == Reading::Ready && self.input.next <= self.progress.watermark() {
             self.input.skip_to(self.progress.watermark() + 1);
@@ -55,12 +55,12 @@ impl Picker {
     }
 
     /// The last index that is looked at, where there is a bound.
-    pub(super) fn ahead(&self) -> Option<u64> {
+    pub(crate) fn ahead(&self) -> Option<u64> {
         (self.search_ahead > 0).then(|| self.progress.watermark().saturating_add(self.search_ahead))
     }
 
     /// Whether it still reads what waited before it could start anything, and might choose of that.
-    pub(super) fn catches_up(&mut self, heads: &[u64]) -> bool {
+    pub(crate) fn catches_up(&mut self, heads: &[u64]) -> bool {
         let Some((_, head)) = self.input.behind(heads).filter(|_| self.room.chooses_among_all()) else {
             return false;
         };
@@ -70,14 +70,14 @@ impl Picker {
     }
 
     /// Lets in what search-ahead has come to.
-    pub(super) fn admit(&mut self) {
+    pub(crate) fn admit(&mut self) {
         let ahead = self.ahead().unwrap_or(u64::MAX);
         while let Some(kept) = self.beyond.pop(ahead) {
             self.let_in(&kept.card(), State::Waiting);
         }
     }
 
-    pub(super) fn let_in(&mut self, card: &Card<'_>, state: State) {
+    pub(crate) fn let_in(&mut self, card: &Card<'_>, state: State) {
         let index = card.key.0;
         if !(card.key.is_fresh() && (self.progress.has(index) || self.withheld.contains(&index))) {
             // A job that is there already stays as it is.
@@ -86,7 +86,7 @@ impl Picker {
     }
 
     /// A job of a source is through.
-    pub(super) fn let_go(&mut self, index: u64, commands: &mut Vec<Command>) {
+    pub(crate) fn let_go(&mut self, index: u64, commands: &mut Vec<Command>) {
         let Some((&first, state)) = self.reads.range_mut(..=index).next_back() else { return };
         if index >= state.end {
             return;

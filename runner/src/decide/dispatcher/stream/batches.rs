@@ -13,24 +13,24 @@ const BEGUN_MAX: usize = 2;
 const WAITING_MAX: usize = 1024;
 
 #[derive(Debug)]
-pub(super) struct BatchState {
-    pub(super) id: BatchId,
-    pub(super) kind: Kind,
+pub(crate) struct BatchState {
+    pub(crate) id: BatchId,
+    pub(crate) kind: Kind,
     /// The input that its jobs are of; `None`: so many of each.
     input: Option<usize>,
     jobs: usize,
     /// Of what was read, and of the outputs.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     made: usize,
-    pub(super) phase: Phase,
+    pub(crate) phase: Phase,
     /// It was split off another one.
     is_piece: bool,
     /// Nobody wants it any more; it only has to come home.
-    pub(super) dropped: bool,
+    pub(crate) dropped: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// It is committed after all before it.
     Line,
     /// The first parked job: the first of the line.
@@ -40,7 +40,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Formed,
     Beginning,
     /// What had to be durable is.
@@ -62,7 +62,7 @@ pub(super) enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(crate) enum Ends {
     Nothing,
     Parks,
     Halts,
@@ -70,7 +70,7 @@ pub(super) enum Ends {
 
 impl Stream {
     /// Makes batches of what is there.
-    pub(super) fn form(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
+    pub(crate) fn form(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
         if self.halted || self.rewinding != Rewinding::No {
             return;
         }
@@ -190,7 +190,7 @@ impl Stream {
 
     /// Has batches begun that need it, few at a time. What is held back is not begun, so that a run that ends
     /// has not done it in vain.
-    pub(super) fn begin(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
+    pub(crate) fn begin(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
         if self.before == Before::Nothing || self.halted || self.about_to_halt() {
             return;
         }
@@ -214,7 +214,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn begun(&mut self, id: BatchId) {
+    pub(crate) fn begun(&mut self, id: BatchId) {
         if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
             debug_assert_eq!(batch.phase, Phase::Beginning);
             batch.phase = Phase::Begun;
@@ -222,7 +222,7 @@ impl Stream {
     }
 
     /// Gives batches to workers as long as there are free ones.
-    pub(super) fn run_formed(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
+    pub(crate) fn run_formed(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
         if self.halted {
             return;
         }
@@ -271,7 +271,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn ran(&mut self, id: BatchId, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
+    pub(crate) fn ran(&mut self, id: BatchId, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
         if let Some(at) = self.batches.iter().position(|batch| batch.id == id) {
             let attempted = ran.taken + usize::from(!matches!(ran.ending, EndedBy::Whole | EndedBy::Cut));
             self.sizing.measured(attempted, ran.took);
@@ -284,7 +284,7 @@ impl Stream {
     }
 
     /// Nothing of a batch has run.
-    pub(super) fn put_back(&mut self, id: BatchId) {
+    pub(crate) fn put_back(&mut self, id: BatchId) {
         if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
             debug_assert_eq!((batch.phase, self.before), (Phase::Running, Before::Nothing));
             batch.phase = Phase::Formed;
@@ -295,7 +295,7 @@ impl Stream {
     }
 
     /// Nothing of the line starts before `until`.
-    pub(super) fn hold(&mut self, until: Timestamp) {
+    pub(crate) fn hold(&mut self, until: Timestamp) {
         let until = self.held_until.map_or(until, |(before, _)| before.max(until));
         self.held_until = Some((until, self.now));
     }
@@ -335,7 +335,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn commit_in_order(&mut self, commands: &mut Vec<Command>) {
+    pub(crate) fn commit_in_order(&mut self, commands: &mut Vec<Command>) {
         if self.halted {
             return;
         }
@@ -365,7 +365,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn committed(&mut self, id: BatchId, commands: &mut Vec<Command>) {
+    pub(crate) fn committed(&mut self, id: BatchId, commands: &mut Vec<Command>) {
         let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
         let beside = |batch: &BatchState| batch.kind == Kind::Beside;
         debug_assert!(
@@ -383,7 +383,7 @@ impl Stream {
     }
 
     /// Stops taking jobs. Batches that run are waited for, the others are given up.
-    pub(super) fn halt(&mut self, commands: &mut Vec<Command>) {
+    pub(crate) fn halt(&mut self, commands: &mut Vec<Command>) {
         self.halted = true;
         for batch in &self.batches {
             if batch.phase != Phase::Running {
@@ -396,12 +396,12 @@ impl Stream {
     }
 
     /// A job has halted the step, and what stands before it is still on its way.
-    pub(super) fn about_to_halt(&self) -> bool {
+    pub(crate) fn about_to_halt(&self) -> bool {
         self.batches.iter().any(BatchState::halts)
     }
 
     /// Jobs of an input that nobody has begun, or that are held back behind one that is tried again later.
-    pub(super) fn waiting(&self, input: usize, heads: &[u64]) -> Waiting {
+    pub(crate) fn waiting(&self, input: usize, heads: &[u64]) -> Waiting {
         let blocked = self.is_blocked();
         let of_input =
             |batch: &&BatchState| batch.kind == Kind::Line && batch.input.is_none_or(|one| one == input);
@@ -416,7 +416,7 @@ impl Stream {
     }
 
     /// How many jobs are begun and not delivered.
-    pub(super) fn running(&self) -> u64 {
+    pub(crate) fn running(&self) -> u64 {
         let blocked = self.is_blocked();
         let runs = self.batches.iter().filter(|batch| !batch.stays_back(blocked));
         runs.map(|batch| batch.jobs as u64).sum()
@@ -425,7 +425,7 @@ impl Stream {
 
 impl BatchState {
     /// Of one job that was read again for its turn.
-    pub(super) fn of_turn(next: &mut u64, bytes: usize) -> Self {
+    pub(crate) fn of_turn(next: &mut u64, bytes: usize) -> Self {
         Self {
             id: number(next),
             kind: Kind::Turn,
@@ -439,32 +439,32 @@ impl BatchState {
         }
     }
 
-    pub(super) fn jobs(&self) -> usize {
+    pub(crate) fn jobs(&self) -> usize {
         self.jobs
     }
 
     /// Something happens to it, and will be told.
-    pub(super) fn is_moving(&self) -> bool {
+    pub(crate) fn is_moving(&self) -> bool {
         matches!(self.phase, Phase::Beginning | Phase::Running | Phase::Committing { .. })
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.phase, Phase::Waiting { .. })
     }
 
-    pub(super) fn halts(&self) -> bool {
+    pub(crate) fn halts(&self) -> bool {
         let ends = Phase::Committing { ends: Ends::Halts };
         matches!(self.phase, Phase::Finished { halts: true, .. }) || self.phase == ends
     }
 
     /// Nothing behind it is delivered with it.
-    pub(super) fn ends_line(&self) -> bool {
+    pub(crate) fn ends_line(&self) -> bool {
         self.is_waiting() || self.halts() || self.phase == (Phase::Committing { ends: Ends::Parks })
     }
 
     /// It counts against the batches that may be on their way. What has run and is held back counts by its
     /// jobs and bytes, and so do pieces.
-    pub(super) fn fills_room(&self) -> bool {
+    pub(crate) fn fills_room(&self) -> bool {
         !self.is_piece && !matches!(self.phase, Phase::Finished { .. } | Phase::Waiting { .. })
     }
 

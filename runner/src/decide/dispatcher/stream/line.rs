@@ -11,7 +11,7 @@ const SET_BACK_MILLIS: i64 = 1000;
 
 /// A job that waits in the store for its next attempt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Parked {
+pub(crate) struct Parked {
     due: Timestamp,
     state: State,
 }
@@ -26,14 +26,14 @@ enum State {
 }
 
 impl Parked {
-    pub(super) fn until(due: Timestamp) -> Self {
+    pub(crate) fn until(due: Timestamp) -> Self {
         Self { due, state: State::Waiting }
     }
 }
 
 impl Stream {
     /// Takes note of the time. Where the clock was set back, what waits in memory is due.
-    pub(super) fn tell_time(&mut self, now: Timestamp) {
+    pub(crate) fn tell_time(&mut self, now: Timestamp) {
         if now.0.saturating_add(SET_BACK_MILLIS) <= self.now.0 {
             for batch in &mut self.batches {
                 if let Phase::Waiting { due } = &mut batch.phase {
@@ -45,7 +45,7 @@ impl Stream {
     }
 
     /// Has the first parked job read when it is due.
-    pub(super) fn return_first(&mut self, commands: &mut Vec<Command>) {
+    pub(crate) fn return_first(&mut self, commands: &mut Vec<Command>) {
         let closed = self.halted || self.held_until.is_some() || self.rewinding != Rewinding::No;
         let Some(mut first) = self.parked.first_entry().filter(|_| !closed) else { return };
         let turn = *first.key();
@@ -57,7 +57,7 @@ impl Stream {
     }
 
     /// Makes a batch of the parked job that was read. It goes before all others of the line.
-    pub(super) fn form_returned(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
+    pub(crate) fn form_returned(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
         let Some((read, bytes)) = self.came.take() else { return };
         let Some(mut first) = self.parked.first_entry().filter(|first| first.get().state == State::Asked)
         else {
@@ -73,37 +73,37 @@ impl Stream {
     }
 
     /// What was read of the parked jobs, or was in a batch, is forgotten: it is read again.
-    pub(super) fn read_later(&mut self) {
+    pub(crate) fn read_later(&mut self) {
         if let Some(mut first) = self.parked.first_entry() {
             first.get_mut().state = State::Waiting;
         }
     }
 
     /// The batch of the first parked job is committed. Where it waits again, that was told before.
-    pub(super) fn turn_is_over(&mut self) {
+    pub(crate) fn turn_is_over(&mut self) {
         if let Some(first) = self.parked.first_entry().filter(|first| first.get().state == State::Here) {
             first.remove();
         }
     }
 
     /// The job behind which everything waits, and when it is due.
-    pub(super) fn first_in_line(&self) -> Option<(Turn, Timestamp)> {
+    pub(crate) fn first_in_line(&self) -> Option<(Turn, Timestamp)> {
         self.parked.first_key_value().map(|(turn, parked)| (*turn, parked.due))
     }
 
     /// Whether a parked job is being read.
-    pub(super) fn is_returning(&self) -> bool {
+    pub(crate) fn is_returning(&self) -> bool {
         self.came.is_some() || self.parked.values().any(|parked| parked.state == State::Asked)
     }
 
     /// Whether the line waits for a job that is tried again later.
-    pub(super) fn is_blocked(&self) -> bool {
+    pub(crate) fn is_blocked(&self) -> bool {
         !self.parked.is_empty()
             || self.batches.iter().any(|batch| matches!(batch.phase, Phase::Waiting { .. }))
     }
 
     /// When something of the line may start that waits for a time.
-    pub(super) fn wakes_line(&self) -> Option<Timestamp> {
+    pub(crate) fn wakes_line(&self) -> Option<Timestamp> {
         let parked = self.parked.values().next().filter(|first| first.state == State::Waiting);
         let waiting = self.batches.iter().filter_map(|batch| match batch.phase {
             Phase::Waiting { due } => Some(due),
@@ -117,7 +117,7 @@ impl Stream {
 
     /// Gives up what is not begun, and what cannot be delivered since something before it waits; it is read
     /// again in the next run, or when progress was put back. Nothing of that can be seen yet.
-    pub(super) fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
+    pub(crate) fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
         self.forget_reads(commands);
         let returns = |batch: &BatchState| batch.kind == Kind::Turn && batch.phase != Phase::Formed;
         // Whether what comes next in the line may still be delivered.

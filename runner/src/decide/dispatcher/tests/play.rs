@@ -4,56 +4,56 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-pub(super) const BOUNDS: Bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 1000 };
+pub(crate) const BOUNDS: Bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 1000 };
 
 /// Plays events and keeps the commands as words: `read 0@1`, `run 0#0`, `commit 0@1+3`, `drop #2`; how
 /// a batch is made up is told where it has several parts: `#1 = a1+2 b1+2`.
-pub(super) struct Play {
-    pub(super) dispatcher: Dispatcher,
-    pub(super) now: Timestamp,
-    pub(super) commands: Vec<Command>,
+pub(crate) struct Play {
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) now: Timestamp,
+    pub(crate) commands: Vec<Command>,
     /// By read: the index of its first job.
     reads: Vec<u64>,
     /// By batch: input, first job, and how many, in order.
-    pub(super) batches: BTreeMap<BatchId, Vec<(usize, u64, usize)>>,
+    pub(crate) batches: BTreeMap<BatchId, Vec<(usize, u64, usize)>>,
 }
 
 impl Play {
-    pub(super) fn new(flows: &[Flow], heads: &[u64]) -> Self {
+    pub(crate) fn new(flows: &[Flow], heads: &[u64]) -> Self {
         Self::with(flows, heads, BOUNDS, false)
     }
 
-    pub(super) fn with(flows: &[Flow], heads: &[u64], room: Bounds, until_idle: bool) -> Self {
+    pub(crate) fn with(flows: &[Flow], heads: &[u64], room: Bounds, until_idle: bool) -> Self {
         let dispatcher = Dispatcher::new(flows.to_vec(), heads.to_vec(), room, until_idle);
         let now = Timestamp(0);
         Self { dispatcher, now, commands: Vec::new(), reads: Vec::new(), batches: BTreeMap::new() }
     }
 
-    pub(super) fn start(&mut self) -> String {
+    pub(crate) fn start(&mut self) -> String {
         self.dispatcher.start(self.now, &mut self.commands);
         self.words()
     }
 
-    pub(super) fn on(&mut self, event: Event) -> String {
+    pub(crate) fn on(&mut self, event: Event) -> String {
         self.dispatcher.handle(event, self.now, &mut self.commands);
         self.words()
     }
 
-    pub(super) fn read(&mut self, step: usize, first: u64, jobs: usize) -> String {
+    pub(crate) fn read(&mut self, step: usize, first: u64, jobs: usize) -> String {
         self.read_from(step, 0, first, jobs)
     }
 
-    pub(super) fn read_from(&mut self, step: usize, input: usize, first: u64, jobs: usize) -> String {
+    pub(crate) fn read_from(&mut self, step: usize, input: usize, first: u64, jobs: usize) -> String {
         let read = ReadId(self.reads.len() as u64);
         self.reads.push(first);
         self.on(Event::Read { port: Port { step, input }, read, first, jobs, bytes: 10 })
     }
 
-    pub(super) fn ran(&mut self, step: usize, batch: u64, taken: usize) -> String {
+    pub(crate) fn ran(&mut self, step: usize, batch: u64, taken: usize) -> String {
         self.on(Event::Ran { step, batch: BatchId(batch), ran: BatchEnd::whole(taken) })
     }
 
-    pub(super) fn halts(&mut self, step: usize, batch: u64, taken: usize) -> String {
+    pub(crate) fn halts(&mut self, step: usize, batch: u64, taken: usize) -> String {
         self.on(Event::Ran {
             step,
             batch: BatchId(batch),
@@ -61,15 +61,15 @@ impl Play {
         })
     }
 
-    pub(super) fn committed(&mut self, step: usize, batch: u64) -> String {
+    pub(crate) fn committed(&mut self, step: usize, batch: u64) -> String {
         self.on(Event::Committed { step, batch: BatchId(batch) })
     }
 
-    pub(super) fn begun(&mut self, step: usize, batch: u64) -> String {
+    pub(crate) fn begun(&mut self, step: usize, batch: u64) -> String {
         self.on(Event::Begun { step, batch: BatchId(batch) })
     }
 
-    pub(super) fn words(&mut self) -> String {
+    pub(crate) fn words(&mut self) -> String {
         let commands: Vec<Command> = self.commands.drain(..).collect();
         for command in &commands {
             if let &Command::Part { batch, port, read, skip, jobs } = command {
@@ -130,21 +130,21 @@ impl Play {
     }
 }
 
-pub(super) fn flow(gather: Gather, feeds: &[Feed]) -> Flow {
+pub(crate) fn flow(gather: Gather, feeds: &[Feed]) -> Flow {
     let inputs = feeds.iter().map(|&feed| FlowInput { feed, next: 1, finished: Vec::new() }).collect();
     Flow { gather, inputs, due: None, picking: None, before: Before::Nothing, redo: Vec::new() }
 }
 
-pub(super) fn source() -> Flow {
+pub(crate) fn source() -> Flow {
     flow(Gather::Any, &[Feed::Source])
 }
 
-pub(super) fn queue() -> Flow {
+pub(crate) fn queue() -> Flow {
     flow(Gather::Any, &[Feed::Queue(0)])
 }
 
-pub(super) fn join() -> Flow {
+pub(crate) fn join() -> Flow {
     flow(Gather::Each, &[Feed::Queue(0), Feed::Queue(1)])
 }
 
-pub(super) const PORT: Port = Port { step: 0, input: 0 };
+pub(crate) const PORT: Port = Port { step: 0, input: 0 };

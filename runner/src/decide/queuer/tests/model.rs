@@ -7,31 +7,31 @@ use super::*;
 
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "a model says everything by itself")]
-pub(super) struct Job {
-    pub(super) key: u64,
-    pub(super) lane: u8,
-    pub(super) age: i64,
-    pub(super) id: JobId,
-    pub(super) priority: i64,
-    pub(super) since: i64,
-    pub(super) reads: Vec<u64>,
-    pub(super) writes: Vec<u64>,
-    pub(super) state: State,
+pub(crate) struct Job {
+    pub(crate) key: u64,
+    pub(crate) lane: u8,
+    pub(crate) age: i64,
+    pub(crate) id: JobId,
+    pub(crate) priority: i64,
+    pub(crate) since: i64,
+    pub(crate) reads: Vec<u64>,
+    pub(crate) writes: Vec<u64>,
+    pub(crate) state: State,
     /// It has started once.
-    pub(super) old: bool,
+    pub(crate) old: bool,
     /// It was put back, or its delay is over where that gives it a place before those that wait.
-    pub(super) put_back: bool,
-    pub(super) due: bool,
+    pub(crate) put_back: bool,
+    pub(crate) due: bool,
     /// The bounds of its lane held it when its round had come.
-    pub(super) parked: bool,
+    pub(crate) parked: bool,
     /// It has a place in this round.
-    pub(super) listed: bool,
+    pub(crate) listed: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Model {
-    pub(super) rules: Rules,
-    pub(super) jobs: Vec<Job>,
+pub(crate) struct Model {
+    pub(crate) rules: Rules,
+    pub(crate) jobs: Vec<Job>,
     /// The starts that count for `rate`, and those that count for `lane_rate`.
     starts: [Vec<(Timestamp, u8)>; 2],
     /// The lanes that have a place in this round.
@@ -41,7 +41,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: Rules) -> Self {
         Self {
             rules,
             jobs: Vec::new(),
@@ -52,7 +52,7 @@ impl Model {
         }
     }
 
-    pub(super) fn add(&mut self, job: Job) {
+    pub(crate) fn add(&mut self, job: Job) {
         self.open |= job.state == State::Running;
         self.jobs.push(job);
         let at = self.jobs.len() - 1;
@@ -60,17 +60,17 @@ impl Model {
         self.settle(at);
     }
 
-    pub(super) fn find(&self, key: u64) -> Option<usize> {
+    pub(crate) fn find(&self, key: u64) -> Option<usize> {
         self.jobs.iter().position(|job| job.key == key)
     }
 
-    pub(super) fn remove(&mut self, key: u64, now: Timestamp) {
+    pub(crate) fn remove(&mut self, key: u64, now: Timestamp) {
         self.jobs.retain(|job| job.key != key);
         self.tidy();
         self.end(now);
     }
 
-    pub(super) fn change(&mut self, key: u64, state: State, now: Timestamp) {
+    pub(crate) fn change(&mut self, key: u64, state: State, now: Timestamp) {
         let at = self.find(key).unwrap();
         self.jobs[at].state = state;
         self.jobs[at].put_back = state == State::Waiting;
@@ -80,7 +80,7 @@ impl Model {
         }
     }
 
-    pub(super) fn start(&mut self, now: Timestamp, most: usize) -> Vec<u64> {
+    pub(crate) fn start(&mut self, now: Timestamp, most: usize) -> Vec<u64> {
         self.pass(now);
         let mut started = Vec::new();
         while started.len() < most
@@ -274,7 +274,7 @@ impl Model {
     }
 
     /// Whether an earlier unfinished job of its lane is in conflict with it.
-    pub(super) fn is_held(&self, at: usize) -> bool {
+    pub(crate) fn is_held(&self, at: usize) -> bool {
         let mine = &self.jobs[at];
         let order = |job: &Job| (Reverse(job.old), job.age, job.id.clone(), job.key);
         self.jobs.iter().any(|other| {
@@ -331,7 +331,7 @@ impl Model {
         matches!(self.rules.strategy, Strategy::OneRoundSerial | Strategy::OneRoundParallel)
     }
 
-    pub(super) fn waiting_by_lane(&self) -> BTreeMap<u8, (usize, i64)> {
+    pub(crate) fn waiting_by_lane(&self) -> BTreeMap<u8, (usize, i64)> {
         let mut lanes = BTreeMap::new();
         for at in self.waiting() {
             let (count, oldest) = lanes.entry(self.jobs[at].lane).or_insert((0, i64::MAX));

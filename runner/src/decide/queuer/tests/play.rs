@@ -5,26 +5,26 @@
 
 use super::*;
 
-pub(super) struct Play {
-    pub(super) room: WaitingRoom,
-    pub(super) now: Timestamp,
+pub(crate) struct Play {
+    pub(crate) room: WaitingRoom,
+    pub(crate) now: Timestamp,
 }
 
 impl Play {
-    pub(super) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: Rules) -> Self {
         Self { room: WaitingRoom::new(rules), now: Timestamp(0) }
     }
 
     /// What the last word started.
-    pub(super) fn on(&mut self, words: &str) -> String {
+    pub(crate) fn on(&mut self, words: &str) -> String {
         words.split(' ').map(|word| self.word(word)).last().unwrap()
     }
 
-    pub(super) fn why(&self, job: &str) -> Why {
+    pub(crate) fn why(&self, job: &str) -> Why {
         self.room.why(key(job), self.now).unwrap()
     }
 
-    pub(super) fn preview(&self, rounds: usize) -> String {
+    pub(crate) fn preview(&self, rounds: usize) -> String {
         let round = |round: Round| {
             let more = if round.more > 0 { format!(" +{}", round.more) } else { String::new() };
             format!("{}s: {}{more}", round.at.0 / 1000, names(&round.jobs))
@@ -93,11 +93,11 @@ impl Play {
 }
 
 /// The lane is in the highest byte, the age in the others.
-pub(super) fn key(job: &str) -> JobKey {
+pub(crate) fn key(job: &str) -> JobKey {
     JobKey(u64::from(job.as_bytes()[0]) << 32 | job[1..].parse::<u64>().unwrap())
 }
 
-pub(super) fn names(jobs: &[JobKey]) -> String {
+pub(crate) fn names(jobs: &[JobKey]) -> String {
     let name = |job: &JobKey| format!("{}{}", char::from(job.0.to_be_bytes()[3]), job.0 & 0xffff_ffff);
     jobs.iter().map(name).collect::<Vec<_>>().join(" ")
 }

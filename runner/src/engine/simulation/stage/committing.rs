@@ -7,7 +7,7 @@ use crate::engine::error::EngineError;
 use crate::engine::message::Message;
 
 impl Stage<'_> {
-    pub(super) fn commit(&mut self) -> Result<(), Crash> {
+    pub(crate) fn commit(&mut self) -> Result<(), Crash> {
         let most = 1 + self.world.dice.below(4);
         let (mut group, mut pushes, mut ticked) = (Vec::new(), Vec::new(), Vec::new());
         let (mut told, mut orders) = (Completions::default(), 0);
@@ -62,7 +62,7 @@ impl Stage<'_> {
     }
 
     /// Looks at what a commit has made durable.
-    pub(super) fn committed(&mut self, outcome: Result<(), EngineError>) -> Result<(), Crash> {
+    pub(crate) fn committed(&mut self, outcome: Result<(), EngineError>) -> Result<(), Crash> {
         outcome.map_err(|error| self.world.expected(&error))?;
         if self.world.disk.struck() {
             return Err(Crash);

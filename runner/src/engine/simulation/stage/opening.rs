@@ -23,7 +23,7 @@ use crate::store::{Attempts, open_disk};
 use crate::words::Clock as _;
 
 impl<'w> Stage<'w> {
-    pub(super) fn open(world: &'w mut World) -> Result<Self, Crash> {
+    pub(crate) fn open(world: &'w mut World) -> Result<Self, Crash> {
         let opened = Self::try_open(world);
         opened.map_err(|(world, error)| {
             let crash = world.expected(&error);

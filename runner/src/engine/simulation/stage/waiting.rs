@@ -20,14 +20,14 @@ type Heard = Vec<(usize, BatchId)>;
 
 impl Stage<'_> {
     /// The run is about to do the first thing.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         let now = self.world.clock.now().0;
         if let Some(waiting) = &mut self.world.waiting {
             waiting.begin(now);
         }
     }
 
-    pub(super) fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let mut actions = Vec::new();
         let heard = self.before(None);
         self.floor.start(self.world.clock.now(), &mut actions);
@@ -36,7 +36,7 @@ impl Stage<'_> {
     }
 
     /// The floor is about to be told something, or that time has passed.
-    pub(super) fn before(&mut self, message: Option<&Message>) -> Heard {
+    pub(crate) fn before(&mut self, message: Option<&Message>) -> Heard {
         let Some(waiting) = &mut self.world.waiting else { return Heard::new() };
         waiting.before(&self.configuration, message, self.world.clock.now().0);
         match message {
@@ -48,20 +48,20 @@ impl Stage<'_> {
     }
 
     /// It was told.
-    pub(super) fn after(&mut self, heard: &Heard) {
+    pub(crate) fn after(&mut self, heard: &Heard) {
         if let Some(waiting) = &mut self.world.waiting {
             waiting.after(&self.configuration, &self.floor, heard, self.world.clock.now().0);
         }
     }
 
-    pub(super) fn ordered(&self, action: &Action) {
+    pub(crate) fn ordered(&self, action: &Action) {
         if let Some(waiting) = &self.world.waiting {
             waiting.ordered(&self.configuration, action);
         }
     }
 
     /// Looks at what has become durable.
-    pub(super) fn see(&mut self, delivered: &[BatchId]) -> Result<(), Crash> {
+    pub(crate) fn see(&mut self, delivered: &[BatchId]) -> Result<(), Crash> {
         let Some(waiting) = &mut self.world.waiting else { return Ok(()) };
         let seen = waiting.look(&self.store, &self.world.history);
         for id in delivered {
@@ -70,14 +70,14 @@ impl Stage<'_> {
         seen.map_err(|error| self.world.expected(&error.into()))
     }
 
-    pub(super) fn look_at_gate(&mut self) {
+    pub(crate) fn look_at_gate(&mut self) {
         let Some(step) = self.gates.pop() else { return };
         let Some(waiting) = &mut self.world.waiting else { return };
         self.inbox.push_back(waiting.look_at_gate(&mut self.world.dice, step));
     }
 
     /// A monitor answers, or takes its time.
-    pub(super) fn answer(&mut self, at: usize) {
+    pub(crate) fn answer(&mut self, at: usize) {
         let Some(waiting) = &mut self.world.waiting else { return };
         if !waiting.is_calm() && self.world.dice.chance(60) {
             return;
@@ -87,7 +87,7 @@ impl Stage<'_> {
     }
 
     /// Something comes from outside, now and then.
-    pub(super) fn come(&mut self) {
+    pub(crate) fn come(&mut self) {
         let Some(waiting) = &mut self.world.waiting else { return };
         if waiting.is_calm() {
             if let Some(asked) = waiting.go_on() {
@@ -128,7 +128,7 @@ impl Stage<'_> {
     }
 
     /// Nothing happens any more by itself.
-    pub(super) fn idle(&mut self) -> Vec<super::Move> {
+    pub(crate) fn idle(&mut self) -> Vec<super::Move> {
         let Some(waiting) = &mut self.world.waiting else { return Vec::new() };
         match waiting.think(&mut self.world.dice, &self.configuration, true) {
             Some(coming) => self.take(coming),
@@ -138,7 +138,7 @@ impl Stage<'_> {
         self.moves()
     }
 
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.stopped = true;
         self.committer.inbox.close();
         self.inbox.push_back(Message::Stop);
@@ -156,7 +156,7 @@ impl Stage<'_> {
     }
 
     /// The run is over: the committer commits what was ordered, and what came without being announced.
-    pub(super) fn see_through(&mut self) -> Result<(), Crash> {
+    pub(crate) fn see_through(&mut self) -> Result<(), Crash> {
         if self.world.waiting.is_none() {
             return Ok(());
         }

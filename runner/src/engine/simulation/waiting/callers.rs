@@ -11,29 +11,29 @@ use crate::store::{ReadError, Store};
 use crate::words::Address;
 
 #[derive(Debug, Default)]
-pub(super) struct Callers {
+pub(crate) struct Callers {
     asked: Vec<(Request, Receiver<Result<Granted, String>>)>,
     /// The rows that somebody asked about last.
     last: Vec<Row>,
     /// What was asked for ever: rows by sequence, and indices.
-    pub(super) hastened: BTreeSet<u64>,
-    pub(super) cancelled_rows: BTreeSet<u64>,
-    pub(super) cancelled: BTreeSet<u64>,
+    pub(crate) hastened: BTreeSet<u64>,
+    pub(crate) cancelled_rows: BTreeSet<u64>,
+    pub(crate) cancelled: BTreeSet<u64>,
     /// Those that were to be taken out though an outside system may have them: rows by sequence.
-    pub(super) taken_back: BTreeSet<u64>,
+    pub(crate) taken_back: BTreeSet<u64>,
     /// Whether the step is paused, durably.
-    pub(super) paused: bool,
+    pub(crate) paused: bool,
     /// Nobody knows whether the last request about that was granted.
     in_doubt: bool,
     /// Requests that were granted.
-    pub(super) granted: u64,
+    pub(crate) granted: u64,
     /// Jobs that were moved or taken out.
-    pub(super) moved: u64,
+    pub(crate) moved: u64,
 }
 
 impl Callers {
     /// Thinks of something to ask.
-    pub(super) fn think(
+    pub(crate) fn think(
         &mut self,
         dice: &mut Dice,
         step: &Address,
@@ -69,7 +69,7 @@ impl Callers {
     }
 
     /// Has the step go on, if it may be paused and nobody has asked for anything about that.
-    pub(super) fn go_on(&mut self, step: &Address) -> Option<Asked> {
+    pub(crate) fn go_on(&mut self, step: &Address) -> Option<Asked> {
         let is_about_that = |(request, _): &(Request, _)| matches!(request, Request::Pause { .. });
         let wanted = self.paused && !self.asked.iter().any(is_about_that);
         wanted.then(|| self.ask(Request::Pause { step: step.clone(), paused: false }))
@@ -82,7 +82,7 @@ impl Callers {
     }
 
     /// Takes in the answers that have come.
-    pub(super) fn listen(&mut self, standings: &Standings) {
+    pub(crate) fn listen(&mut self, standings: &Standings) {
         for (request, answer) in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
                 Ok(Ok(granted)) => self.granted(&request, &granted, standings),
@@ -121,7 +121,7 @@ impl Callers {
     }
 
     /// The process has died, or is through: nobody answers any more.
-    pub(super) fn hang_up(&mut self, store: &Store) -> Result<(), ReadError> {
+    pub(crate) fn hang_up(&mut self, store: &Store) -> Result<(), ReadError> {
         let is_doubted = |(request, _): &(Request, _)| matches!(request, Request::Pause { .. });
         self.in_doubt |= self.asked.iter().any(is_doubted);
         self.asked.clear();

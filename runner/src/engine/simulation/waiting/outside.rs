@@ -12,12 +12,12 @@ use crate::store::{DelayedJob, Store};
 use crate::words::Status;
 
 #[derive(Debug, Default)]
-pub(super) struct Outside {
+pub(crate) struct Outside {
     gate_open: bool,
     /// By the number of the job.
     ledger: BTreeMap<u64, Entry>,
     /// From here on everything answers, and the gate is open.
-    pub(super) calm: bool,
+    pub(crate) calm: bool,
 }
 
 /// A job in the ledger.
@@ -30,7 +30,7 @@ struct Entry {
 }
 
 impl Outside {
-    pub(super) fn look_at_gate(&mut self, dice: &mut Dice, step: usize) -> Message {
+    pub(crate) fn look_at_gate(&mut self, dice: &mut Dice, step: usize) -> Message {
         self.gate_open = self.calm || if dice.chance(40) { dice.chance(50) } else { self.gate_open };
         let closed = |kind, why| Err(Failure::new(kind, why));
         let seen = match dice.below(4) {
@@ -43,7 +43,7 @@ impl Outside {
 
     /// A job was handed over, perhaps not for the first time; with `forgotten` it has said unasked that it
     /// does not know the job.
-    pub(super) fn submit(&mut self, dice: &mut Dice, id: u64, forgotten: bool) {
+    pub(crate) fn submit(&mut self, dice: &mut Dice, id: u64, forgotten: bool) {
         let told = self.told(id);
         assert!(
             forgotten || !matches!(told, Some(Status::Committed | Status::Invalid)),
@@ -63,17 +63,17 @@ impl Outside {
     }
 
     /// What it has said of a job last, so that it could be understood.
-    pub(super) fn told(&self, id: u64) -> Option<Status> {
+    pub(crate) fn told(&self, id: u64) -> Option<Status> {
         self.ledger.get(&id)?.told
     }
 
     /// Whether a job was ever handed over.
-    pub(super) fn knows(&self, id: u64) -> bool {
+    pub(crate) fn knows(&self, id: u64) -> bool {
         self.ledger.contains_key(&id)
     }
 
     /// Answers a monitor, in the ways of a worker and of a service that is not always right.
-    pub(super) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: Asking) -> Message {
+    pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: Asking) -> Message {
         let Asking { step, ask, jobs } = asking;
         let (keys, rows): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         let found = store.delayed(&rows).unwrap();
@@ -145,7 +145,7 @@ impl Outside {
 }
 
 /// What the outside knows an attempt by.
-pub(super) fn handle(id: u64, attempt: u32) -> String {
+pub(crate) fn handle(id: u64, attempt: u32) -> String {
     format!("h{id}.{attempt}")
 }
 

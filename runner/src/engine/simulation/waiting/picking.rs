@@ -13,7 +13,7 @@ use crate::engine::message::Message;
 
 /// What the run has been told, and what it has started.
 #[derive(Debug, Default)]
-pub(super) struct Picking {
+pub(crate) struct Picking {
     /// Where the jobs of the step stood when that was seen last.
     stood: BTreeMap<u64, State>,
     /// Jobs that were picked and did not come to run: they keep the turn that they had.
@@ -23,7 +23,7 @@ pub(super) struct Picking {
     /// A job has found it closed, and nothing starts before this.
     held_until: Option<i64>,
     /// By batch: until when its jobs hold the step.
-    pub(super) holds: BTreeMap<BatchId, i64>,
+    pub(crate) holds: BTreeMap<BatchId, i64>,
     paused: bool,
     stopping: bool,
     latest: i64,
@@ -33,19 +33,14 @@ pub(super) struct Picking {
 
 impl Picking {
     /// A run begins.
-    pub(super) fn begin(&mut self, paused: bool, now: i64) {
+    pub(crate) fn begin(&mut self, paused: bool, now: i64) {
         (self.paused, self.latest) = (paused, now);
     }
 }
 
 impl Waiting {
     /// The floor is about to be told something, or that time has passed.
-    pub(in crate::engine::simulation) fn before(
-        &mut self,
-        configuration: &Configuration,
-        message: Option<&Message>,
-        now: i64,
-    ) {
+    pub(crate) fn before(&mut self, configuration: &Configuration, message: Option<&Message>, now: i64) {
         let step = position(configuration, &self.step);
         let picking = &mut self.picking;
         if let Some(ticking) = self.ticking.as_mut().filter(|_| !picking.stopping) {
@@ -69,7 +64,7 @@ impl Waiting {
     }
 
     /// It has been told. `delivered` are batches of which that was.
-    pub(in crate::engine::simulation) fn after(
+    pub(crate) fn after(
         &mut self,
         configuration: &Configuration,
         floor: &Floor,
@@ -169,7 +164,7 @@ impl Waiting {
     }
 
     /// The floor wants something done.
-    pub(in crate::engine::simulation) fn ordered(&self, configuration: &Configuration, action: &Action) {
+    pub(crate) fn ordered(&self, configuration: &Configuration, action: &Action) {
         let step = position(configuration, &self.step);
         let Picking { paused, stopping, .. } = self.picking;
         match action {

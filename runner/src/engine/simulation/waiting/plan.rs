@@ -28,9 +28,9 @@ fn process(job, ctx) {
 
 /// A job says itself what becomes of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Job {
-    pub(super) id: u64,
-    pub(super) lane: String,
+pub(crate) struct Job {
+    pub(crate) id: u64,
+    pub(crate) lane: String,
     /// So many attempts fail.
     fails: u32,
     /// It finds its gate closed in so many of ten seconds.
@@ -39,14 +39,14 @@ pub(super) struct Job {
     /// Somebody outside finishes it.
     pends: bool,
     /// It gives a second output later.
-    pub(super) late: bool,
-    pub(super) writes: Vec<String>,
+    pub(crate) late: bool,
+    pub(crate) writes: Vec<String>,
     urgency: u64,
 }
 
 /// Whose jobs hold each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// The step takes them as they come.
     Stream,
     /// The oldest first.
@@ -59,7 +59,7 @@ pub(super) enum Order {
 
 /// Where jobs come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Feed {
+pub(crate) enum Feed {
     File,
     /// Somebody pushes them, each under its own key …
     Keyed,
@@ -68,27 +68,27 @@ pub(super) enum Feed {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// By name.
-    pub(super) files: Vec<(&'static str, String)>,
+    pub(crate) files: Vec<(&'static str, String)>,
     /// The jobs of a source that is a file, or that somebody pushes.
-    pub(super) jobs: Vec<String>,
-    pub(super) feed: Feed,
+    pub(crate) jobs: Vec<String>,
+    pub(crate) feed: Feed,
     /// The step reads a queue.
-    pub(super) from_queue: bool,
-    pub(super) order: Order,
-    pub(super) has_lanes: bool,
+    pub(crate) from_queue: bool,
+    pub(crate) order: Order,
+    pub(crate) has_lanes: bool,
     /// Attempts are begun durably, one by one.
-    pub(super) begins: bool,
+    pub(crate) begins: bool,
     /// How often the gate is looked at, in milliseconds.
-    pub(super) gate: Option<i64>,
+    pub(crate) gate: Option<i64>,
     /// A failed job is held back at least so long.
     window: i64,
-    pub(super) ticks: Option<(i64, Missed)>,
+    pub(crate) ticks: Option<(i64, Missed)>,
 }
 
 impl Plan {
-    pub(super) fn random(dice: &mut Dice) -> Self {
+    pub(crate) fn random(dice: &mut Dice) -> Self {
         let all: [(&str, Order, bool, i64); 11] = [
             ("", Order::Stream, false, 0),
             ("strategy = \"fifo\", max_processing = 3", Order::Fifo, false, 0),
@@ -202,12 +202,12 @@ impl Plan {
         toml
     }
 
-    pub(super) fn is_pushed(&self) -> bool {
+    pub(crate) fn is_pushed(&self) -> bool {
         self.feed != Feed::File
     }
 
     /// What an attempt at a job comes to.
-    pub(super) fn attempt(&self, job: &Job, number: u32, now: i64) -> Outcome {
+    pub(crate) fn attempt(&self, job: &Job, number: u32, now: i64) -> Outcome {
         if now / 1000 % 10 < job.shut {
             return Outcome::Held;
         }
@@ -223,7 +223,7 @@ impl Plan {
     }
 
     /// For how long nothing starts after a job has found its gate closed.
-    pub(super) fn hold(&self) -> i64 {
+    pub(crate) fn hold(&self) -> i64 {
         self.gate.unwrap_or(5000)
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::simulation::history::History;
 use crate::words::{Address, content_hash, key_hash};
 
 #[derive(Debug)]
-pub(super) struct Pushers {
+pub(crate) struct Pushers {
     /// Jobs, each with its own key; or pushed together under one.
     keyed: bool,
     letters: Vec<Letter>,
@@ -36,7 +36,7 @@ struct Asked {
 }
 
 impl Pushers {
-    pub(super) fn new(dice: &mut Dice, keyed: bool, jobs: Vec<String>) -> Self {
+    pub(crate) fn new(dice: &mut Dice, keyed: bool, jobs: Vec<String>) -> Self {
         let mut letters = Vec::new();
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
@@ -47,7 +47,7 @@ impl Pushers {
     }
 
     /// Something to push; with `needed` only what nobody has answered for. `None` where nothing is left.
-    pub(super) fn think(&mut self, dice: &mut Dice, queue: QueueRef, needed: bool) -> Option<Push> {
+    pub(crate) fn think(&mut self, dice: &mut Dice, queue: QueueRef, needed: bool) -> Option<Push> {
         let waited_for = |at: usize| self.asked.iter().any(|asked| asked.letters.contains(&at));
         let open = |at: &usize| self.letters[*at].first.is_none() && !(needed && waited_for(*at));
         let open: Vec<usize> = (0..self.letters.len()).filter(open).collect();
@@ -89,7 +89,7 @@ impl Pushers {
     }
 
     /// Takes in the answers that have come.
-    pub(super) fn listen(&mut self) {
+    pub(crate) fn listen(&mut self) {
         for Asked { letters, forged, answer } in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
                 Ok(outcome) => self.answered(&letters, forged, outcome),
@@ -130,16 +130,16 @@ impl Pushers {
     }
 
     /// The process has died: nobody answers any more.
-    pub(super) fn hang_up(&mut self) {
+    pub(crate) fn hang_up(&mut self) {
         self.asked.clear();
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.letters.iter().all(|letter| letter.first.is_some())
     }
 
     /// What was answered for stands where that said, and nothing stands twice.
-    pub(super) fn check(&self, history: &History) {
+    pub(crate) fn check(&self, history: &History) {
         let queue = Address::parse("p/s0").unwrap();
         for letter in &self.letters {
             for (job, index) in letter.jobs.iter().zip(letter.first.into_iter().flat_map(|first| first..)) {

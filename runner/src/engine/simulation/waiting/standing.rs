@@ -10,7 +10,7 @@ use crate::words::{Address, Status};
 
 /// Where a job stands, durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(crate) enum At {
     /// Nothing was begun of it.
     Fresh,
     /// The attempt with this number was begun, and nothing is known of its end.
@@ -29,7 +29,7 @@ pub(super) enum At {
 
 /// How a job is accounted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     Output,
     Error,
     Nothing,
@@ -37,7 +37,7 @@ pub(super) enum Way {
 
 /// What an attempt comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// The gate was closed: it was none.
     Held,
     /// The next one is not before this.
@@ -51,29 +51,29 @@ pub(super) enum Outcome {
 
 /// An attempt that was made, and of which nothing is durable yet.
 #[derive(Clone, Debug)]
-pub(super) struct Attempt {
-    pub(super) number: u32,
-    pub(super) outcome: Outcome,
+pub(crate) struct Attempt {
+    pub(crate) number: u32,
+    pub(crate) outcome: Outcome,
     /// Those before it may have been made in memory.
-    pub(super) in_memory: bool,
+    pub(crate) in_memory: bool,
 }
 
 /// Why a job may stand differently.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Causes {
+pub(crate) struct Causes {
     /// Attempts are begun durably.
-    pub(super) begins: bool,
-    pub(super) attempt: Option<Attempt>,
+    pub(crate) begins: bool,
+    pub(crate) attempt: Option<Attempt>,
     /// What the outside has said of it: the monitor last, and by itself ever.
-    pub(super) told: Vec<Status>,
+    pub(crate) told: Vec<Status>,
     /// Somebody has asked for that at some time.
-    pub(super) hastened: bool,
-    pub(super) cancelled: Cancelled,
+    pub(crate) hastened: bool,
+    pub(crate) cancelled: Cancelled,
 }
 
 /// Whether somebody wants a job to be taken out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Cancelled {
+pub(crate) enum Cancelled {
     #[default]
     No,
     /// Unless it is pending.
@@ -83,7 +83,7 @@ pub(super) enum Cancelled {
 
 impl Causes {
     /// Whether a commit may change a job from `was` to `is`.
-    pub(super) fn explain(&self, was: &At, is: &At) -> bool {
+    pub(crate) fn explain(&self, was: &At, is: &At) -> bool {
         if was == is {
             return true;
         }
@@ -132,7 +132,7 @@ impl Attempt {
 
 impl At {
     /// How many attempts count.
-    pub(super) fn attempts(&self) -> u32 {
+    pub(crate) fn attempts(&self) -> u32 {
         match self {
             Self::Fresh | Self::Through(_) => 0,
             Self::Started(attempts) | Self::Delayed { attempts, .. } | Self::Pending { attempts, .. } => {
@@ -144,16 +144,16 @@ impl At {
 
 /// What the store says, as it was seen last.
 #[derive(Debug, Default)]
-pub(super) struct Standings {
+pub(crate) struct Standings {
     /// By index on the input, from 1 on.
-    pub(super) jobs: BTreeMap<u64, At>,
+    pub(crate) jobs: BTreeMap<u64, At>,
     /// The rows of those that stand in the store by themselves, and of late outputs: each with its
     /// index.
-    pub(super) rows: BTreeMap<DelayedKey, (u64, bool)>,
+    pub(crate) rows: BTreeMap<DelayedKey, (u64, bool)>,
     /// What such a row was called in its time, by sequence.
-    pub(super) sequences: BTreeMap<u64, u64>,
+    pub(crate) sequences: BTreeMap<u64, u64>,
     /// Jobs whose late output has come.
-    pub(super) late: BTreeSet<u64>,
+    pub(crate) late: BTreeSet<u64>,
     ended: BTreeMap<u64, Way>,
     /// How many jobs of each queue were looked at.
     seen: [usize; 2],
@@ -161,7 +161,7 @@ pub(super) struct Standings {
 
 impl Standings {
     /// Looks again. Answers where each job stood that stands differently.
-    pub(super) fn look(
+    pub(crate) fn look(
         &mut self,
         store: &Store,
         history: &History,
@@ -236,18 +236,18 @@ impl Standings {
     }
 
     /// Whether the late output of a job waits.
-    pub(super) fn has_late(&self, index: u64) -> bool {
+    pub(crate) fn has_late(&self, index: u64) -> bool {
         self.rows.values().any(|row| *row == (index, true))
     }
 
     /// All that a job may be called by a step that picks.
-    pub(super) fn keys(&self, index: u64) -> impl Iterator<Item = JobKey> {
+    pub(crate) fn keys(&self, index: u64) -> impl Iterator<Item = JobKey> {
         let stored = self.sequences.iter().filter(move |(_, of)| **of == index);
         std::iter::once(JobKey::fresh(index)).chain(stored.map(|(&sequence, _)| JobKey::stored(sequence)))
     }
 }
 
 /// The position of the step in the configuration.
-pub(super) fn position(configuration: &Configuration, step: &Address) -> usize {
+pub(crate) fn position(configuration: &Configuration, step: &Address) -> usize {
     configuration.steps.iter().position(|declared| declared.address == *step).unwrap()
 }

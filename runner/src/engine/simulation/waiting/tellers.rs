@@ -15,7 +15,7 @@ use crate::words::{Address, Status};
 type Answer = Receiver<Result<Granted, String>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Tellers {
+pub(crate) struct Tellers {
     asked: Vec<(u64, Status, Answer)>,
     /// What was said last.
     last: Option<(u64, Completion)>,
@@ -24,12 +24,12 @@ pub(super) struct Tellers {
     /// By index: how the job ends, since that was taken.
     ends: BTreeMap<u64, Status>,
     /// How often something was taken.
-    pub(super) taken: u64,
+    pub(crate) taken: u64,
 }
 
 impl Tellers {
     /// Thinks of something to say.
-    pub(super) fn think(&mut self, dice: &mut Dice, step: &Address, standings: &Standings) -> Option<Asked> {
+    pub(crate) fn think(&mut self, dice: &mut Dice, step: &Address, standings: &Standings) -> Option<Asked> {
         let again = self.last.clone().filter(|_| dice.chance(30));
         let (index, completion) = match again {
             Some((index, completion)) if dice.chance(60) => (index, completion),
@@ -54,12 +54,12 @@ impl Tellers {
     }
 
     /// Whether that was ever said of a job.
-    pub(super) fn has_said(&self, index: u64, status: Status) -> bool {
+    pub(crate) fn has_said(&self, index: u64, status: Status) -> bool {
         self.said.get(&index).is_some_and(|said| said.contains(&status))
     }
 
     /// Takes in the answers that have come.
-    pub(super) fn listen(&mut self) {
+    pub(crate) fn listen(&mut self) {
         for (index, status, answer) in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
                 Ok(Ok(Granted::Completed(completed))) => self.answered(index, status, completed),
@@ -90,7 +90,7 @@ impl Tellers {
     }
 
     /// What was taken holds from then on: the job waits for that to be delivered, or has ended so.
-    pub(super) fn check(&self, standings: &Standings) {
+    pub(crate) fn check(&self, standings: &Standings) {
         for (index, end) in &self.ends {
             let way = if *end == Status::Committed { Way::Output } else { Way::Error };
             let at = &standings.jobs[index];
@@ -100,7 +100,7 @@ impl Tellers {
     }
 
     /// The process has died, or is through: nobody answers any more.
-    pub(super) fn hang_up(&mut self) {
+    pub(crate) fn hang_up(&mut self) {
         self.asked.clear();
     }
 }

@@ -10,7 +10,7 @@ const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
 
 #[derive(Debug)]
-pub(super) struct Ticking {
+pub(crate) struct Ticking {
     every: i64,
     missed: Missed,
     /// Up to here all ticks are handled, in this run.
@@ -33,13 +33,13 @@ struct Take {
 }
 
 impl Ticking {
-    pub(super) fn new(every: i64, missed: Missed) -> Self {
+    pub(crate) fn new(every: i64, missed: Missed) -> Self {
         let (takes, dues) = (VecDeque::new(), Vec::new());
         Self { every, missed, handled: 0, began: 0, takes, dues, durable: None, seen: 0 }
     }
 
     /// A run begins.
-    pub(super) fn begin(&mut self, now: i64) {
+    pub(crate) fn begin(&mut self, now: i64) {
         self.takes.clear();
         self.began = now;
         self.handled = self.durable.filter(|last| last - now <= DAY).unwrap_or(now);
@@ -49,7 +49,7 @@ impl Ticking {
     }
 
     /// It is `now`, and somebody who is there looks.
-    pub(super) fn pass(&mut self, now: i64) {
+    pub(crate) fn pass(&mut self, now: i64) {
         let before = self.handled;
         if self.handled - now > DAY {
             (self.handled, self.began) = (now, self.began.min(now));
@@ -77,12 +77,12 @@ impl Ticking {
     }
 
     /// How many ticks are on record.
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.seen as u64
     }
 
     /// Compares what is on record with what was made.
-    pub(super) fn look(&mut self, store: &Store, history: &History) -> Result<(), ReadError> {
+    pub(crate) fn look(&mut self, store: &Store, history: &History) -> Result<(), ReadError> {
         let queue = source();
         let ticked = store.ticked(&queue)?.map(|ticked| ticked.0);
         let rows = history.rows.get(&queue).map(Vec::as_slice).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Ticking {
 }
 
 /// Whether a step has read all ticks.
-pub(super) fn are_read(history: &History) -> bool {
+pub(crate) fn are_read(history: &History) -> bool {
     history.head(&Address::parse("p/ticked").unwrap()) == history.head(&source())
 }
 

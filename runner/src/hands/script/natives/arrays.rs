@@ -6,7 +6,7 @@ use super::equality::equal;
 use super::{Answer, changes};
 use crate::hands::script::attempt::{Attempt, current};
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     changes(module, "pad", |array: &mut Array, length: i64, with: Dynamic| {
         pad(&current(), array, length, &with)
     });

@@ -5,7 +5,7 @@ use rhai::{Array, Blob, Dynamic, Module};
 use super::{Answer, changes, reads};
 use crate::hands::script::attempt::{Attempt, current};
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     reads(module, "blob", |length: i64| blob(&current(), length, 0));
     reads(module, "blob", |length: i64, value: i64| blob(&current(), length, value));
     changes(module, "pad", |blob: &mut Blob, length: i64, value: i64| -> Answer<()> {

@@ -40,7 +40,7 @@ impl Iterator for Characters {
     }
 }
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     type Text = ImmutableString;
     type Exclusive = std::ops::Range<i64>;
     type Inclusive = std::ops::RangeInclusive<i64>;

@@ -9,7 +9,7 @@ use crate::hands::script::attempt::{Attempt, current};
 /// How deep values may nest that are compared.
 const DEPTH_MAX: usize = 1000;
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     macro_rules! compare {
         ($name:literal, $kind:ty, $with:ident, $wanted:literal) => {
             reads(
@@ -65,7 +65,7 @@ fn maps(
 }
 
 /// Whether two values are equal, as `==` has it; values of kinds that nothing compares are not.
-pub(super) fn equal(
+pub(crate) fn equal(
     attempt: &Attempt,
     call: &NativeCallContext<'_>,
     a: &mut Dynamic,

@@ -12,7 +12,7 @@ use crate::hands::script::attempt::{Attempt, current};
 /// How deep values may nest that are written as text.
 const DEPTH_MAX: usize = 1000;
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     for name in ["to_string", "to_debug"] {
         reads(module, name, |call: NativeCallContext<'_>, array: &mut Array| {
             Text::of(&current(), |text| text.array(&call, array, 0))

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use super::{Answer, changes, reads};
 use crate::hands::script::attempt::{Attempt, current};
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     for name in ["sort", "sort_by"] {
         changes(module, name, |call: NativeCallContext<'_>, array: &mut Array, by: FnPtr| {
             let of = current();

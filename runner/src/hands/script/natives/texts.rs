@@ -8,7 +8,7 @@ use crate::hands::script::attempt::{Attempt, current};
 type Exclusive = std::ops::Range<i64>;
 type Inclusive = std::ops::RangeInclusive<i64>;
 
-pub(super) fn register(module: &mut Module) {
+pub(crate) fn register(module: &mut Module) {
     register_replace(module);
     register_pad(module);
     register_split(module);

@@ -7,16 +7,16 @@ use tracing_subscriber::fmt::MakeWriter;
 use super::{body, script};
 
 #[derive(Clone, Default)]
-pub(super) struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
 
 /// Runs `jobs` with everything that they log on `lines`.
-pub(super) fn with<T>(lines: &Lines, jobs: impl FnOnce() -> T) -> T {
+pub(crate) fn with<T>(lines: &Lines, jobs: impl FnOnce() -> T) -> T {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
         .with_writer(lines.clone())

@@ -15,7 +15,7 @@ use crate::words::{Mark, Segment};
 
 impl Reader {
     /// Goes to the segment after this one, which another reader may have found already.
-    pub(super) fn step_on(&mut self) -> Result<Option<Read>, SourceError> {
+    pub(crate) fn step_on(&mut self) -> Result<Option<Read>, SourceError> {
         let shared = Arc::clone(&self.shared);
         let mut segments = shared.segments();
         let here = self.place.as_ref().map(|place| place.ordinal);
@@ -82,7 +82,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn enter(&mut self, segment: &Segment, at: Mark) {
+    pub(crate) fn enter(&mut self, segment: &Segment, at: Mark) {
         let path = Arc::from(segment.path.as_path());
         self.place =
             Some(Place { ordinal: segment.ordinal, path, carried: 0, len: 0, lost: false, over: false });
@@ -91,7 +91,7 @@ impl Reader {
     }
 
     /// Forgets what was read past `at`. The next job to be given is the one at `wanted`.
-    pub(super) fn start_again_at(&mut self, at: Mark, wanted: u64) {
+    pub(crate) fn start_again_at(&mut self, at: Mark, wanted: u64) {
         let path = self.place.as_ref().map_or(Path::new(""), |place| &place.path);
         self.cursor = Cursor::new(&self.shared.spec, path, at, wanted);
         self.stream = None;

@@ -18,7 +18,7 @@ use crate::words::Address;
 impl Segments {
     /// What comes after the last segment, where the reader at `here` (`None`: there is no segment)
     /// has come to the end of it.
-    pub(in crate::hands::source) fn next(
+    pub(crate) fn next(
         &mut self,
         address: &Address,
         spec: &FileSource,

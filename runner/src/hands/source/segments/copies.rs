@@ -29,7 +29,7 @@ const RECOGNIZED_BYTES_MIN: u32 = 64;
 
 /// What a file that no segment holds is to the segments.
 #[derive(Debug)]
-pub(super) enum Copy {
+pub(crate) enum Copy {
     /// It holds nothing else than what was read, or it cannot be judged yet.
     Passed,
     /// It goes on where its original ended.
@@ -53,7 +53,7 @@ enum Compared {
 
 impl Segments {
     /// Whether `found`, which would be read as `part`, is a copy of a file that was read.
-    pub(super) fn copied(
+    pub(crate) fn copied(
         &mut self,
         address: &Address,
         spec: &FileSource,
@@ -124,7 +124,7 @@ impl Segments {
 
     /// Finds the file of a segment as a copy, where the file itself is gone: all of it up to `at` is
     /// there under another name, whole or compressed. The segment is that file's from then on.
-    pub(in crate::hands::source) fn find_copy(
+    pub(crate) fn find_copy(
         &mut self,
         address: &Address,
         spec: &FileSource,
@@ -232,13 +232,13 @@ fn compare_content(mut stream: Stream, segment: &Segment, end: Mark) -> io::Resu
 /// What the names of a log's files have in common: the folder, and the name without the numbers and
 /// dates of rotation and without `.gz`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LogName {
+pub(crate) struct LogName {
     folder: PathBuf,
     base: String,
 }
 
 impl LogName {
-    pub(super) fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         let (base, _) = name_parts(path)?;
         Some(Self { folder: folder_of(path).to_owned(), base })
     }

@@ -3,12 +3,12 @@
 use super::*;
 
 /// Plays events and keeps the commands as words: `pick #0 1+2`, `begin #0`, `run #0`, `commit #0+2`.
-pub(super) struct Play {
-    pub(super) dispatcher: Dispatcher,
-    pub(super) now: Timestamp,
+pub(crate) struct Play {
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) now: Timestamp,
 }
 
-pub(super) fn picking() -> Picking {
+pub(crate) fn picking() -> Picking {
     let rules = Rules {
         strategy: Strategy::Fifo,
         max_processing: std::num::NonZeroU32::new(2),
@@ -28,16 +28,16 @@ pub(super) fn picking() -> Picking {
 }
 
 impl Play {
-    pub(super) fn new(before: Before, picking: Picking) -> Self {
+    pub(crate) fn new(before: Before, picking: Picking) -> Self {
         Self::of(Feed::Queue(0), before, picking)
     }
 
-    pub(super) fn of(feed: Feed, before: Before, picking: Picking) -> Self {
+    pub(crate) fn of(feed: Feed, before: Before, picking: Picking) -> Self {
         Self::with_head(9, feed, before, picking)
     }
 
     /// Nothing waits when it starts, so that it goes round with whatever is there later.
-    pub(super) fn started(before: Before, picking: Picking) -> Self {
+    pub(crate) fn started(before: Before, picking: Picking) -> Self {
         let mut play = Self::with_head(0, Feed::Queue(0), before, picking);
         play.dispatcher.expect(true);
         assert_eq!(play.start(), "");
@@ -47,7 +47,7 @@ impl Play {
     }
 
     /// So many jobs wait before it starts.
-    pub(super) fn with_head(head: u64, feed: Feed, before: Before, picking: Picking) -> Self {
+    pub(crate) fn with_head(head: u64, feed: Feed, before: Before, picking: Picking) -> Self {
         let next = picking.progress.watermark() + 1;
         let flow = Flow {
             gather: Gather::Any,
@@ -61,20 +61,20 @@ impl Play {
         Self { dispatcher: Dispatcher::new(vec![flow], vec![head], bounds, false), now: Timestamp(0) }
     }
 
-    pub(super) fn on(&mut self, event: Event) -> String {
+    pub(crate) fn on(&mut self, event: Event) -> String {
         let mut commands = Vec::new();
         self.dispatcher.handle(event, self.now, &mut commands);
         words(commands)
     }
 
-    pub(super) fn start(&mut self) -> String {
+    pub(crate) fn start(&mut self) -> String {
         let mut commands = Vec::new();
         self.dispatcher.start(self.now, &mut commands);
         words(commands)
     }
 
     /// Jobs from `first` on were read.
-    pub(super) fn read(&mut self, first: u64, jobs: u64) -> String {
+    pub(crate) fn read(&mut self, first: u64, jobs: u64) -> String {
         for index in first..first + jobs {
             let card = Card::new(JobKey::fresh(index), i64::try_from(index).unwrap());
             self.dispatcher.saw(0, &card, State::Waiting);
@@ -83,43 +83,43 @@ impl Play {
         self.on(Event::Read { port, read, first, jobs: usize::try_from(jobs).unwrap(), bytes: 60 })
     }
 
-    pub(super) fn picked(&mut self, batch: u64) -> String {
+    pub(crate) fn picked(&mut self, batch: u64) -> String {
         self.on(Event::Picked { step: 0, batch: BatchId(batch), bytes: 5 })
     }
 
-    pub(super) fn ran(&mut self, batch: u64, ends: &[JobEnd]) -> String {
+    pub(crate) fn ran(&mut self, batch: u64, ends: &[JobEnd]) -> String {
         let batch = BatchId(batch);
         let ran = BatchEnd { bytes: 5, ..BatchEnd::picked(ends) };
         self.on(Event::Ran { step: 0, batch, ran })
     }
 
     /// What became of pending jobs is known.
-    pub(super) fn settle(&mut self, jobs: &[u64]) -> String {
+    pub(crate) fn settle(&mut self, jobs: &[u64]) -> String {
         let mut commands = Vec::new();
         let jobs = jobs.iter().map(|&index| JobKey::fresh(index)).collect();
         self.dispatcher.settle(0, jobs, self.now, &mut commands);
         words(commands)
     }
 
-    pub(super) fn halts(&mut self, batch: u64) -> String {
+    pub(crate) fn halts(&mut self, batch: u64) -> String {
         let batch = BatchId(batch);
         let ran = BatchEnd { ending: EndedBy::Halts, bytes: 0, ..BatchEnd::whole(0) };
         self.on(Event::Ran { step: 0, batch, ran })
     }
 
-    pub(super) fn committed(&mut self, batch: u64) -> String {
+    pub(crate) fn committed(&mut self, batch: u64) -> String {
         self.on(Event::Committed { step: 0, batch: BatchId(batch) })
     }
 
     /// The job of the batch is delivered.
-    pub(super) fn done(&mut self, batch: u64) -> String {
+    pub(crate) fn done(&mut self, batch: u64) -> String {
         let ran = self.ran(batch, &[JobEnd::Finished]);
         assert_eq!(ran, format!("commit #{batch}+1"));
         self.committed(batch)
     }
 }
 
-pub(super) fn words(commands: Vec<Command>) -> String {
+pub(crate) fn words(commands: Vec<Command>) -> String {
     let words = commands.into_iter().map(|command| match command {
         Command::Read { from, .. } => format!("read {from}"),
         Command::Pick { batch, jobs, .. } => {
