@@ -1,8 +1,8 @@
 //! A small run ends at every single operation of the store's disk, and at every sync; what comes of
 //! it in the end is what comes of a run that nothing disturbs.
 
-use tidegate::decide::End;
-use tidegate::store::testing::{Failure, FaultyDisk};
+use tidegate_dispatch::End;
+use tidegate_store::testing::{Failure, FaultyDisk};
 
 use crate::random::Random;
 use crate::small_run::{Left, SmallRun};

@@ -26,7 +26,7 @@ use std::path::Path;
 use std::process::Command;
 
 use page::{Block, Page, Section, all, repository};
-use tidegate::words::log_target;
+use tidegate_model::log_target;
 
 use crate::plugins;
 use crate::project::{Outcome, Project};

@@ -10,12 +10,12 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use tidegate::config::LoadOptions;
-use tidegate::decide::End;
-use tidegate::engine::{Generation, Options, Run};
-use tidegate::store::open_disk;
-use tidegate::store::testing::FaultyDisk;
-use tidegate::words::{Address, SystemClock};
+use tidegate_config::LoadOptions;
+use tidegate_dispatch::End;
+use tidegate_engine::{Generation, Options, Run};
+use tidegate_model::{Address, SystemClock};
+use tidegate_store::open_disk;
+use tidegate_store::testing::FaultyDisk;
 
 use crate::http_client::{Client, JSON, NDJSON, address};
 use crate::project::{Project, ids, jobs};

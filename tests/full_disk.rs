@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use tidegate::decide::End;
-use tidegate::store::testing::{Failure, FaultyDisk};
+use tidegate_dispatch::End;
+use tidegate_store::testing::{Failure, FaultyDisk};
 
 use crate::http_client::{Client, JSON, address};
 use crate::project::{Project, jobs};

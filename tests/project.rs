@@ -6,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tidegate::store::{NEVER, Standing, Store, open_existing, verify};
-use tidegate::words::Address;
+use tidegate_model::Address;
+use tidegate_store::{NEVER, Standing, Store, open_existing, verify};
 
 use crate::running::Running;
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tidegate::config::LoadOptions;
-use tidegate::decide::End;
-use tidegate::engine::{Generation, Options, Run};
-use tidegate::store::testing::FaultyDisk;
-use tidegate::store::{Store, open_disk};
-use tidegate::words::{Address, Clock, SystemClock, Timestamp};
+use tidegate_config::LoadOptions;
+use tidegate_dispatch::End;
+use tidegate_engine::{Generation, Options, Run};
+use tidegate_model::{Address, Clock, SystemClock, Timestamp};
+use tidegate_store::testing::FaultyDisk;
+use tidegate_store::{Store, open_disk};
 
 use crate::project::{Project, ids, jobs};
 
@@ -42,7 +42,7 @@ fn project(wait: &str, queuer: &str) -> Project {
 
 struct Started {
     store: Store,
-    handle: tidegate::engine::Handle,
+    handle: tidegate_engine::Handle,
     ended: mpsc::Receiver<End>,
 }
 

@@ -8,13 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tidegate::config::{Configuration, LoadOptions};
-use tidegate::decide::End;
-use tidegate::engine::{EngineError, Generation, Handle, Options, Run};
-use tidegate::hands::source::BatchLimit;
-use tidegate::store::testing::FaultyDisk;
-use tidegate::store::{Store, open_disk, verify};
-use tidegate::words::{Address, ManualClock, SinkPosition};
+use tidegate_components::source::BatchLimit;
+use tidegate_config::{Configuration, LoadOptions};
+use tidegate_dispatch::End;
+use tidegate_engine::{EngineError, Generation, Handle, Options, Run};
+use tidegate_model::{Address, ManualClock, SinkPosition};
+use tidegate_store::testing::FaultyDisk;
+use tidegate_store::{Store, open_disk, verify};
 
 use crate::project::jobs;
 use crate::random::Random;

@@ -51,7 +51,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["child", path, folder] => child::run(path, folder.as_ref()),
         // A step that runs in a process of its own starts this program again.
-        [tidegate::hands::plugin::COMMAND, ..] => Ok(tidegate::hands::plugin::serve()?),
+        [tidegate_components::plugin::COMMAND, ..] => Ok(tidegate_components::plugin::serve()?),
         _ => {
             // Cargo adds `--bench`.
             let names: Vec<String> = arguments.into_iter().filter(|name| !name.starts_with("--")).collect();

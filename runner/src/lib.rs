@@ -1,30 +1,110 @@
-//! Tidegate runs pipelines that people write in TOML.
+//! The front ends of Tidegate: the command line, its progress and summaries, and the HTTP port.
 //!
-//! The floors, lowest first; a file imports only from floors below its own:
-//!
-//! | floor | what it knows |
+//! | crate | holds |
 //! | --- | --- |
-//! | `memory` | what a thread holds, counted by the allocator |
-//! | [`words`] | the words of the domain: names, indices, batches, durations, the delivery hash, the clock |
-//! | [`decide`] | pure decisions: progress, retries, schedules and the dispatcher; no I/O, no clock, no threads |
-//! | [`config`] | TOML on disk → a checked [`config::Configuration`], or every mistake with its place |
-//! | [`store`] | the one redb file: logs, progress, hashes, sink positions |
-//! | [`hands`] | what touches the outside: scripts, plugins, sources, sinks |
-//! | [`engine`] | threads and channels that carry out what the dispatcher decides |
-//! | [`face`] | what a person sees: commands, progress, summaries |
+//! | [`tidegate_model`] | values |
+//! | [`tidegate_dispatch`] | pure decisions |
+//! | [`tidegate_config`] | TOML files → a checked configuration |
+//! | [`tidegate_store`] | the one redb file |
+//! | [`tidegate_components`] | scripts, plugins, sources, sinks |
+//! | [`tidegate_engine`] | the threads that carry out what the dispatcher decides |
 
-mod memory;
+mod check;
+mod chosen;
+mod cli;
+mod console;
+mod control;
+mod delayed;
+mod errors;
+mod exit;
+mod find;
+mod graph;
+mod handle;
+mod hint;
+mod http;
+mod job;
+mod left;
+mod log;
+mod look;
+mod moved;
+mod panics;
+mod places;
+mod plugin;
+mod plugin_new;
+mod progress;
+mod push;
+mod queue;
+mod queuer;
+mod record;
+mod replay;
+mod run;
+mod show;
+mod signals;
+mod status;
+mod step;
+mod store;
+mod summary;
+mod table;
+mod terminal;
+mod times;
+mod usage;
 
-pub mod words;
+use std::process::ExitCode;
 
-pub mod decide;
+use clap::Parser as _;
 
-pub mod config;
+use cli::{
+    Command, DelayedCommand, ErrorsCommand, JobCommand, PluginCommand, QueueCommand, QueuerCommand,
+    StepCommand, StoreCommand,
+};
+use exit::Exit;
 
-pub mod store;
+/// Parses the command line and does what it says.
+#[must_use]
+pub fn main() -> ExitCode {
+    panics::watch();
+    let exit = match cli::Arguments::try_parse() {
+        Ok(arguments) => obey(arguments.command),
+        Err(mut error) => {
+            cli::help_with(&mut error);
+            usage::tell(&error)
+        }
+    };
+    let Some(error) = console::output_failure() else { return exit.into() };
+    let failed = exit::fail(format_args!("cannot write to standard output: {error}"));
+    // Another reason to have failed is the better one.
+    if exit == Exit::Done { failed.into() } else { exit.into() }
+}
 
-pub mod hands;
-
-pub mod engine;
-
-pub mod face;
+fn obey(command: Command) -> Exit {
+    match command {
+        Command::Run(command) => run::run(&command),
+        Command::Check(command) => check::check(&command),
+        Command::Status(command) => status::status(&command),
+        Command::Graph(command) => graph::graph(&command),
+        Command::Queue(QueueCommand::List(command)) => queue::list(&command),
+        Command::Queue(QueueCommand::Show(command)) => show::show(&command),
+        Command::Queue(QueueCommand::Push(command)) => push::push(&command),
+        Command::Errors(ErrorsCommand::List(command)) => errors::list(&command),
+        Command::Errors(ErrorsCommand::Show(command)) => errors::show(&command),
+        Command::Errors(ErrorsCommand::Retry(command)) => handle::retry(&command),
+        Command::Errors(ErrorsCommand::Drop(command)) => handle::handle(&command, handle::How::Drop),
+        Command::Delayed(DelayedCommand::List(command)) => delayed::list(&command),
+        Command::Delayed(DelayedCommand::Now(command)) => delayed::now(&command),
+        Command::Delayed(DelayedCommand::Cancel(command)) => delayed::cancel(&command),
+        Command::Job(JobCommand::Show(command)) => job::show(&command),
+        Command::Job(JobCommand::Cancel(command)) => job::cancel(&command),
+        Command::Queuer(QueuerCommand::Preview(command)) => queuer::preview(&command),
+        Command::Step(StepCommand::Pause(command)) => step::pause(&command, true),
+        Command::Step(StepCommand::Resume(command)) => step::pause(&command, false),
+        Command::Replay(command) => replay::replay(&command),
+        Command::Store(StoreCommand::Verify(command)) => store::verify(&command),
+        Command::Store(StoreCommand::Compact(command)) => store::compact(&command),
+        Command::Store(StoreCommand::Export(command)) => store::export(&command),
+        Command::Store(StoreCommand::Import(command)) => store::import(&command),
+        Command::Plugin(PluginCommand::Inspect(command)) => plugin::inspect(&command),
+        Command::Plugin(PluginCommand::New(command)) => plugin_new::new(&command),
+        Command::Plugin(PluginCommand::Header) => plugin_new::header(),
+        Command::PluginHost => plugin::host(),
+    }
+}

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    tidegate::face::main()
+    tidegate::main()
 }

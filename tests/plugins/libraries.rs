@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tidegate::hands::plugin::{Image, Loaded, PluginRunner, PluginSpec, open};
-use tidegate::words::TokenKey;
+use tidegate_components::plugin::{Image, Loaded, PluginRunner, PluginSpec, open};
+use tidegate_model::TokenKey;
 use tidegate_plugin::host::Offer;
 use tidegate_plugin::{Job, Outputs, Step as _};
 

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tidegate::config::LoadOptions;
-use tidegate::decide::End;
-use tidegate::engine::{Generation, Options, Run, Stats};
-use tidegate::store::{self, Attempts, Store};
-use tidegate::words::SystemClock;
+use tidegate_config::LoadOptions;
+use tidegate_dispatch::End;
+use tidegate_engine::{Generation, Options, Run, Stats};
+use tidegate_model::SystemClock;
+use tidegate_store::{Attempts, Store};
 
 use crate::{floor, paths, plugins, waiting};
 
@@ -79,7 +79,7 @@ pub(crate) fn prepare(folder: &Path) -> Result<(Run, Store), Box<dyn Error>> {
     let options = LoadOptions { plugins: vec![plugins::folder()?], ..LoadOptions::default() };
     let generation = Generation::load(&folder.join("bench.toml"), &options)
         .map_err(|diagnostics| diagnostics.render(false))?;
-    let opened = store::open(&generation.configuration.data)?;
+    let opened = tidegate_store::open(&generation.configuration.data)?;
     let store = opened.0.clone();
     let attempts = Attempts::open(&generation.configuration.data);
     let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default());

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use tidegate::config::{LoadOptions, load};
-use tidegate::store;
-use tidegate::words::delivery_hash;
+use tidegate_config::{LoadOptions, load};
+use tidegate_model::delivery_hash;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -74,7 +73,7 @@ fn finish(folder: &Path, jobs: u64) -> Result<f64, Box<dyn Error>> {
 fn tokens(folder: &Path, jobs: u64) -> Result<Vec<(u64, String)>, Box<dyn Error>> {
     let loaded = load(folder, &LoadOptions::default()).finish();
     let (configuration, _) = loaded.map_err(|diagnostics| diagnostics.render(false))?;
-    let (store, _writer) = store::open(&configuration.data)?;
+    let (store, _writer) = tidegate_store::open(&configuration.data)?;
     let key = store.token_key()?.ok_or("the store has no key")?;
     let hash = |index: u64| delivery_hash("p", "submit", [("p/in", &[index][..])]);
     Ok((1..=jobs).map(|index| (index, key.token(hash(index)))).collect())

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rhai::packages::{Package as _, StandardPackage};
 use rhai::{CallFnOptions, Dynamic, Engine, Scope};
-use tidegate::hands::script::json;
+use tidegate_components::script::json;
 
 use crate::paths::SCRIPT;
 

@@ -11,10 +11,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use tidegate::config::{LoadOptions, QueueRef};
-use tidegate::engine::{Generation, Options, Push, Run};
-use tidegate::store;
-use tidegate::words::SystemClock;
+use tidegate_config::{LoadOptions, QueueRef};
+use tidegate_engine::{Generation, Options, Push, Run};
+use tidegate_model::SystemClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -168,7 +167,7 @@ fn latency(folder: &Path) -> Result<(f64, f64), Box<dyn Error>> {
     paths::begin_anew(folder)?;
     let generation =
         Generation::load(folder, &LoadOptions::default()).map_err(|diagnostics| diagnostics.render(false))?;
-    let opened = store::open(&generation.configuration.data)?;
+    let opened = tidegate_store::open(&generation.configuration.data)?;
     let run = Run::new(generation.configuration, opened, Arc::new(SystemClock), Options::default());
     let (stats, handle) = (run.stats(), run.handle());
     let runner = thread::spawn(move || run.run().map(|report| report.end).map_err(|error| error.to_string()));

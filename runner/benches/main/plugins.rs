@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tidegate::config::{Limits, Script, StepFilter};
-use tidegate::hands::plugin::{Image, Loaded, PluginRunner, PluginSpec};
-use tidegate::hands::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
-use tidegate::words::TokenKey;
+use tidegate_components::plugin::{Image, Loaded, PluginRunner, PluginSpec};
+use tidegate_components::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
+use tidegate_config::{Limits, Script, StepFilter};
+use tidegate_model::TokenKey;
 use tidegate_plugin::{Failure, Job, Outputs, Step};
 
 use crate::paths;

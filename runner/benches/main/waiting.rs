@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
-use tidegate::words::Address;
+use tidegate_model::Address;
 
 use crate::child::{self, Figures};
 use crate::paths;

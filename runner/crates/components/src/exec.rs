@@ -1,0 +1,205 @@
+//! Commands: one for each job, which it is given on standard input.
+//!
+//! What a command prints on standard output, a JSON value a line, is what it gives. An exit code other
+//! than 0 is a failed attempt, and the end of what it said on standard error is the reason. A command runs
+//! in a process group of its own; where it takes too long or says too much, all of that is killed.
+
+mod leash;
+mod running;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
+
+pub use self::leash::Leash;
+use self::running::{Ended, Limits, Printed, Running};
+use super::fill::{Encoding, Filling, key, of};
+use super::give::give;
+use super::scrub::Scrub;
+use tidegate_config::ExecCommand;
+use tidegate_model::log_target;
+use tidegate_model::template::Template;
+use tidegate_model::{DeliveryHash, TokenKey, format_duration, format_size};
+
+/// How much of what a command says on standard error a message shows, letters.
+const SHOWN: usize = 1000;
+
+/// What a command is made from; borrowed from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecSpec<'a> {
+    pub pipeline: &'a str,
+    pub step: &'a str,
+    pub command: &'a ExecCommand,
+    /// Of the whole attempt, where the command has none of its own.
+    pub timeout: Option<Duration>,
+    /// Bytes that the outputs of a job may come to.
+    pub memory: u64,
+    /// What the tokens of jobs are made with.
+    pub token_key: &'a TokenKey,
+    /// What it is killed by, once nobody wants to know any more what it prints.
+    pub leash: &'a Arc<Leash>,
+}
+
+/// Runs commands. Lives on one thread.
+#[derive(Debug)]
+pub struct ExecStep {
+    command: ExecCommand,
+    pipeline: String,
+    step: String,
+    timeout: Option<Duration>,
+    memory: u64,
+    token_key: TokenKey,
+    leash: Arc<Leash>,
+    scrub: Scrub,
+    /// The command as messages name it.
+    named: String,
+}
+
+impl ExecStep {
+    #[must_use]
+    pub fn new(spec: &ExecSpec<'_>) -> Self {
+        let mut command = spec.command.clone();
+        let named = command.program.file_name().unwrap_or(command.program.as_os_str());
+        let named = format!("the command `{}`", named.to_string_lossy());
+        // It runs in another folder, from where a relative path leads elsewhere.
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        if command.program.components().count() > 1 {
+            command.program = absolute(command.program);
+        }
+        command.folder = absolute(command.folder);
+        let values = command.environment.iter().map(|(_, value)| value);
+        let scrub = Scrub::new(command.arguments.iter().chain(values).flat_map(Template::secrets));
+        Self {
+            timeout: command.timeout.or(spec.timeout),
+            memory: spec.memory,
+            token_key: spec.token_key.clone(),
+            leash: Arc::clone(spec.leash),
+            pipeline: spec.pipeline.to_owned(),
+            step: spec.step.to_owned(),
+            command,
+            scrub,
+            named,
+        }
+    }
+
+    /// Runs the command for `job`, which is the given piece of what the job came to, from 1; and gives
+    /// what it prints to `outputs`.
+    ///
+    /// # Errors
+    /// What went wrong.
+    pub fn process(&mut self, job: &Job<'_>, piece: u32, outputs: &mut Outputs) -> Result<(), Failure> {
+        let mut command = self.prepared(job, piece)?;
+        let limits = Limits {
+            until: self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            leash: &self.leash,
+            bytes: self.memory,
+        };
+        let running = Running::start(&mut command, &self.leash);
+        let mut running = running
+            .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be started: {error}")))?;
+        let ended = running.finish(job.payload, limits);
+        let printed = running.into_printed();
+        let ended = ended
+            .map_err(|error| self.failure(FailureKind::Failed, &format!("cannot be followed: {error}")))?;
+        if let Some(failure) = self.failed(ended, &printed) {
+            return Err(failure);
+        }
+        self.note(&printed, job.index);
+        for (number, line) in (1..).zip(printed.out.split(|byte| *byte == b'\n')) {
+            if !line.iter().all(u8::is_ascii_whitespace) {
+                let whose = format!("line {number} of what {} printed", self.named);
+                give(line, outputs, &whose)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn prepared(&self, job: &Job<'_>, piece: u32) -> Result<std::process::Command, Failure> {
+        let key = key(job, piece);
+        let Self { pipeline, step, token_key, .. } = self;
+        let filling = Filling { job, key: &key, pipeline, step, token_key };
+        let mut command = std::process::Command::new(&self.command.program);
+        command.current_dir(&self.command.folder);
+        for argument in &self.command.arguments {
+            let text = filling.text(argument, Encoding::Plain).map_err(of("command"))?;
+            command.arg(self.sound(text, "an argument")?);
+        }
+        for (name, value) in &self.command.environment {
+            let what = format!("the variable `{name}`");
+            let text = filling.text(value, Encoding::Plain).map_err(of(format_args!("env.{name}")))?;
+            command.env(name, self.sound(text, &what)?);
+        }
+        command
+            .env("TIDEGATE_HASH", &key)
+            .env("TIDEGATE_TOKEN", token_key.token(DeliveryHash(job.hash)))
+            .env("TIDEGATE_ATTEMPT", job.attempt.to_string())
+            .env("TIDEGATE_INDEX", job.index.to_string())
+            .env("TIDEGATE_PIPELINE", &self.pipeline)
+            .env("TIDEGATE_STEP", &self.step);
+        Ok(command)
+    }
+
+    /// No program can be given a text with the character 0 in it.
+    fn sound(&self, text: String, what: &str) -> Result<String, Failure> {
+        if text.contains('\0') {
+            let why = format!("cannot be given {what} with the character 0 in it");
+            return Err(self.failure(FailureKind::Payload, &why));
+        }
+        Ok(text)
+    }
+
+    fn failed(&self, ended: Ended, printed: &Printed) -> Option<Failure> {
+        let said = self.said(printed);
+        let after = if said.is_empty() { String::new() } else { format!(": {said}") };
+        let (kind, cause, why) = match ended {
+            Ended::Exited(0) => return None,
+            Ended::Exited(code) => {
+                (FailureKind::Failed, Some(Cause::Exit(code)), format!("ended with exit code {code}{after}"))
+            }
+            Ended::Killed(signal) => {
+                (FailureKind::Failed, None, format!("was killed by signal {signal}{after}"))
+            }
+            Ended::Late => {
+                let timeout = format_duration(self.timeout.unwrap_or_default());
+                let why = format!("ran for longer than its `timeout` of {timeout} and was killed{after}");
+                (FailureKind::Failed, Some(Cause::Timeout), why)
+            }
+            Ended::GivenUp => (FailureKind::Failed, None, format!("was killed, since the run ends{after}")),
+            Ended::Large => {
+                let most = format_size(self.memory);
+                let why = format!("printed more than `limits.memory` of {most} and was killed{after}");
+                (FailureKind::Limit, None, why)
+            }
+        };
+        let mut failure = self.failure(kind, &why);
+        failure.cause = cause;
+        Some(failure)
+    }
+
+    /// The end of what it said on standard error.
+    fn said(&self, printed: &Printed) -> String {
+        let said = self.scrub.clean(&String::from_utf8_lossy(&printed.said));
+        let said = said.trim();
+        let letters = said.chars().count();
+        let start = said.char_indices().nth(letters.saturating_sub(SHOWN)).map_or(0, |(at, _)| at);
+        if start == 0 && !printed.said_more { said.to_owned() } else { format!("…{}", &said[start..]) }
+    }
+
+    /// What a command says that succeeds is worth a look only to those who look for it.
+    fn note(&self, printed: &Printed, index: u64) {
+        let said = self.said(printed);
+        if !said.is_empty() {
+            let Self { pipeline, step, .. } = self;
+            tracing::debug!(target: log_target::EXEC, pipeline, step, index, "{said}");
+        }
+    }
+
+    fn failure(&self, kind: FailureKind, why: &str) -> Failure {
+        Failure::new(kind, format!("{} {}", self.named, self.scrub.clean(why)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+//! Fills a template with what a job has.
+//!
+//! Values come out digit by digit as the job has them. A value that is not there, or that no text can
+//! stand for, is a failure that names it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use tidegate_plugin::{Failure, FailureKind, Job};
+
+use tidegate_config::Shape;
+use tidegate_model::suggest::nearest;
+use tidegate_model::template::{Fact, Part, Template};
+use tidegate_model::{DeliveryHash, TokenKey};
+
+/// One attempt, as templates see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filling<'a> {
+    pub(crate) job: &'a Job<'a>,
+    /// What the outside knows the attempt by.
+    pub(crate) key: &'a str,
+    pub(crate) pipeline: &'a str,
+    pub(crate) step: &'a str,
+    pub(crate) token_key: &'a TokenKey,
+}
+
+/// What the outside knows an attempt by: its hash, and a number for all but the first of several pieces
+/// that the same job came to, which are not the same to the outside.
+pub(crate) fn key(job: &Job<'_>, piece: u32) -> String {
+    match piece {
+        0 | 1 => format!("{:032x}", job.hash),
+        piece => format!("{:032x}-{piece}", job.hash),
+    }
+}
+
+/// Has a failure name the option whose template could not be filled.
+pub(crate) fn of(option: impl fmt::Display) -> impl FnOnce(Failure) -> Failure {
+    move |mut failure| {
+        failure.message = format!("`{option}`: {}", failure.message);
+        failure
+    }
+}
+
+/// How values are written where they are put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Plain,
+    /// Whatever could be structure is written by its number. Nothing empty stands in the path.
+    Url,
+}
+
+impl Filling<'_> {
+    /// The text that `template` comes to.
+    pub(crate) fn text(self, template: &Template, encoding: Encoding) -> Result<String, Failure> {
+        let mut text = String::new();
+        let mut in_query = false;
+        for part in template.parts() {
+            let value = match part {
+                Part::Text(fixed) => {
+                    in_query |= fixed.contains('?');
+                    text.push_str(fixed);
+                    continue;
+                }
+                Part::Secret(secret) => {
+                    in_query |= secret.reveal().contains('?');
+                    text.push_str(secret.reveal());
+                    continue;
+                }
+                Part::Field(path) => self.scalar(path)?,
+                Part::Fact(fact) => self.fact(*fact),
+            };
+            if encoding == Encoding::Plain {
+                text.push_str(&value);
+                continue;
+            }
+            if value.is_empty() && !in_query {
+                let message = format!("`{}` is empty, and cannot stand in the path", named(part));
+                return Err(Failure::new(FailureKind::Payload, message));
+            }
+            encode(&value, &mut text);
+        }
+        Ok(text)
+    }
+
+    /// The URL that `template` comes to, for people: with `…` for what is secret, and as it is written where the
+    /// job lacks something.
+    pub(crate) fn shown(self, template: &Template) -> String {
+        let mut text = String::new();
+        for part in template.parts() {
+            let value = match part {
+                Part::Text(fixed) => {
+                    text.push_str(fixed);
+                    continue;
+                }
+                Part::Secret(_) | Part::Fact(Fact::Token) => {
+                    text.push('…');
+                    continue;
+                }
+                Part::Field(path) => self.scalar(path),
+                Part::Fact(fact) => Ok(self.fact(*fact)),
+            };
+            match value {
+                Ok(value) => encode(&value, &mut text),
+                Err(_) => return template.to_string(),
+            }
+        }
+        text
+    }
+
+    /// Appends the JSON that `shape` comes to.
+    pub(crate) fn json(self, shape: &Shape, to: &mut Vec<u8>) -> Result<(), Failure> {
+        match shape {
+            Shape::Fixed(json) => to.extend_from_slice(json.as_bytes()),
+            Shape::Value(path) => to.extend_from_slice(self.value(path)?.get().as_bytes()),
+            Shape::Text(template) => write_text(&self.text(template, Encoding::Plain)?, to),
+            Shape::List(shapes) => {
+                to.push(b'[');
+                for (at, shape) in shapes.iter().enumerate() {
+                    if at > 0 {
+                        to.push(b',');
+                    }
+                    self.json(shape, to)?;
+                }
+                to.push(b']');
+            }
+            Shape::Map(shapes) => {
+                to.push(b'{');
+                for (at, (key, shape)) in shapes.iter().enumerate() {
+                    if at > 0 {
+                        to.push(b',');
+                    }
+                    write_text(key, to);
+                    to.push(b':');
+                    self.json(shape, to)?;
+                }
+                to.push(b'}');
+            }
+        }
+        Ok(())
+    }
+
+    fn fact(self, fact: Fact) -> Cow<'static, str> {
+        match fact {
+            Fact::Hash => self.key.to_owned(),
+            Fact::Attempt => self.job.attempt.to_string(),
+            Fact::Index => self.job.index.to_string(),
+            Fact::Now => self.job.now_ms.to_string(),
+            Fact::Pipeline => self.pipeline.to_owned(),
+            Fact::Step => self.step.to_owned(),
+            Fact::Token => self.token_key.token(DeliveryHash(self.job.hash)),
+        }
+        .into()
+    }
+
+    /// A value that a text can stand for.
+    fn scalar(&self, path: &[String]) -> Result<Cow<'_, str>, Failure> {
+        let raw = self.value(path)?.get();
+        let what = match raw.as_bytes().first() {
+            Some(b'"') => {
+                let text: String = serde_json::from_str(raw).map_err(|error| odd(path, &error))?;
+                return Ok(text.into());
+            }
+            Some(b'{') => "a map",
+            Some(b'[') => "a list",
+            Some(b'n') => "null",
+            _ => return Ok(raw.into()),
+        };
+        let message = format!("the job's `{}` is {what}, where a text or a number is needed", path.join("."));
+        Err(Failure::new(FailureKind::Payload, message))
+    }
+
+    fn value(&self, path: &[String]) -> Result<&RawValue, Failure> {
+        let mut deserializer = serde_json::Deserializer::from_slice(self.job.payload);
+        let found = Seek(path).deserialize(&mut deserializer).map_err(|error| odd(path, &error))?;
+        found.ok_or_else(|| Failure::new(FailureKind::Payload, self.lacks(path)))
+    }
+
+    /// That nothing stands at the path, with the name that was meant where one is near.
+    fn lacks(&self, path: &[String]) -> String {
+        let message = format!("the job has no `{}`", path.join("."));
+        let known = |depth: usize| Some((depth, self.keys(path.get(..depth)?)?));
+        let Some((depth, keys)) = (0..path.len()).rev().find_map(known) else { return message };
+        match nearest(&path[depth], keys.iter().map(String::as_str)) {
+            Some(near) => {
+                let mut meant = path.to_vec();
+                near.clone_into(&mut meant[depth]);
+                format!("{message}; did you mean `{}`?", meant.join("."))
+            }
+            None => message,
+        }
+    }
+
+    /// The keys of the object that stands at the path.
+    fn keys(&self, path: &[String]) -> Option<Vec<String>> {
+        let mut deserializer = serde_json::Deserializer::from_slice(self.job.payload);
+        let object = Seek(path).deserialize(&mut deserializer).ok()??;
+        let entries: BTreeMap<String, &RawValue> = serde_json::from_str(object.get()).ok()?;
+        Some(entries.into_keys().collect())
+    }
+}
+
+fn odd(path: &[String], error: &serde_json::Error) -> Failure {
+    let message = format!("the job's `{}` cannot be read: {error}", path.join("."));
+    Failure::new(FailureKind::Payload, message)
+}
+
+fn named(part: &Part) -> String {
+    match part {
+        Part::Field(path) => path.join("."),
+        _ => "ctx".to_owned(),
+    }
+}
+
+/// Leaves only what RFC 3986 calls unreserved.
+fn encode(value: &str, to: &mut String) {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            to.push(byte.into());
+        } else {
+            const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+            to.push('%');
+            to.push(DIGITS[usize::from(byte >> 4)].into());
+            to.push(DIGITS[usize::from(byte & 15)].into());
+        }
+    }
+}
+
+fn write_text(text: &str, to: &mut Vec<u8>) {
+    // Writing a text to memory cannot fail.
+    let _ = serde_json::to_writer(to, text);
+}
+
+/// Looks for the value at the end of a path, and makes nothing of the rest.
+struct Seek<'p>(&'p [String]);
+
+impl<'de> DeserializeSeed<'de> for Seek<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        if self.0.is_empty() {
+            return serde::Deserialize::deserialize(deserializer).map(Some);
+        }
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seek<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let Some((wanted, rest)) = self.0.split_first() else { return Ok(None) };
+        let mut found = None;
+        // Of a key that is given twice the last one counts.
+        while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
+            if key == wanted.as_str() {
+                found = entries.next_value_seed(Seek(rest))?;
+            } else {
+                entries.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+        let wanted = self.0.split_first().and_then(|(key, rest)| Some((key.parse::<usize>().ok()?, rest)));
+        let mut found = None;
+        for at in 0.. {
+            match wanted {
+                Some((place, rest)) if place == at => match elements.next_element_seed(Seek(rest))? {
+                    Some(value) => found = value,
+                    None => break,
+                },
+                _ => {
+                    if elements.next_element::<IgnoredAny>()?.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Requests to HTTP services: one for each job, made from it.
+//!
+//! Whether an attempt can succeed later decides what kind of failure it is: no connection, no answer in
+//! time, 429 and 5xx may be tried again, every other refusal may not. No redirect is followed. Each
+//! instance has its own connections, and nothing is shared between instances.
+
+mod answer;
+
+mod retry_after;
+
+use std::time::Duration;
+
+use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
+use ureq::Agent;
+use ureq::http::{HeaderName, HeaderValue, Request, Uri};
+use ureq::tls::{RootCerts, TlsConfig};
+
+use self::answer::Answer;
+use super::fill::{Encoding, Filling, key, of};
+use super::give::give;
+use super::scrub::Scrub;
+use tidegate_config::{Body, HttpRequest, Response};
+use tidegate_model::template::Part;
+use tidegate_model::{TokenKey, format_duration, format_size};
+
+const KEY: &str = "idempotency-key";
+const AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"));
+/// An idle connection is not trusted for longer: services close theirs without a word.
+const IDLE_MAX: Duration = Duration::from_secs(15);
+/// Read at a time; there is a buffer of it for each connection.
+const BUFFER: usize = 16 << 10;
+
+/// What a request is made from; borrowed from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpSpec<'a> {
+    pub pipeline: &'a str,
+    pub step: &'a str,
+    pub request: &'a HttpRequest,
+    /// Of the whole attempt, where the request has none of its own.
+    pub timeout: Option<Duration>,
+    /// Bytes that an answer may come to, where the request does not say.
+    pub memory: u64,
+    /// What the tokens of jobs are made with.
+    pub token_key: &'a TokenKey,
+}
+
+/// Makes requests. Lives on one thread.
+#[derive(Debug)]
+pub struct HttpStep {
+    request: HttpRequest,
+    pipeline: String,
+    step: String,
+    timeout: Option<Duration>,
+    response_max: u64,
+    token_key: TokenKey,
+    agent: Agent,
+    scrub: Scrub,
+}
+
+impl HttpStep {
+    #[must_use]
+    pub fn new(spec: &HttpSpec<'_>) -> Self {
+        let request = spec.request.clone();
+        let timeout = request.timeout.or(spec.timeout);
+        let headers = request.headers.iter().flat_map(|(_, value)| value.secrets());
+        let scrub = Scrub::new(request.url.secrets().chain(headers).chain(request.body.secrets()));
+        Self {
+            agent: agent(timeout),
+            response_max: request.max_response.unwrap_or(spec.memory),
+            token_key: spec.token_key.clone(),
+            pipeline: spec.pipeline.to_owned(),
+            step: spec.step.to_owned(),
+            request,
+            timeout,
+            scrub,
+        }
+    }
+
+    /// Makes the request for `job`, which is the given piece of what the job came to, from 1; and gives
+    /// what is answered to `outputs`.
+    ///
+    /// # Errors
+    /// What went wrong, and whether another attempt can help.
+    pub fn process(&mut self, job: &Job<'_>, piece: u32, outputs: &mut Outputs) -> Result<(), Failure> {
+        let answer = self.ask(job, piece, self.response_max)?;
+        let body = answer.json().map_err(|why| self.failure(FailureKind::Output, &why, (job, piece)))?;
+        match self.request.response {
+            Response::Body => give(&body, outputs, "the answer"),
+            Response::Full => give(&answer.full(job.payload, &body), outputs, "the answer"),
+        }
+    }
+
+    /// As [`Self::process`], for when nobody wants the answer.
+    ///
+    /// # Errors
+    /// What went wrong, and whether another attempt can help.
+    pub fn send(&mut self, job: &Job<'_>, piece: u32) -> Result<(), Failure> {
+        self.ask(job, piece, u64::MAX).map(drop)
+    }
+
+    fn ask(&self, job: &Job<'_>, piece: u32, most: u64) -> Result<Answer, Failure> {
+        let request = self.request(job, piece)?;
+        let unanswered = |error: ureq::Error| self.unanswered(&error, (job, piece));
+        let response = self.agent.run(request).map_err(unanswered)?;
+        let accepted = self.request.accept.iter().any(|range| range.contains(&response.status().as_u16()));
+        let answer = if !accepted {
+            Ok(Answer::beginning(response))
+        } else if most == u64::MAX {
+            Answer::without_body(response)
+        } else {
+            Answer::whole(response, most)
+        };
+        let answer = answer.map_err(unanswered)?;
+        if accepted {
+            return Ok(answer);
+        }
+        Err(answer.refusal(&self.named((job, piece)), &self.scrub, job.now_ms))
+    }
+
+    fn request(&self, job: &Job<'_>, piece: u32) -> Result<Request<Vec<u8>>, Failure> {
+        let key = key(job, piece);
+        let Self { pipeline, step, token_key, .. } = self;
+        let filling = Filling { job, key: &key, pipeline, step, token_key };
+        let url = filling.text(&self.request.url, Encoding::Url).map_err(of("url"))?;
+        let path = url.split('?').next().unwrap_or_default();
+        if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+            let message = "the request cannot be made: a part of the path of `url` came to `.` or `..`, which would \
+                           change the path";
+            return Err(self.failure(FailureKind::Payload, message, (job, piece)));
+        }
+        let uri = Uri::try_from(url).map_err(|error| {
+            // A job may have more text than a URL can hold.
+            let message = format!("the request cannot be made: `url` came to no URL: {error}");
+            self.failure(FailureKind::Payload, &message, (job, piece))
+        })?;
+        let mut request = Request::builder().method(self.request.method.as_str()).uri(uri);
+        let mut body = Vec::new();
+        match &self.request.body {
+            Body::None => {}
+            Body::Job => body.extend_from_slice(job.payload),
+            Body::Json(shape) => filling.json(shape, &mut body).map_err(of("body"))?,
+        }
+        let given = |name: &str| self.request.headers.iter().any(|(other, _)| other == name);
+        if !given(KEY) {
+            request = request.header(KEY, &key);
+        }
+        if !matches!(self.request.body, Body::None) && !given("content-type") {
+            request = request.header("content-type", "application/json");
+        }
+        for (name, template) in &self.request.headers {
+            let text = filling.text(template, Encoding::Plain).map_err(of(format_args!("headers.{name}")))?;
+            let name_for = HeaderName::from_bytes(name.as_bytes());
+            let value = HeaderValue::from_bytes(text.as_bytes());
+            let (Ok(header), Ok(value)) = (name_for, value) else {
+                let message = format!(
+                    "the request cannot be made: what the header `{name}` came to cannot stand in a header"
+                );
+                return Err(self.failure(FailureKind::Payload, &message, (job, piece)));
+            };
+            request = request.header(header, value);
+        }
+        let failed = |error: ureq::http::Error| {
+            self.failure(FailureKind::Payload, &format!("the request cannot be made: {error}"), (job, piece))
+        };
+        request.body(body).map_err(failed)
+    }
+
+    /// Why there was no answer, or not all of it.
+    #[cold]
+    fn unanswered(&self, error: &ureq::Error, asked: (&Job<'_>, u32)) -> Failure {
+        use ureq::Error as E;
+        let (kind, cause, why) = match error {
+            error if self.spoke_tls_to_plain_http(error) => {
+                let why = "the other side does not speak TLS; is `url` meant to begin with `http://`?";
+                (FailureKind::Failed, Some(Cause::Connection), why.to_owned())
+            }
+            E::Timeout(_) => {
+                let timeout = format_duration(self.timeout.unwrap_or_default());
+                let why = format!("no answer within the `timeout` of {timeout}");
+                (FailureKind::Failed, Some(Cause::Timeout), why)
+            }
+            E::BodyExceedsLimit(_) | E::LargeResponseHeader(..) => {
+                (FailureKind::Limit, None, answer::too_large(self.response_max))
+            }
+            E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "there is no such host".into()),
+            E::Protocol(error) if is_of_request(&error.to_string()) => {
+                let most = format_size(BUFFER as u64);
+                let why = format!(
+                    "the request cannot be made: its URL and headers exceed {most}, or `authorization` or `host` \
+                     came to what is no ASCII"
+                );
+                (FailureKind::Payload, None, why)
+            }
+            E::Protocol(error) => {
+                (FailureKind::Failed, Some(Cause::Connection), format!("the answer is no HTTP: {error}"))
+            }
+            E::BadUri(_) | E::Http(_) => (FailureKind::Payload, None, "the request cannot be made".into()),
+            E::Io(error) => {
+                (FailureKind::Failed, Some(Cause::Connection), format!("the request failed: {error}"))
+            }
+            other => (FailureKind::Failed, Some(Cause::Connection), format!("the request failed: {other}")),
+        };
+        let mut failure = self.failure(kind, &why, asked);
+        failure.cause = cause;
+        failure
+    }
+
+    /// What came back is no record of TLS. The library has no other word for that.
+    fn spoke_tls_to_plain_http(&self, error: &ureq::Error) -> bool {
+        let is_tls = matches!(self.request.url.parts(), [Part::Text(text), ..] if text.starts_with("https:"));
+        is_tls && error.to_string().contains("InvalidContentType")
+    }
+
+    /// What went wrong, then the request: the one is news, the other is not.
+    fn failure(&self, kind: FailureKind, why: &str, asked: (&Job<'_>, u32)) -> Failure {
+        Failure::new(kind, format!("{} ({})", self.scrub.clean(why), self.named(asked)))
+    }
+
+    /// The request as messages name it.
+    fn named(&self, (job, piece): (&Job<'_>, u32)) -> String {
+        let key = key(job, piece);
+        let Self { pipeline, step, token_key, .. } = self;
+        let filling = Filling { job, key: &key, pipeline, step, token_key };
+        format!("{} {}", self.request.method.as_str(), filling.shown(&self.request.url))
+    }
+}
+
+/// The library names no kinds of these. Nothing was sent then.
+fn is_of_request(error: &str) -> bool {
+    error == "output too small to write output" || error.ends_with("header is not a string")
+}
+
+fn agent(timeout: Option<Duration>) -> Agent {
+    // The roots that the system trusts are those that its keeper looks after.
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    let config = Agent::config_builder()
+        .tls_config(tls)
+        .proxy(None)
+        .timeout_global(timeout)
+        .http_status_as_error(false)
+        .allow_non_standard_methods(true)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_idle_connections(1)
+        .max_idle_connections_per_host(1)
+        .max_idle_age(IDLE_MAX)
+        .input_buffer_size(BUFFER)
+        .output_buffer_size(BUFFER)
+        .user_agent(AGENT);
+    config.build().into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Where a plugin's library is.
+
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::path::{Path, PathBuf};
+
+use tidegate_model::suggest::nearest;
+
+/// The folders that plugins are looked for in, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    pub folders: Vec<PathBuf>,
+}
+
+impl Search {
+    /// The library of the plugin `name`: `libNAME.so` or `NAME.so` in the first folder that has one,
+    /// `-` and `_` being the same, as they are to cargo.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        let names = [name.to_owned(), name.replace('-', "_")];
+        let files: Vec<String> = names
+            .iter()
+            .flat_map(|name| [format!("{DLL_PREFIX}{name}{DLL_SUFFIX}"), format!("{name}{DLL_SUFFIX}")])
+            .collect();
+        let paths = self.folders.iter().flat_map(|folder| files.iter().map(|file| folder.join(file)));
+        paths.into_iter().find(|path| path.is_file())
+    }
+
+    /// The plugin that was probably meant.
+    #[must_use]
+    pub fn near(&self, name: &str) -> Option<String> {
+        let names: Vec<String> = self.folders.iter().flat_map(|folder| near(folder)).collect();
+        nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
+    }
+}
+
+/// The names of all libraries in a folder, in no order.
+#[must_use]
+pub fn near(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names
+        .filter_map(|name| {
+            let stem = name.strip_suffix(DLL_SUFFIX)?;
+            Some(stem.strip_prefix(DLL_PREFIX).unwrap_or(stem).to_owned())
+        })
+        .collect()
+}

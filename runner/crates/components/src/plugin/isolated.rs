@@ -1,0 +1,440 @@
+//! A plugin's step in a process of its own (`isolate = "process"`), seen from the runner.
+//!
+//! Whatever the plugin does to its process, the runner goes on: the answers to the jobs before the one that
+//! was running then are there already, and those after it go to a new process. The job itself is run again,
+//! alone, until it has taken down `crash_limit` processes in a row, whichever workers they belonged to
+//! ([`Deaths`]). A process that dies while the runner
+//! ends charges no job: the job stays where it is, for the next run.
+//!
+//! A process that hangs is killed when a job has run for longer than `timeout`; one that holds more
+//! memory than `limits.memory` is killed when that is noticed, within some milliseconds. What counts is
+//! its resident anonymous memory beyond what it had when the step was set up: address space that is only
+//! reserved does no harm. With a process all processes of its group are killed.
+
+use std::collections::VecDeque;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Step};
+
+use super::deaths::{Culprit, Deaths};
+use super::description::Offered;
+use super::frames::{Answer, Jobs, Order, Setup};
+use super::image::Image;
+use super::loaded::Loaded;
+use super::seal::random_key;
+use super::server::{Seen, Server};
+use super::step::{Journal, PluginSpec, Tracing};
+use tidegate_model::{format_duration, format_size};
+
+/// How much longer than `timeout` a process has for ending an attempt by itself.
+const GRACE: Duration = Duration::from_millis(50);
+/// How long a process may take to load a library and set up a step, beyond the step's `timeout`.
+const SETUP: Duration = Duration::from_secs(30);
+
+/// Runs a plugin's step in a process of its own.
+#[derive(Debug)]
+pub struct Isolated {
+    setup: Setup,
+    image: Arc<Image>,
+    journal: Arc<dyn Journal>,
+    custody: Custody,
+    /// Step and plugin, for counting deaths.
+    place: Arc<str>,
+    server: Option<Server>,
+    /// Those of the batch, and how many of them have been answered to the caller.
+    jobs: Jobs,
+    answered: usize,
+    answers: VecDeque<Answer>,
+    stops_at_failure: bool,
+    /// A failure has ended the batch.
+    stopped: bool,
+    /// The end of what was sent last of the batch.
+    until: usize,
+}
+
+/// What becomes of a job whose process dies.
+#[derive(Clone, Debug)]
+pub struct Custody {
+    /// How many processes a job may take down in a row; `None` where no job is attempted twice.
+    pub crash_limit: Option<u32>,
+    /// Set when the runner ends.
+    pub ending: Arc<AtomicBool>,
+    /// Counted over all workers of the run.
+    pub deaths: Arc<Deaths>,
+}
+
+/// Why a process had to be ended, or has ended.
+#[derive(Debug)]
+enum Ended {
+    /// It died, which may be the doing of the job that ran.
+    Died(String),
+    /// It was killed, since the job that ran took too much of something.
+    Killed(Option<Cause>, String),
+    /// There is no new one.
+    Missing(Failure),
+}
+
+impl Isolated {
+    /// Starts no process yet.
+    #[must_use]
+    pub fn new(loaded: &Loaded, offered: &Offered, spec: &PluginSpec<'_>, custody: Custody) -> Self {
+        let setup = Setup {
+            path: loaded.image().path().to_owned(),
+            offer: offered.name.clone(),
+            named: spec.named.to_owned(),
+            pipeline: spec.pipeline.to_owned(),
+            step: spec.step.to_owned(),
+            config: spec.config.clone(),
+            bindings: spec.bindings.iter().map(|&binding| binding.to_owned()).collect(),
+            timeout: spec.timeout,
+            memory: spec.memory,
+            earlier: spec.earlier,
+            seal: 0,
+            token_key: spec.token_key.clone(),
+        };
+        let (named, earlier) = (spec.named, spec.earlier);
+        let place = format!("{}/{} {named} {earlier}", spec.pipeline, spec.step).into();
+        Self {
+            setup,
+            image: Arc::clone(loaded.image()),
+            journal: Arc::new(Tracing::new(spec)),
+            custody,
+            place,
+            server: None,
+            jobs: Jobs::default(),
+            answered: 0,
+            answers: VecDeque::new(),
+            stops_at_failure: false,
+            stopped: false,
+            until: 0,
+        }
+    }
+
+    /// Starts a process where there is none, and sets up the step in it: at first, and after a crash.
+    ///
+    /// # Errors
+    /// What the plugin says, or why there is no process.
+    pub fn set_up(&mut self) -> Result<(), Failure> {
+        match self.server {
+            Some(_) => Ok(()),
+            None => self.start(),
+        }
+    }
+
+    /// Begins another batch, and forgets what is left of the one before.
+    pub fn begin(&mut self, stops_at_failure: bool) {
+        self.jobs.clear();
+        self.answers.clear();
+        (self.answered, self.stopped, self.stops_at_failure) = (0, false, stops_at_failure);
+    }
+
+    /// Adds to the batch a job, or a piece of one, whose attempt has used `spent` of its time before.
+    pub fn queue(&mut self, job: &Job<'_>, spent: Duration) {
+        self.jobs.push(job, spent);
+    }
+
+    /// Whether jobs of the batch are through that were not answered to the caller.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// Waits for what the next job of the batch came to, and answers how long it took.
+    ///
+    /// # Errors
+    /// What the plugin says, or what its process died of.
+    pub fn next(&mut self, outputs: &mut Outputs) -> Result<Duration, Failure> {
+        if self.stopped || self.answered == self.jobs.len() {
+            return Err(self.failure(FailureKind::Failed, "a job before this one ended the batch"));
+        }
+        let answer = loop {
+            match self.answers.pop_front() {
+                Some(answer) => break answer,
+                None => self.work_on(),
+            }
+        };
+        self.answered += 1;
+        let (made, took) = match answer {
+            Answer::Made(made, took) => {
+                self.forgive(self.answered - 1);
+                (made, took)
+            }
+            Answer::Failed(failure) => {
+                self.stopped = self.stops_at_failure;
+                if failure.of_setup {
+                    // What is left of the process is of no use.
+                    self.server = None;
+                } else {
+                    self.forgive(self.answered - 1);
+                }
+                return Err(failure);
+            }
+            Answer::Described(_) => {
+                return Err(self.failure(FailureKind::Failed, "its process described itself"));
+            }
+        };
+        for (position, payloads) in made.iter().enumerate() {
+            if let Some(place) = outputs.get_mut(position) {
+                place.append(payloads);
+            }
+        }
+        Ok(took)
+    }
+
+    /// As `process`, for an attempt that has only `left` of its `timeout`.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn process_within(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
+        let spent = self.setup.timeout.zip(left).map(|(timeout, left)| timeout.saturating_sub(left));
+        self.begin(false);
+        self.queue(job, spent.unwrap_or_default());
+        self.next(outputs).map(drop)
+    }
+
+    /// Comes to the answer for the next job, or to the death of a process over a job.
+    fn work_on(&mut self) {
+        let Err(ended) = self.work() else { return };
+        self.server = None;
+        // Those before it have their answers, so it is this one.
+        let running = self.answered + self.answers.len();
+        let failure = match ended {
+            Ended::Died(why) if running == self.until => {
+                self.journal
+                    .log(Level::Warn, &format!("{why} after the last job of a batch; no job failed of it"));
+                return;
+            }
+            Ended::Killed(..) if running == self.until => return,
+            Ended::Died(why) => match self.died_over(running, &why) {
+                Some(failure) => failure,
+                None => return,
+            },
+            Ended::Killed(cause, why) => {
+                let mut failure = self.failure(FailureKind::Limit, &why);
+                failure.cause = cause;
+                failure
+            }
+            Ended::Missing(failure) => failure,
+        };
+        self.answers.push_back(Answer::Failed(failure));
+    }
+
+    /// The job at this position came to its end without taking a process down.
+    fn forgive(&mut self, position: usize) {
+        if self.custody.deaths.any()
+            && let Some(culprit) = self.culprit(position)
+        {
+            self.custody.deaths.forget(&culprit);
+        }
+    }
+
+    fn culprit(&self, position: usize) -> Option<Culprit> {
+        let job = self.jobs.get(position)?;
+        Some(Culprit { place: Arc::clone(&self.place), hash: job.hash, piece: job.piece })
+    }
+
+    /// Whether the job at this position has taken a process down, and was not through since.
+    fn is_suspect(&self, position: usize) -> bool {
+        self.culprit(position).is_some_and(|culprit| self.custody.deaths.has(&culprit))
+    }
+
+    /// What becomes of the job at this position, over which a process has died; `None`: it is run again.
+    fn died_over(&mut self, running: usize, why: &str) -> Option<Failure> {
+        let Some(limit) = self.custody.crash_limit else {
+            return Some(self.failure(FailureKind::Crashed, why));
+        };
+        if self.custody.ending.load(Ordering::Acquire) {
+            let why = format!("{why} while the runner was ending; the job is run again by the next run");
+            return Some(self.failure(FailureKind::GateClosed, &why));
+        }
+        let Some(culprit) = self.culprit(running) else {
+            return Some(self.failure(FailureKind::Crashed, why));
+        };
+        let deaths = self.custody.deaths.add(culprit.clone());
+        if deaths >= limit {
+            self.custody.deaths.forget(&culprit);
+            let often = if deaths == 1 { String::new() } else { format!(", {deaths} times in a row") };
+            return Some(self.failure(FailureKind::Crashed, &format!("{why}{often}")));
+        }
+        let index = self.jobs.get(running).map_or(0, |job| job.index);
+        let told =
+            format!("{why} at job {index}, which is run again alone (death {deaths} of at most {limit})");
+        self.journal.log(Level::Warn, &told);
+        None
+    }
+
+    /// Has the process work off what is left of the batch, as far as it comes. A job that took a process down
+    /// is sent alone.
+    fn work(&mut self) -> Result<(), Ended> {
+        self.weigh_between_batches();
+        self.until = self.jobs.len();
+        if self.custody.deaths.any() {
+            let suspect = (self.answered..self.until).find(|&position| self.is_suspect(position));
+            self.until = suspect.map_or(self.until, |suspect| suspect.max(self.answered + 1));
+        }
+        if !self.send() {
+            // It died between two batches, which is no job's fault.
+            self.server = None;
+            self.start().map_err(Ended::Missing)?;
+            self.send();
+        }
+        match self.wait(Self::time_left)? {
+            Seen::Gone => Err(Ended::Died(self.post_mortem())),
+            // The rest is sent when it is asked for.
+            Seen::Cut if !self.answers.is_empty() => Ok(()),
+            _ if self.is_answered() => Ok(()),
+            _ => Err(Ended::Died("its process left the job out, and was ended".to_owned())),
+        }
+    }
+
+    /// Whether all that were sent and had to be run have their answers.
+    fn is_answered(&self) -> bool {
+        let ends_here = match self.answers.back() {
+            Some(Answer::Failed(failure)) => self.stops_at_failure || failure.of_setup,
+            _ => false,
+        };
+        self.answered + self.answers.len() == self.until || ends_here
+    }
+
+    /// Whether there is a process and it could be reached.
+    fn send(&mut self) -> bool {
+        let Some(server) = &mut self.server else { return false };
+        server.send(&self.jobs, self.answered..self.until, self.stops_at_failure).is_ok()
+    }
+
+    /// What the job that runs now has left of its `timeout`, of which pieces of it before this one and
+    /// processors before this step's have used some.
+    fn time_left(&self) -> Option<Duration> {
+        let (timeout, running) = (self.setup.timeout?, self.answered + self.answers.len());
+        let earlier: Duration = (self.answered..running)
+            .zip(&self.answers)
+            .filter(|(position, _)| self.jobs.are_one(*position, running))
+            .map(|(_, answer)| match answer {
+                Answer::Made(_, took) => *took,
+                Answer::Failed(_) | Answer::Described(_) => Duration::ZERO,
+            })
+            .sum();
+        Some(timeout.saturating_sub(self.jobs.spent(running) + earlier))
+    }
+
+    fn time_for_setup(&self) -> Option<Duration> {
+        self.setup.timeout.map(|timeout| timeout.saturating_add(SETUP))
+    }
+
+    /// Waits until the process is done, is gone, or has to be ended; takes in all answers on the way.
+    /// `left` says how long what runs now may still take, from when it began.
+    fn wait(&mut self, left: fn(&Self) -> Option<Duration>) -> Result<Seen, Ended> {
+        let mut since = Instant::now();
+        loop {
+            let Some(server) = &mut self.server else { return Ok(Seen::Gone) };
+            let seen = server.look();
+            match (server.take(&mut self.answers), seen) {
+                (Err(_), _) | (_, Seen::Stray) => {
+                    let why = "its process wrote what is no answer into its connection to the runner, and was ended";
+                    return Err(Ended::Died(why.to_owned()));
+                }
+                (Ok(moved), Seen::Working) => {
+                    if moved {
+                        since = Instant::now();
+                    }
+                }
+                (Ok(_), seen) => return Ok(seen),
+            }
+            if left(self).is_some_and(|left| since.elapsed() > left.saturating_add(GRACE)) {
+                let timeout = format_duration(self.setup.timeout.unwrap_or_default());
+                let why = format!("it ran for longer than `timeout` of {timeout}; its process was killed");
+                return Err(Ended::Killed(Some(Cause::Timeout), why));
+            }
+            if let Some(weight) = self.server.as_mut().and_then(Server::overweight) {
+                return Err(Ended::Killed(None, self.too_heavy(weight)));
+            }
+        }
+    }
+
+    fn too_heavy(&self, weight: u64) -> String {
+        let (weight, most) = (format_size(weight), format_size(self.setup.memory));
+        format!(
+            "its process came to hold {weight} of memory, more than `limits.memory` of {most}, and was killed"
+        )
+    }
+
+    /// A process that grows slowly, over many short jobs, is replaced without harm to any of them.
+    fn weigh_between_batches(&mut self) {
+        let Some(server) = self.server.as_mut().filter(|server| server.is_unwatched()) else {
+            return;
+        };
+        if let Some(weight) = server.overweight() {
+            let why = format!("{}; no job failed of it", self.too_heavy(weight));
+            self.journal.log(Level::Warn, &why);
+            self.server = None;
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Failure> {
+        self.setup.seal = random_key();
+        let order = Order::Run(Box::new(self.setup.clone()));
+        let (image, memory) = (&self.image, self.setup.memory);
+        let started = Server::start(&order, image, memory, &self.journal, Stdio::inherit());
+        let started = started.map_err(|error| format!("a process for it cannot be started: {error}"));
+        self.server = Some(started.map_err(|why| self.failure_of_setup(FailureKind::Failed, &why))?);
+        let (kind, why) = match self.wait(Self::time_for_setup) {
+            Ok(Seen::Done) => {
+                if let Some(server) = &mut self.server {
+                    server.set_up(self.setup.memory);
+                }
+                return Ok(());
+            }
+            Ok(Seen::Gone) => (FailureKind::Crashed, self.post_mortem()),
+            Ok(Seen::Refused | Seen::Cut | Seen::Working | Seen::Stray) => {
+                self.server = None;
+                if let Some(Answer::Failed(mut failure)) = self.answers.pop_back() {
+                    failure.of_setup = true;
+                    return Err(failure);
+                }
+                (FailureKind::Failed, "its process could not set it up".to_owned())
+            }
+            Err(Ended::Died(why)) => (FailureKind::Crashed, why),
+            Err(Ended::Killed(_, why)) => (FailureKind::Limit, why),
+            Err(Ended::Missing(failure)) => return Err(failure),
+        };
+        self.server = None;
+        Err(self.failure_of_setup(kind, &format!("while it was set up, {why}")))
+    }
+
+    /// What the process died of.
+    fn post_mortem(&mut self) -> String {
+        self.server.take().map_or_else(|| "its process is gone".to_owned(), Server::post_mortem)
+    }
+
+    fn failure_of_setup(&self, kind: FailureKind, why: &str) -> Failure {
+        let mut failure = self.failure(kind, why);
+        failure.of_setup = true;
+        failure
+    }
+
+    fn failure(&self, kind: FailureKind, why: &str) -> Failure {
+        Failure::new(kind, format!("plugin `{}`: {why}", self.setup.named))
+    }
+}
+
+impl Step for Isolated {
+    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        self.process_within(job, outputs, self.setup.timeout)
+    }
+}
+
+impl Drop for Isolated {
+    fn drop(&mut self) {
+        if let Some(why) = self.server.take().and_then(Server::dismiss) {
+            self.journal.log(Level::Warn, &why);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The plugins of a generation: each library is read once, whatever number of steps use it, says in a
+//! process of its own what it offers, and is opened in this one only when a step runs in it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use tidegate_plugin::host::Plugin;
+
+use super::describe::{Undescribed, describe};
+use super::description::Description;
+use super::find::Search;
+use super::image::{Image, ImageError};
+use super::library::{self, LibraryError};
+use tidegate_config::shown;
+use tidegate_model::suggest::listed;
+
+/// What `[plugin.NAME] sha256` says, by name of the plugin.
+pub type Pins = BTreeMap<String, String>;
+
+/// All libraries of a generation.
+#[derive(Debug, Default)]
+pub struct Plugins {
+    loaded: BTreeMap<String, Result<Loaded, LoadError>>,
+}
+
+/// A library that is known, and open in this process once something has asked for that.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    image: Arc<Image>,
+    description: Arc<Description>,
+    /// What it printed while it said what it offers.
+    printed: Arc<str>,
+    plugin: Arc<Mutex<Option<Arc<Plugin>>>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("there is no plugin `{name}`")]
+    Missing { name: String, folders: Vec<PathBuf>, near: Option<String> },
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    #[error("`{}` has another content than `[plugin.{name}]` pins: its sha256 is {found}", shown(path))]
+    Pinned { name: String, path: PathBuf, found: String },
+    #[error(transparent)]
+    Undescribed(#[from] Undescribed),
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+}
+
+impl Plugins {
+    /// Asks all these plugins what they offer, side by side.
+    #[must_use]
+    pub fn load(names: &[&str], search: &Search, pins: &Pins) -> Self {
+        let loaded = thread::scope(|scope| {
+            let threads: Vec<_> = names
+                .iter()
+                .map(|&name| {
+                    (
+                        name,
+                        thread::Builder::new().spawn_scoped(scope, move || Loaded::find(name, search, pins)),
+                    )
+                })
+                .collect();
+            let loaded = threads.into_iter().map(|(name, thread)| {
+                let loaded = thread.ok().and_then(|thread| thread.join().ok());
+                // Without a thread it is asked here.
+                (name.to_owned(), loaded.unwrap_or_else(|| Loaded::find(name, search, pins)))
+            });
+            loaded.collect()
+        });
+        Self { loaded }
+    }
+
+    /// # Errors
+    /// Why it cannot be used.
+    pub fn find(&self, name: &str) -> Option<Result<&Loaded, &LoadError>> {
+        self.loaded.get(name).map(Result::as_ref)
+    }
+
+    /// The plugin of this name, where it can be used.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Loaded> {
+        self.find(name)?.ok()
+    }
+}
+
+impl Loaded {
+    fn find(name: &str, search: &Search, pins: &Pins) -> Result<Self, LoadError> {
+        let Some(path) = search.find(name) else {
+            let (folders, near) = (search.folders.clone(), search.near(name));
+            return Err(LoadError::Missing { name: name.to_owned(), folders, near });
+        };
+        let image = Image::read(&path)?;
+        match pins.get(name) {
+            Some(pinned) if !pinned.eq_ignore_ascii_case(image.sha256()) => {
+                let found = image.sha256().to_owned();
+                Err(LoadError::Pinned { name: name.to_owned(), path, found })
+            }
+            _ => Self::describe(image),
+        }
+    }
+
+    /// A library that has been read; its code runs in a process of its own.
+    pub fn describe(image: Image) -> Result<Self, LoadError> {
+        let (description, printed) = describe(&image)?;
+        Ok(Self::new(image, description, printed, None))
+    }
+
+    /// A library that has been read, opened in this process at once.
+    pub fn open(image: Image) -> Result<Self, LoadError> {
+        let plugin = library::open(&image)?;
+        Ok(Self::new(image, Description::from(&plugin), String::new(), Some(Arc::new(plugin))))
+    }
+
+    fn new(image: Image, description: Description, printed: String, plugin: Option<Arc<Plugin>>) -> Self {
+        Self {
+            image: Arc::new(image),
+            description: Arc::new(description),
+            printed: printed.into(),
+            plugin: Arc::new(Mutex::new(plugin)),
+        }
+    }
+
+    /// The library, opened in this process.
+    pub fn plugin(&self) -> Result<Arc<Plugin>, LibraryError> {
+        // Nothing is behind the lock that a panic could have left half done.
+        let mut plugin = self.plugin.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plugin) = &*plugin {
+            return Ok(Arc::clone(plugin));
+        }
+        let opened = Arc::new(library::open(&self.image)?);
+        Ok(Arc::clone(plugin.insert(opened)))
+    }
+
+    /// What it offers.
+    #[must_use]
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// What it printed while it said what it offers, fit for a message; it should print nothing.
+    #[must_use]
+    pub fn printed(&self) -> &str {
+        &self.printed
+    }
+
+    #[must_use]
+    pub fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+}
+
+impl LoadError {
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Missing { near: Some(near), .. } => Some(format!("did you mean `plugin:{near}`?")),
+            Self::Missing { folders, .. } if folders.is_empty() => Some(
+                "say where plugins are: `[runner] plugins = \"folder\"` in tidegate.toml, or `--plugins FOLDER`"
+                    .to_owned(),
+            ),
+            Self::Missing { name, folders, .. } => {
+                let folders: Vec<String> = folders.iter().map(|folder| shown(folder).to_string()).collect();
+                let folders = listed(folders.iter().map(String::as_str), "and");
+                let file = format!("{}{name}{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+                Some(format!("`{file}` was looked for in {folders}"))
+            }
+            Self::Pinned { .. } => {
+                Some("if you trust this file, put its sha256 there; otherwise bring the right one back".into())
+            }
+            Self::Image(ImageError::Short { .. }) => Some("build or copy it again".into()),
+            Self::Undescribed(error) => error.help(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! What an attempt may use: memory, time and operations.
+//!
+//! Each operation of a script is charged here, also those of closures that a native function calls. A native
+//! function that makes more than it is given asks for room first; what comes together in between is seen
+//! with the next operation.
+//!
+//! A limit that strikes between two operations unwinds the stack up to [`run`]. An error would not do: Rhai makes
+//! a text of the whole value where the function fails that makes its text.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, Position};
+
+use super::captured::{Captured, Kept};
+use super::context::Context;
+use super::decided::{Emit, Ended};
+use super::ticker;
+use crate::memory::{self, Budget};
+use tidegate_config::Limits;
+
+/// Shared by the engines of a step; an attempt at a time.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    limits: Limits,
+    context: Context,
+    /// The jobs that it has emitted.
+    emitted: RefCell<Vec<Emit>>,
+    deadline: Cell<Option<Instant>>,
+    /// How many operations it has taken.
+    operations: Cell<u64>,
+    /// How many it may take before it is looked at why it must end.
+    most: Cell<u64>,
+    /// The tick at which the clock was asked last.
+    asked: Cell<u64>,
+    /// The operation at which it stops with an error that has a place; `None`: it runs up to its limits.
+    stop: Cell<Option<u64>>,
+    /// The operation that makes a text, while it does.
+    writing: Cell<Option<u64>>,
+    captured: RefCell<Captured>,
+    kept: RefCell<Kept>,
+}
+
+thread_local! {
+    /// The attempt that runs now; while none does, one that is like those of a step without settings.
+    static CURRENT: RefCell<Rc<Attempt>> = RefCell::new(Attempt::new(&Limits::default()));
+}
+
+/// The attempt that runs now on this thread, for functions of scripts.
+pub(crate) fn current() -> Rc<Attempt> {
+    CURRENT.with_borrow(Rc::clone)
+}
+
+/// An attempt under way. What it holds is free once this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    attempt: Rc<Attempt>,
+    outer: Outer,
+    /// Dropped last: what is freed before is not charged to anything around it.
+    _budget: Budget,
+}
+
+/// What an attempt that is under way resumes with.
+#[derive(Debug)]
+struct Outer {
+    /// The one that ran before on this thread.
+    current: Option<Rc<Attempt>>,
+    deadline: Option<Instant>,
+    operations: u64,
+    most: u64,
+    stop: Option<u64>,
+    writing: Option<u64>,
+    captured: Captured,
+}
+
+/// Unwinds the stack.
+struct Struck(Ended);
+
+impl Attempt {
+    pub(crate) fn new(limits: &Limits) -> Rc<Self> {
+        Self::with(limits, Context::none())
+    }
+
+    /// Attempts at jobs, of which `context` tells.
+    pub(crate) fn with(limits: &Limits, context: Context) -> Rc<Self> {
+        Rc::new(Self {
+            limits: *limits,
+            context,
+            emitted: RefCell::default(),
+            deadline: Cell::default(),
+            operations: Cell::default(),
+            most: Cell::new(limits.operations),
+            asked: Cell::new(ticker::NEVER),
+            stop: Cell::default(),
+            writing: Cell::default(),
+            captured: RefCell::default(),
+            kept: RefCell::default(),
+        })
+    }
+
+    /// Begins an attempt, which has `left` of its time. Where one is under way it goes on afterwards.
+    pub(crate) fn begin(self: &Rc<Self>, left: Option<Duration>) -> Running {
+        let deadline = left.and_then(|left| Instant::now().checked_add(left));
+        let outer = Outer {
+            current: Some(CURRENT.replace(Rc::clone(self))),
+            deadline: self.deadline.replace(deadline),
+            operations: self.operations.replace(0),
+            most: self.most.replace(self.limits.operations),
+            stop: self.stop.take(),
+            writing: self.writing.take(),
+            captured: self.captured.take(),
+        };
+        Running { attempt: Rc::clone(self), outer, _budget: Budget::new(self.limits.memory) }
+    }
+
+    /// Charges each operation that `engine` performs.
+    pub(crate) fn watch(self: &Rc<Self>, engine: &mut Engine) {
+        let attempt = Rc::clone(self);
+        engine.on_progress(move |_| {
+            #[cfg(test)]
+            looks::look();
+            let operations = attempt.operations.get() + 1;
+            attempt.operations.set(operations);
+            let is_plain = operations <= attempt.most.get()
+                && memory::left() >= 0
+                && ticker::ticks() == attempt.asked.get();
+            if is_plain { None } else { attempt.interrupt() }
+        });
+    }
+
+    /// Takes charge of each captured variable that `engine` reads. It costs something for other variables too, and
+    /// so is only for scripts that capture some.
+    pub(crate) fn watch_captured(self: &Rc<Self>, engine: &mut Engine) {
+        let attempt = Rc::clone(self);
+        #[expect(
+            deprecated,
+            reason = "not deprecated, says its note, but volatile: tests hold what is used of it"
+        )]
+        engine.on_var(move |name, _, mut context: EvalContext<'_, '_, '_, '_, '_, '_>| {
+            let scope = context.scope_mut();
+            match scope.get_mut(name) {
+                Some(variable) if variable.is_shared() => attempt.adopt(variable),
+                Some(_) => {}
+                None => {
+                    if let Some(constant) = scope.get(name).filter(|constant| constant.is_shared()) {
+                        attempt.hold(constant);
+                    }
+                }
+            }
+            Ok(None)
+        });
+    }
+
+    #[cold]
+    fn interrupt(&self) -> Option<Dynamic> {
+        if self.stop.get().is_some_and(|stop| self.operations.get() >= stop) {
+            return Some(Dynamic::from(Ended::TooManyOperations));
+        }
+        if let Some(why) = self.end() {
+            self.operations.set(self.writing.get().unwrap_or(self.operations.get()));
+            strike(why);
+        }
+        None
+    }
+
+    /// Why the attempt must end, if it must.
+    #[cold]
+    fn end(&self) -> Option<Ended> {
+        if self.operations.get() > self.limits.operations {
+            return Some(Ended::TooManyOperations);
+        }
+        if memory::left() < 0 {
+            self.sweep();
+            if memory::left() < 0 {
+                return Some(Ended::TooMuchMemory { bytes: self.held(), by: None });
+            }
+        }
+        self.asked.set(ticker::see());
+        let is_over = self.deadline.get().is_some_and(|deadline| Instant::now() >= deadline);
+        is_over.then_some(Ended::TimedOut)
+    }
+
+    /// The bytes that the attempt holds.
+    fn held(&self) -> u64 {
+        u64::try_from(i128::from(self.limits.memory) - i128::from(memory::left())).unwrap_or(0)
+    }
+
+    /// Goes on only where `bytes` more, which `function` is about to take, stay within the limit.
+    pub(crate) fn room(&self, function: &'static str, bytes: usize) -> Result<(), Box<EvalAltResult>> {
+        let fits = || i64::try_from(bytes).is_ok_and(|bytes| bytes <= memory::left());
+        if fits() {
+            return Ok(());
+        }
+        self.sweep();
+        if fits() {
+            return Ok(());
+        }
+        let bytes = self.held().saturating_add(bytes as u64);
+        Err(ended(Ended::TooMuchMemory { bytes, by: Some(function) }))
+    }
+
+    /// The bytes that it may still take.
+    pub(crate) fn free(&self) -> usize {
+        let most = usize::try_from(self.limits.memory).unwrap_or(usize::MAX);
+        let left = || usize::try_from(memory::left()).map_or(0, |left| left.min(most));
+        if left() < most / 2 {
+            self.sweep();
+        }
+        left()
+    }
+
+    /// The error of `function`, which has found that what it makes takes more than that.
+    #[expect(clippy::unnecessary_box_returns, reason = "as errors of Rhai are")]
+    pub(crate) fn full(&self, function: &'static str) -> Box<EvalAltResult> {
+        ended(Ended::TooMuchMemory { bytes: self.limits.memory, by: Some(function) })
+    }
+
+    /// For native functions that go through much by themselves: goes on only where there is time and memory
+    /// left.
+    #[inline]
+    pub(crate) fn go_on(&self, function: &'static str) -> Result<(), Box<EvalAltResult>> {
+        #[cfg(test)]
+        looks::look();
+        if memory::left() >= 0 && ticker::ticks() == self.asked.get() { Ok(()) } else { self.stop(function) }
+    }
+
+    #[cold]
+    fn stop(&self, function: &'static str) -> Result<(), Box<EvalAltResult>> {
+        match self.end() {
+            None => Ok(()),
+            Some(Ended::TooMuchMemory { bytes, .. }) => {
+                Err(ended(Ended::TooMuchMemory { bytes, by: Some(function) }))
+            }
+            Some(why) => Err(ended(why)),
+        }
+    }
+
+    /// How many operations it has taken.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.get()
+    }
+
+    /// Where `work` fails at a limit, the attempt ends by unwinding, and no operation of `work` counts: for
+    /// functions whose errors Rhai takes for something else.
+    pub(crate) fn or_strike<T>(&self, work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Option<T> {
+        let outer = self.writing.get();
+        let before = outer.unwrap_or(self.operations.get());
+        self.writing.set(Some(before));
+        let worked = work();
+        self.writing.set(outer);
+        match worked.map_err(|error| *error) {
+            Ok(made) => Some(made),
+            Err(EvalAltResult::ErrorTerminated(token, _)) => {
+                self.operations.set(before);
+                token.try_cast().map(|why| strike(why))
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// The attempt that has just begun stops at this operation at the latest.
+    pub(crate) fn stop_at(&self, operation: u64) {
+        self.stop.set(Some(operation));
+        self.most.set(self.limits.operations.min(operation.saturating_sub(1)));
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What its functions know of the job.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Adds an output, where there are fewer than `most`.
+    pub(crate) fn emit(&self, one: Emit, most: usize) -> bool {
+        let mut emitted = self.emitted.borrow_mut();
+        let has_room = emitted.len() < most;
+        if has_room {
+            emitted.push(one);
+        }
+        has_room
+    }
+
+    /// What it has emitted, in the order of the calls.
+    pub(crate) fn take_emitted(&self) -> Vec<Emit> {
+        self.emitted.take()
+    }
+
+    /// Takes charge of a captured variable that is read.
+    fn adopt(&self, variable: &mut Dynamic) {
+        self.captured.borrow_mut().adopt(variable, &self.kept.borrow());
+    }
+
+    /// Holds a captured constant that is read.
+    fn hold(&self, constant: &Dynamic) {
+        self.captured.borrow_mut().hold(constant);
+    }
+
+    /// Frees captured variables that the script has given up.
+    fn sweep(&self) {
+        if let Ok(mut captured) = self.captured.try_borrow_mut() {
+            captured.sweep();
+        }
+    }
+
+    /// Scripts that `work` reads leave nothing behind.
+    pub(crate) fn apart<T>(&self, work: impl FnOnce() -> T) -> T {
+        let kept = self.kept.take();
+        let made = work();
+        self.kept.replace(kept);
+        made
+    }
+}
+
+/// Runs a script, or a part of one. A limit that strikes in it is an error of it, past any `try` of the script.
+pub(crate) fn run<T>(work: impl FnOnce() -> Result<T, Box<EvalAltResult>>) -> Result<T, Box<EvalAltResult>> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| match panic.downcast::<Struck>() {
+        Ok(struck) => Err(ended(struck.0)),
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
+/// Ends the attempt, up to [`run`].
+fn strike(why: Ended) -> ! {
+    resume_unwind(Box::new(Struck(why)))
+}
+
+/// Ends the attempt, past any `try` of the script.
+#[expect(clippy::unnecessary_box_returns, reason = "as errors of Rhai are")]
+pub(crate) fn ended(why: Ended) -> Box<EvalAltResult> {
+    EvalAltResult::ErrorTerminated(Dynamic::from(why), Position::NONE).into()
+}
+
+impl Running {
+    /// What closures have captured stays after the attempt, as it is now.
+    pub(crate) fn keep(&self) {
+        self.attempt.captured.borrow_mut().keep(&mut self.attempt.kept.borrow_mut());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Outer { current, deadline, operations, most, stop, writing, captured } = &mut self.outer;
+        if let Some(outer) = current.take() {
+            CURRENT.set(outer);
+        }
+        self.attempt.captured.replace(std::mem::take(captured)).release();
+        self.attempt.deadline.set(*deadline);
+        self.attempt.operations.set(*operations);
+        self.attempt.most.set(*most);
+        self.attempt.stop.set(*stop);
+        self.attempt.writing.set(*writing);
+    }
+}
+
+/// For tests: how long an attempt works without a look at whether its time is over. In time of the thread, which other
+/// threads do not take.
+#[cfg(test)]
+pub(crate) mod looks {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    thread_local! {
+        static LAST: Cell<Option<Duration>> = const { Cell::new(None) };
+        static LONGEST: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    }
+
+    fn now() -> Duration {
+        Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
+    }
+
+    pub(crate) fn look() {
+        if let Some(last) = LAST.get() {
+            let now = now();
+            LONGEST.set(LONGEST.get().max(now.saturating_sub(last)));
+            LAST.set(Some(now));
+        }
+    }
+
+    /// The longest time between two looks while `work` runs.
+    pub(crate) fn longest_between(work: impl FnOnce()) -> Duration {
+        LONGEST.set(Duration::ZERO);
+        LAST.set(Some(now()));
+        work();
+        look();
+        LAST.set(None);
+        LONGEST.get()
+    }
+}

@@ -1,0 +1,507 @@
+//! A step made of a filter and scripts, run one after the other on values in memory.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rhai::{CallFnOptions, Dynamic, Engine, EvalAltResult, Scope};
+use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Place, Step};
+
+use super::attempt::{self, Attempt};
+use super::compile::{self, CompileError, Compiled};
+use super::context::Context;
+use super::decided::Emit;
+use super::entry::Entry;
+use super::explain::{self, Circumstances, Known};
+use super::filter::Filter;
+use super::functions;
+use super::json::{self, WriteError};
+use super::top::Top;
+use super::{frozen, hints, kind, locate, modules};
+use crate::memory;
+use tidegate_config::{Limits, Script, StepFilter};
+use tidegate_model::suggest::{listed, nearest};
+use tidegate_model::{Secret, TokenKey, format_size};
+
+/// How long it may take to find out where a limit struck.
+const LOCATE_MAX: Duration = Duration::from_secs(1);
+
+/// The same past the `timeout`.
+const LOCATE_LATE_MAX: Duration = Duration::from_millis(50);
+
+/// What a script step is made from; borrowed from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct ScriptStepSpec<'a> {
+    pub pipeline: &'a str,
+    pub step: &'a str,
+    pub scripts: &'a [Script],
+    pub filter: &'a StepFilter,
+    pub limits: &'a Limits,
+    pub timeout: Option<Duration>,
+    pub config: &'a serde_json::Value,
+    /// What of it must not be shown.
+    pub secrets: &'a [Secret],
+    /// The file that holds the step, for messages about `when`.
+    pub file: &'a str,
+    /// Jobs come as a map of the one alternative that gave something.
+    pub wrapped: bool,
+    pub outlet: Outlet,
+    /// What is called in the last script; in those before it, `process`.
+    pub entry: Entry,
+    /// What the tokens of jobs are made with.
+    pub token_key: &'a TokenKey,
+}
+
+/// Where what the last script hands on goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlet {
+    /// To the outputs of the step, by name.
+    Named,
+    /// To the one output of the step, which has no name (`to = "name"`); or the step has none at all.
+    Unnamed,
+    /// To another processor, or to whoever asked.
+    Next,
+}
+
+/// Runs scripts on jobs. Lives on one thread.
+#[derive(Debug)]
+pub struct ScriptStep {
+    scripts: Vec<Loaded>,
+    filter: Option<Filter>,
+    context: Context,
+    attempt: Rc<Attempt>,
+    timeout: Option<Duration>,
+    limits: Limits,
+    /// How many bytes the job that runs now may still hand on.
+    room: Cell<u64>,
+    file: String,
+    wrapped: bool,
+    outlet: Outlet,
+    entry: Entry,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    /// Its own, since `import` looks beside the script.
+    engine: Engine,
+    compiled: Compiled,
+    /// `None`: it runs before each call.
+    top: Option<Top>,
+    path: PathBuf,
+    /// For finding places again; what runs is `compiled`.
+    text: String,
+    /// Reused from job to job.
+    scope: Scope<'static>,
+}
+
+impl ScriptStep {
+    /// Compiles everything for one thread.
+    ///
+    /// # Errors
+    /// The first script that does not compile; `check` has found them all before.
+    pub fn new(spec: &ScriptStepSpec<'_>) -> Result<Self, CompileError> {
+        let tables_before = frozen::made();
+        let config = serde_json::to_vec(spec.config)
+            .ok()
+            .and_then(|text| json::read(&text).ok())
+            .unwrap_or(Dynamic::UNIT);
+        let context = Context::new((spec.pipeline, spec.step), config, spec.secrets, spec.token_key);
+        let attempt = Attempt::with(spec.limits, context.clone());
+        let mut scripts = Vec::with_capacity(spec.scripts.len());
+        for (position, script) in spec.scripts.iter().enumerate() {
+            let last = position + 1 == spec.scripts.len();
+            let entry = if last { spec.entry } else { Entry::Process };
+            let mut engine = compile::engine(spec.limits, &attempt);
+            modules::register_control(&mut engine);
+            let compiled = compile::compile(&mut engine, script, entry, &attempt)?;
+            let quiet = || compile::engine(spec.limits, &attempt);
+            let top = Top::run(&engine, quiet, &attempt, &compiled.ast);
+            let (path, text) = (script.path.clone(), script.text.clone());
+            scripts.push(Loaded { engine, compiled, top, path, text, scope: Scope::new() });
+        }
+        if frozen::made() != tables_before {
+            for script in scripts.iter_mut().filter(|script| adds(&script.text)) {
+                script.engine.set_fast_operators(false);
+            }
+        }
+        let engine = || compile::engine(spec.limits, &attempt);
+        let filter = Filter::compile(engine, spec.filter, spec.wrapped, &attempt)?;
+        Ok(Self {
+            scripts,
+            filter,
+            context,
+            attempt,
+            timeout: spec.timeout,
+            limits: *spec.limits,
+            room: Cell::new(0),
+            file: spec.file.to_owned(),
+            wrapped: spec.wrapped,
+            outlet: spec.outlet,
+            entry: spec.entry,
+        })
+    }
+
+    /// `text`: of the script that `file` is.
+    fn circumstances<'a>(
+        &'a self,
+        (file, text): (&'a str, &'a str),
+        functions: &'a [String],
+        first: bool,
+        job: &Job<'a>,
+    ) -> Circumstances<'a> {
+        let (limits, timeout) = (&self.limits, self.timeout);
+        let known = Known { text, config: Some(self.context.config()), functions };
+        Circumstances { file, limits, timeout, payload: job.payload, first, known }
+    }
+
+    /// The names of all that its scripts can call, in order, where `error` is about a name.
+    fn functions(&self, error: &EvalAltResult) -> Vec<String> {
+        if explain::is_about_a_name(error) { names_of_functions(&self.scripts) } else { Vec::new() }
+    }
+
+    fn failure_of_payload(&self, error: &json::ReadError) -> Failure {
+        if !error.is_full() {
+            return Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}"));
+        }
+        let most = format_size(self.limits.memory);
+        let message = format!("the values of the job take more than `limits.memory` of {most}");
+        Failure::new(FailureKind::Limit, message)
+    }
+
+    fn failure_of_script(&mut self, position: usize, error: &EvalAltResult, job: &Job<'_>) -> Failure {
+        let file = self.scripts[position].path.display().to_string();
+        let text = &*self.scripts[position].text;
+        let functions = self.functions(error);
+        let circumstances = self.circumstances((&file, text), &functions, position == 0, job);
+        let mut failure = explain::failure(error, circumstances);
+        if failure.kind == FailureKind::Limit && failure.place.is_none() {
+            // An attempt that is out of time must end soon.
+            let most = if explain::is_timeout(error) { LOCATE_LATE_MAX } else { LOCATE_MAX };
+            let left = self.timeout.map_or(most, |timeout| timeout.min(most));
+            // What a later script was given is gone, so that only its beginning can be named.
+            let arguments = || {
+                let value = json::read(job.payload).ok().filter(|_| position == 0)?;
+                Some([value, Dynamic::from(self.context.clone())])
+            };
+            let script = &mut self.scripts[position];
+            let source = (&*script.path, &*script.text, script.compiled.entry);
+            let found = locate::place(&mut script.engine, source, &arguments, error, (&self.attempt, left));
+            failure.place = found.and_then(|position| explain::place(position, file));
+        }
+        failure
+    }
+
+    /// Runs the scripts from `from` on over `value`, and hands on what the last one returns.
+    fn run_from(
+        &mut self,
+        from: usize,
+        value: Dynamic,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        let Some(script) = self.scripts.get_mut(from) else {
+            return self.hand_on(&value, outputs);
+        };
+        let returned = match attempt::run(|| script.call(value, &self.context)) {
+            Ok(returned) => returned,
+            Err(error) => {
+                // A limit may have struck where Rhai takes nothing back.
+                script.scope.clear();
+                return Err(self.failure_of_script(from, &error, job));
+            }
+        };
+        let returned = frozen::into_plain(returned);
+        let between = from + 1 < self.scripts.len();
+        if between && returned.is_unit() {
+            return Ok(());
+        }
+        if between && returned.is_array() {
+            let elements = returned.into_array().unwrap_or_default();
+            return elements
+                .into_iter()
+                .try_for_each(|element| self.run_from(from + 1, element, job, outputs));
+        }
+        self.run_from(from + 1, returned, job, outputs)
+    }
+
+    /// Writes what the last script returned to where it belongs.
+    fn hand_on(&self, returned: &Dynamic, outputs: &mut Outputs) -> Result<(), Failure> {
+        if let (true, Some(payloads)) = (self.entry.answers(), outputs.get_mut(0)) {
+            return self.push_one(returned, payloads);
+        }
+        if outputs.bindings() == 0 || returned.is_unit() {
+            return Ok(());
+        }
+        if self.outlet != Outlet::Named {
+            return self.push(returned, 0, outputs);
+        }
+        let Ok(map) = returned.as_map_ref() else {
+            let message = format!(
+                "the step has several outputs, so the script must return a map of them, not {}; for example `#{{ {}: job }}`",
+                kind::of(returned),
+                outputs.names().next().unwrap_or_default()
+            );
+            return Err(Failure::new(FailureKind::Output, message));
+        };
+        if let Some(failure) = no_outputs(map.keys().map(AsRef::as_ref), outputs) {
+            return Err(failure);
+        }
+        for (binding, value) in map.iter() {
+            let position = binding_position(binding, outputs)?;
+            self.push(value, position, outputs)?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what `emit` collected, in the order of the calls.
+    fn hand_on_emitted(&self, outputs: &mut Outputs) -> Result<(), Failure> {
+        for Emit { binding, job, due } in self.attempt.take_emitted() {
+            let position = binding_position(&binding, outputs)?;
+            match due {
+                None => self.push(&job, position, outputs)?,
+                Some(due) => {
+                    if binding.is_empty() && self.outlet == Outlet::Next {
+                        return Err(Failure::new(FailureKind::Output, NO_WAIT.to_owned()));
+                    }
+                    self.delay(&job, position, due, outputs)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Self::push`], for outputs that wait until `due`.
+    fn delay(
+        &self,
+        value: &Dynamic,
+        position: usize,
+        due: i64,
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        if value.is_unit() {
+            return Ok(());
+        }
+        let delayed = outputs.delayed_mut();
+        let mut one = |value: &Dynamic| {
+            let before = delayed.payloads().byte_len();
+            let write = |buffer: &mut Vec<u8>| json::write_within(value, buffer, self.room());
+            let pushed = memory::uncounted(|| delayed.push_with(position, due, write));
+            pushed.map_err(|error| self.no_output(&error))?;
+            self.take_room(delayed.payloads().byte_len() - before)
+        };
+        let value = &*frozen::plain(value);
+        match value.as_array_ref() {
+            Ok(elements) => elements.iter().try_for_each(one),
+            Err(_) => one(value),
+        }
+    }
+
+    /// One output, or one an element of an array, or none for `()`.
+    fn push(&self, value: &Dynamic, position: usize, outputs: &mut Outputs) -> Result<(), Failure> {
+        let Some(payloads) = outputs.get_mut(position) else { return Ok(()) };
+        if value.is_unit() {
+            return Ok(());
+        }
+        let value = &*frozen::plain(value);
+        match value.as_array_ref() {
+            Ok(elements) => elements.iter().try_for_each(|element| self.push_one(element, payloads)),
+            Err(_) => self.push_one(value, payloads),
+        }
+    }
+
+    fn push_one(&self, value: &Dynamic, payloads: &mut Payloads) -> Result<(), Failure> {
+        let before = payloads.byte_len();
+        let write = |buffer: &mut Vec<u8>| json::write_within(value, buffer, self.room());
+        memory::uncounted(|| payloads.push_with(write)).map_err(|error| self.no_output(&error))?;
+        self.take_room(payloads.byte_len() - before)
+    }
+
+    /// The bytes that the job may still hand on.
+    fn room(&self) -> usize {
+        usize::try_from(self.room.get()).unwrap_or(usize::MAX)
+    }
+
+    /// Counts what the job hands on.
+    fn take_room(&self, bytes: usize) -> Result<(), Failure> {
+        let left = self.room.get().checked_sub(bytes as u64).ok_or_else(|| self.outputs_too_large())?;
+        self.room.set(left);
+        Ok(())
+    }
+
+    fn outputs_too_large(&self) -> Failure {
+        let most = format_size(self.limits.memory);
+        let message = format!("all outputs of the job come to more than `limits.memory` of {most}");
+        Failure::new(FailureKind::Limit, message)
+    }
+
+    fn no_output(&self, error: &WriteError) -> Failure {
+        match error {
+            WriteError::TooLarge(_) => self.outputs_too_large(),
+            WriteError::Unsayable(why) => {
+                Failure::new(FailureKind::Output, format!("what the script returned is no JSON: {why}"))
+            }
+        }
+    }
+}
+
+impl ScriptStep {
+    /// Says which lane the next job is in: `ctx.lane`.
+    pub fn set_lane(&self, lane: Option<&str>) {
+        self.context.set_lane(lane);
+    }
+
+    /// As `process`, for an attempt that has only `left` of its `timeout`.
+    ///
+    /// # Errors
+    /// As `process`.
+    pub fn process_within(
+        &mut self,
+        job: &Job<'_>,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
+        // Dropped last, when nothing of the attempt is left.
+        let _running = self.attempt.begin(left);
+        let processed = self.process_now(job, outputs);
+        drop(self.attempt.take_emitted());
+        processed
+    }
+
+    fn process_now(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let mut value = json::read(job.payload).map_err(|error| self.failure_of_payload(&error))?;
+        self.context.set(job);
+        if let Some(filter) = &mut self.filter {
+            match filter.passes(value) {
+                Ok(Some(passed)) => value = passed,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    let functions = self.functions(&error);
+                    let circumstances = self.circumstances((&self.file, ""), &functions, true, job);
+                    return Err(in_when(explain::failure(&error, circumstances)));
+                }
+            }
+            if self.scripts.is_empty() {
+                pass_on(if self.wrapped { inner(job.payload) } else { job.payload }, outputs);
+                return Ok(());
+            }
+        }
+        self.room.set(self.limits.memory);
+        let ran = self.run_from(0, value, job, outputs);
+        functions::say_left_out(&self.context);
+        ran?;
+        self.hand_on_emitted(outputs)
+    }
+}
+
+impl Step for ScriptStep {
+    fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        self.process_within(job, outputs, self.timeout)
+    }
+}
+
+impl Loaded {
+    fn call(&mut self, value: Dynamic, context: &Context) -> Result<Dynamic, Box<EvalAltResult>> {
+        let Self { engine, compiled, top, scope, .. } = self;
+        if let Some(top) = top {
+            let (mut value, mut context) = (value, Dynamic::from(context.clone()));
+            let mut arguments = [&mut value, &mut context];
+            let count = if compiled.wants_context { 2 } else { 1 };
+            return top.call(engine, compiled.entry, &mut arguments[..count]);
+        }
+        // Where there is nothing at the top, Rhai skips it.
+        let options = CallFnOptions::new().eval_ast(true).rewind_scope(true);
+        if compiled.wants_context {
+            let arguments = (value, context.clone());
+            engine.call_fn_with_options(options, scope, &compiled.ast, compiled.entry, arguments)
+        } else {
+            engine.call_fn_with_options(options, scope, &compiled.ast, compiled.entry, (value,))
+        }
+    }
+}
+
+/// Whether a script may have `+=`, itself or in an import.
+fn adds(text: &str) -> bool {
+    text.contains("+=") || text.contains("import")
+}
+
+/// What can be called in the scripts, by name.
+fn names_of_functions(scripts: &[Loaded]) -> Vec<String> {
+    let mut names = BTreeSet::new();
+    for Loaded { engine, compiled, .. } in scripts {
+        names.extend(engine.collect_fn_metadata(None, |info| Some(info.metadata.name.to_string()), true));
+        names.extend(compiled.ast.iter_functions().map(|function| function.name.to_owned()));
+    }
+    names.into_iter().collect()
+}
+
+/// Lines and columns of the expression mean nothing in the file that it stands in, so they are said
+/// instead of marked.
+fn in_when(mut failure: Failure) -> Failure {
+    let at = match failure.place.take() {
+        Some(Place { line: 1, column: Some(column), .. }) => format!("in `when`, at column {column}: "),
+        Some(Place { line, column: Some(column), .. }) => {
+            format!("in `when`, at line {line}, column {column}: ")
+        }
+        _ => "in `when`: ".to_owned(),
+    };
+    failure.message.insert_str(0, &at);
+    failure
+}
+
+/// The one job in a map of which the runner has written all but that job.
+fn inner(wrapped: &[u8]) -> &[u8] {
+    let from = memchr::memchr(b':', wrapped).map_or(0, |colon| colon + 1);
+    wrapped.get(from..wrapped.len().saturating_sub(1)).unwrap_or(wrapped)
+}
+
+/// Hands the payload on as it is, to every output.
+fn pass_on(payload: &[u8], outputs: &mut Outputs) {
+    for position in 0..outputs.bindings() {
+        if let Some(payloads) = outputs.get_mut(position) {
+            payloads.push(payload);
+        }
+    }
+}
+
+/// What is wrong with a map that has other keys than outputs, and none that looks like one: a job, most likely.
+fn no_outputs<'a>(keys: impl Iterator<Item = &'a str> + Clone, outputs: &Outputs) -> Option<Failure> {
+    let names: Vec<&str> = outputs.names().collect();
+    let is_meant = |key: &str| names.contains(&key) || nearest(key, names.iter().copied()).is_some();
+    if keys.clone().any(is_meant) {
+        return None;
+    }
+    let mut given: Vec<&str> = keys.take(hints::SHOWN_FIELDS_MAX + 1).collect();
+    if given.is_empty() {
+        return None;
+    }
+    let more = if given.len() > hints::SHOWN_FIELDS_MAX { " and more" } else { "" };
+    given.truncate(hints::SHOWN_FIELDS_MAX);
+    let message = format!(
+        "the returned map has no output of the step, but {}{more}: with the outputs {} the script returns a map of them, such as `#{{ {}: job }}`",
+        listed(given, "and"),
+        listed(names.iter().copied(), "and"),
+        names.first().copied().unwrap_or_default()
+    );
+    Some(Failure::new(FailureKind::Output, message))
+}
+
+fn binding_position(binding: &str, outputs: &Outputs) -> Result<usize, Failure> {
+    outputs.position(binding).ok_or_else(|| no_output(binding, outputs))
+}
+
+const NO_WAIT: &str =
+    "nothing waits between two processors: only the last script of a step can delay an output without a name";
+
+fn no_output(binding: &str, outputs: &Outputs) -> Failure {
+    let names: Vec<&str> = outputs.names().filter(|name| !name.is_empty()).collect();
+    let hint = match nearest(binding, names.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if outputs.bindings() == 0 => "it has no `to`".to_owned(),
+        None if names.is_empty() => "it has one, which has no name: write `\"\"`".to_owned(),
+        None => format!("it has {}", listed(names, "and")),
+    };
+    let which = if binding.is_empty() { "without a name".to_owned() } else { format!("`{binding}`") };
+    Failure::new(FailureKind::Output, format!("the step has no output {which}; {hint}"))
+}

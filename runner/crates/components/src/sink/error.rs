@@ -1,0 +1,143 @@
+//! Why a sink cannot take jobs, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tidegate_config::shown;
+use tidegate_model::{Address, Holder};
+
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    #[error(
+        "sink `{address}` does not go on in `{}`: {mismatch}; {}, or take it as it is with \
+         `on_mismatch = \"append\"`", shown(path), mismatch.way_out(path)
+    )]
+    Mismatch { address: Address, path: PathBuf, mismatch: Mismatch },
+    #[error("sink `{address}` cannot write to `{}`: {} has it locked", shown(path), lock_holder(holder))]
+    Locked { address: Address, path: PathBuf, holder: Box<Holder> },
+    #[error("cannot make the folder `{}`", shown(path))]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("cannot open `{}` for writing", shown(path))]
+    Open { path: PathBuf, source: io::Error },
+    #[error("cannot write to `{}` at byte {offset}", shown(path))]
+    Write { path: PathBuf, offset: u64, source: io::Error },
+    #[error("cannot cut `{}` back to {offset} bytes", shown(path))]
+    CutBack { path: PathBuf, offset: u64, source: io::Error },
+    #[error("cannot read `{}` to see whether it is as it was left", shown(path))]
+    Look { path: PathBuf, source: io::Error },
+    #[error("standard output was closed by the program that read it")]
+    Closed,
+    #[error("cannot write to standard output")]
+    Stdout { source: io::Error },
+}
+
+fn lock_holder(holder: &Holder) -> String {
+    match holder.pid {
+        Some(pid) if pid == std::process::id() => "another sink of this runner".to_owned(),
+        Some(_) => holder.to_string(),
+        None => "another sink or another process".to_owned(),
+    }
+}
+
+/// How a file differs from what a sink left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// It was there before the sink was first used.
+    NotOurs {
+        len: u64,
+    },
+    Missing {
+        expected: u64,
+    },
+    Shorter {
+        expected: u64,
+        len: u64,
+    },
+    /// It was copied to another place, most likely together with the store.
+    Copied,
+    /// Its end at the committed position is not what was written there.
+    Changed,
+    /// Somebody appended to it.
+    Longer {
+        expected: u64,
+        len: u64,
+    },
+    /// Another file took its path while the sink was at work.
+    Replaced,
+    /// It was removed or renamed while the sink was at work.
+    Removed,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOurs { len } => write!(f, "it holds {len} bytes that Tidegate did not write"),
+            Self::Copied => write!(f, "it is a copy of what Tidegate wrote at another path"),
+            Self::Missing { expected } => write!(f, "it is missing, and should hold {expected} bytes"),
+            Self::Shorter { expected, len } => {
+                write!(f, "somebody shortened it, from {expected} bytes to {len}")
+            }
+            Self::Changed => write!(f, "somebody changed what Tidegate had written"),
+            Self::Longer { expected, len } => {
+                write!(f, "somebody appended to it, from {expected} bytes to {len}")
+            }
+            Self::Replaced => write!(f, "somebody put another file in its place"),
+            Self::Removed => write!(f, "somebody removed or renamed it"),
+        }
+    }
+}
+
+impl Mismatch {
+    /// What to do about it, beside taking the file as it is.
+    fn way_out(self, path: &Path) -> String {
+        match self {
+            Self::Missing { .. } | Self::Removed => "put it back".to_owned(),
+            Self::NotOurs { .. } => "move it away".to_owned(),
+            // The sources of the copy begin anew too, so that going on here would deliver twice.
+            Self::Copied => {
+                "a folder that was copied does not go on elsewhere, but one that was moved does; \
+                             for a copy that begins anew, remove its `.tidegate` and its outputs"
+                    .to_owned()
+            }
+            Self::Longer { expected, .. } => {
+                format!("cut it back with `truncate --size={expected} {}`", shown(path))
+            }
+            Self::Shorter { .. } | Self::Changed | Self::Replaced => "restore it as it was".to_owned(),
+        }
+    }
+}
+
+impl SinkError {
+    /// There is no room: the same write may succeed later.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let full = |error: &io::Error| {
+            use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+            matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+        };
+        match self {
+            Self::Folder { source, .. }
+            | Self::Open { source, .. }
+            | Self::Write { source, .. }
+            | Self::Stdout { source } => full(source),
+            Self::Mismatch { .. }
+            | Self::Locked { .. }
+            | Self::CutBack { .. }
+            | Self::Look { .. }
+            | Self::Closed => false,
+        }
+    }
+
+    pub(crate) fn open(path: &Path, source: io::Error) -> Self {
+        Self::Open { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn write(path: &Path, offset: u64, source: io::Error) -> Self {
+        Self::Write { path: path.to_owned(), offset, source }
+    }
+
+    pub(crate) fn look(path: &Path, source: io::Error) -> Self {
+        Self::Look { path: path.to_owned(), source }
+    }
+}

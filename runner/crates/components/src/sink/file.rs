@@ -1,0 +1,427 @@
+//! The sink that writes lines to a file, exactly once.
+//!
+//! The committed position says how long the file is and how it ends. Bytes past it are the sink's
+//! own if a runner was at work (`open`), and are cut off; in any other case somebody else changed
+//! the file, and the sink refuses it or, with [`OnMismatch::Append`], takes it as it is.
+//!
+//! What is no regular file (`/dev/null`, a named pipe) has no position: it gets every payload at
+//! least once, and nothing can be cut back. A pipe has to have a reader.
+
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use tidegate_plugin::Payloads;
+use twox_hash::XxHash3_64;
+
+use super::error::{Mismatch, SinkError};
+use super::format::append_lines;
+use super::tail::Tail;
+use tidegate_config::{FileSink, OnMismatch};
+use tidegate_model::log_target;
+use tidegate_model::{Address, Holder, SinkPosition};
+
+/// Memory for lines that is kept between writes.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// Writes to one file, and knows how far the store's commits reach in it.
+#[derive(Debug)]
+pub struct FileSinkWriter {
+    address: Address,
+    spec: FileSink,
+    /// `None`: there is no file yet.
+    target: Option<Target>,
+    /// Where the next byte goes.
+    offset: u64,
+    /// What stands before `offset`.
+    tail: Tail,
+    /// What the store holds of this very file.
+    committed: Option<SinkPosition>,
+    path_hash: u64,
+    lines: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Target {
+    file: File,
+    device: u64,
+    inode: u64,
+    regular: bool,
+}
+
+impl FileSinkWriter {
+    pub(crate) fn open(
+        address: &Address,
+        spec: &FileSink,
+        committed: Option<&SinkPosition>,
+    ) -> Result<Self, SinkError> {
+        let mut writer = Self {
+            address: address.clone(),
+            spec: spec.clone(),
+            target: None,
+            offset: 0,
+            tail: Tail::default(),
+            committed: None,
+            path_hash: path_hash(&spec.path),
+            lines: Vec::new(),
+        };
+        let opened = writer.open_file(false)?;
+        // A sink that was given another path begins anew there, unless its file went with it.
+        let elsewhere = committed;
+        let committed = committed.filter(|committed| {
+            let went_along = || opened.as_ref().is_some_and(|(target, _)| target.inode == committed.inode);
+            committed.path_hash == writer.path_hash || went_along()
+        });
+        let Some((target, len)) = opened else {
+            if let Some(expected) = committed.map(|it| it.offset).filter(|&offset| offset > 0) {
+                writer.tolerate(Mismatch::Missing { expected })?;
+            }
+            return Ok(writer);
+        };
+        if let (Some(elsewhere), None, OnMismatch::Refuse) = (elsewhere, committed, spec.on_mismatch)
+            && writer.is_copy(&target, len, elsewhere)?
+        {
+            writer.tolerate(Mismatch::Copied)?;
+        }
+        if target.regular {
+            writer.recover(&target, len, committed)?;
+        }
+        writer.target = Some(target);
+        Ok(writer)
+    }
+
+    pub(crate) fn needs_opening(&mut self) -> Result<Option<SinkPosition>, SinkError> {
+        match self.mismatch_now()? {
+            None => {}
+            Some(mismatch) => {
+                self.tolerate(mismatch)?;
+                self.take_over(mismatch)?;
+            }
+        }
+        if self.target.is_none() {
+            self.create()?;
+        }
+        let opened = self.committed.is_some_and(|committed| committed.open);
+        Ok(if opened { None } else { self.position() })
+    }
+
+    pub(crate) fn write(&mut self, payloads: &Payloads) -> Result<(), SinkError> {
+        let Some(target) = &mut self.target else {
+            return Err(SinkError::open(&self.spec.path, io::ErrorKind::NotFound.into()));
+        };
+        debug_assert!(!target.regular || self.committed.is_some_and(|committed| committed.open));
+        self.lines.clear();
+        if self.tail.is_mid_line() {
+            self.lines.push(b'\n');
+        }
+        append_lines(self.spec.format, payloads, &mut self.lines);
+        let written = if target.regular {
+            target.file.write_all_at(&self.lines, self.offset)
+        } else {
+            target.file.write_all(&self.lines)
+        };
+        written.map_err(|error| SinkError::write(&self.spec.path, self.offset, error))?;
+        if target.regular {
+            self.offset += self.lines.len() as u64;
+            self.tail.push(&self.lines);
+        }
+        self.lines.clear();
+        self.lines.shrink_to(KEPT_BYTES);
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self) -> Result<Option<SinkPosition>, SinkError> {
+        let Some(target) = self.target.as_ref().filter(|_| self.is_ahead()) else { return Ok(None) };
+        target.file.sync_data().map_err(|error| SinkError::write(&self.spec.path, self.offset, error))?;
+        Ok(self.position())
+    }
+
+    pub(crate) fn committed(&mut self, position: &SinkPosition) {
+        self.committed = Some(*position);
+    }
+
+    pub(crate) fn roll_back(&mut self) -> Result<(), SinkError> {
+        let (Some(target), Some(committed)) = (&self.target, &self.committed) else { return Ok(()) };
+        let path = &self.spec.path;
+        let len = target.file.metadata().map_err(|error| SinkError::look(path, error))?.len();
+        self.offset = committed.offset;
+        // A file that somebody shortened further is found out before the next write.
+        if len >= committed.offset {
+            target.file.set_len(committed.offset).map_err(|source| SinkError::CutBack {
+                path: path.clone(),
+                offset: committed.offset,
+                source,
+            })?;
+            self.tail =
+                Tail::read(&target.file, committed.offset).map_err(|error| SinkError::look(path, error))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn closing(&self) -> Option<SinkPosition> {
+        let committed = self.committed.filter(|committed| committed.open && !self.is_ahead())?;
+        Some(SinkPosition { open: false, ..committed })
+    }
+
+    /// Whether a file elsewhere holds what was committed, as one does that was copied together with the store.
+    fn is_copy(&self, target: &Target, len: u64, committed: &SinkPosition) -> Result<bool, SinkError> {
+        if !target.regular || committed.offset == 0 || len < committed.offset {
+            return Ok(false);
+        }
+        let tail = Tail::read(&target.file, committed.offset)
+            .map_err(|error| SinkError::look(&self.spec.path, error))?;
+        Ok(tail.len() == committed.tail_len && tail.hash() == committed.tail_hash)
+    }
+
+    /// Compares the file with what the store holds, and cuts off what a runner left when it died.
+    fn recover(
+        &mut self,
+        target: &Target,
+        len: u64,
+        committed: Option<&SinkPosition>,
+    ) -> Result<(), SinkError> {
+        let look = |error| SinkError::look(&self.spec.path, error);
+        let Some(committed) = committed else {
+            if len > 0 {
+                self.tolerate(Mismatch::NotOurs { len })?;
+                self.tail = Tail::read(&target.file, len).map_err(look)?;
+                self.offset = len;
+            }
+            return Ok(());
+        };
+        let expected = committed.offset;
+        let mismatch = if len < expected {
+            Some(Mismatch::Shorter { expected, len })
+        } else {
+            let tail = Tail::read(&target.file, expected).map_err(look)?;
+            // A device may be numbered otherwise after the machine was started anew.
+            let ours = committed.open && committed.inode == target.inode;
+            if tail.len() != committed.tail_len || tail.hash() != committed.tail_hash {
+                Some(Mismatch::Changed)
+            } else if len > expected && !ours {
+                Some(Mismatch::Longer { expected, len })
+            } else {
+                self.tail = tail;
+                None
+            }
+        };
+        if let Some(mismatch) = mismatch {
+            self.tolerate(mismatch)?;
+            self.tail = Tail::read(&target.file, len).map_err(look)?;
+            self.offset = len;
+            return Ok(());
+        }
+        if len > expected {
+            let path = &self.spec.path;
+            tracing::info!(target: log_target::SINK, sink = %self.address, path = %path.display(), bytes = len - expected,
+                "cuts off what was written and not committed");
+            target.file.set_len(expected).map_err(|source| SinkError::CutBack {
+                path: path.clone(),
+                offset: expected,
+                source,
+            })?;
+        }
+        self.offset = expected;
+        // A copy that was put back in the file's place is announced like a new one.
+        let same = (committed.device, committed.inode, committed.path_hash)
+            == (target.device, target.inode, self.path_hash);
+        self.committed = same.then_some(*committed);
+        Ok(())
+    }
+
+    /// How the file differs from what was left, while the sink is at work.
+    fn mismatch_now(&self) -> Result<Option<Mismatch>, SinkError> {
+        let Some(target) = self.target.as_ref().filter(|target| target.regular) else { return Ok(None) };
+        let path = &self.spec.path;
+        let expected = self.offset;
+        let len = target.file.metadata().map_err(|error| SinkError::look(path, error))?.len();
+        if len != expected {
+            return Ok(Some(if len < expected {
+                Mismatch::Shorter { expected, len }
+            } else {
+                Mismatch::Longer { expected, len }
+            }));
+        }
+        match fs::metadata(path) {
+            Ok(metadata) if target.is(&metadata) => Ok(None),
+            // Like any program whose file is rotated: what was begun goes to the old one.
+            _ if self.spec.on_mismatch == OnMismatch::Append && self.is_ahead() => Ok(None),
+            Ok(_) => Ok(Some(Mismatch::Replaced)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Mismatch::Removed)),
+            Err(error) => Err(SinkError::look(path, error)),
+        }
+    }
+
+    /// An error, unless a file that is not as it was left is taken as it is.
+    fn tolerate(&self, mismatch: Mismatch) -> Result<(), SinkError> {
+        match self.spec.on_mismatch {
+            OnMismatch::Append => {
+                tracing::warn!(target: log_target::SINK, sink = %self.address, path = %self.spec.path.display(), "{mismatch}; goes on at its end");
+                Ok(())
+            }
+            OnMismatch::Refuse => Err(SinkError::Mismatch {
+                address: self.address.clone(),
+                path: self.spec.path.clone(),
+                mismatch,
+            }),
+        }
+    }
+
+    /// Goes on at the end of the file that is there now.
+    fn take_over(&mut self, mismatch: Mismatch) -> Result<(), SinkError> {
+        if matches!(mismatch, Mismatch::Removed | Mismatch::Replaced) {
+            // Nothing is ahead of the commit here, so the old file is done with.
+            self.target = None;
+            (self.offset, self.tail, self.committed) = (0, Tail::default(), None);
+            let Some((target, len)) = self.open_file(false)? else { return Ok(()) };
+            if target.regular {
+                self.tail =
+                    Tail::read(&target.file, len).map_err(|error| SinkError::look(&self.spec.path, error))?;
+                self.offset = len;
+            }
+            self.target = Some(target);
+            return Ok(());
+        }
+        let Some(target) = &self.target else { return Ok(()) };
+        let look = |error| SinkError::look(&self.spec.path, error);
+        if !self.is_ahead() {
+            self.committed = None;
+        }
+        let len = target.file.metadata().map_err(look)?.len();
+        self.tail = Tail::read(&target.file, len).map_err(look)?;
+        self.offset = len;
+        Ok(())
+    }
+
+    fn create(&mut self) -> Result<(), SinkError> {
+        let folder = folder_of(&self.spec.path);
+        make_folder(folder).map_err(|source| SinkError::Folder { path: folder.to_owned(), source })?;
+        let Some((target, len)) = self.open_file(true)? else { return Ok(()) };
+        sync_folder(folder).map_err(|error| SinkError::open(&self.spec.path, error))?;
+        if target.regular && len > 0 {
+            self.tolerate(Mismatch::NotOurs { len })?;
+            self.tail =
+                Tail::read(&target.file, len).map_err(|error| SinkError::look(&self.spec.path, error))?;
+            self.offset = len;
+        }
+        self.target = Some(target);
+        Ok(())
+    }
+
+    /// Opens and locks the file; `None` where it is missing and not to be made.
+    fn open_file(&self, create: bool) -> Result<Option<(Target, u64)>, SinkError> {
+        let path = &self.spec.path;
+        let opened = match fs::metadata(path) {
+            Ok(found) if found.file_type().is_fifo() => open_pipe(path),
+            _ => OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path),
+        };
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !create => return Ok(None),
+            Err(error) => return Err(SinkError::open(path, error)),
+        };
+        let metadata = file.metadata().map_err(|error| SinkError::look(path, error))?;
+        let target = Target::new(file, &metadata);
+        if target.regular {
+            match target.file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let (address, holder) = (self.address.clone(), Box::new(Holder::of(&target.file)));
+                    return Err(SinkError::Locked { address, path: path.clone(), holder });
+                }
+                Err(TryLockError::Error(error)) => {
+                    // Some network file systems have no locks; the store's own lock has to do.
+                    tracing::debug!(target: log_target::SINK, path = %path.display(), %error, "cannot lock");
+                }
+            }
+        }
+        Ok(Some((target, metadata.len())))
+    }
+
+    /// Something was written since the last commit.
+    fn is_ahead(&self) -> bool {
+        self.committed.is_some_and(|committed| committed.offset != self.offset)
+    }
+
+    fn position(&self) -> Option<SinkPosition> {
+        let target = self.target.as_ref().filter(|target| target.regular)?;
+        Some(SinkPosition {
+            offset: self.offset,
+            tail_len: self.tail.len(),
+            tail_hash: self.tail.hash(),
+            device: target.device,
+            inode: target.inode,
+            path_hash: self.path_hash,
+            open: true,
+        })
+    }
+}
+
+/// Of the path from the root on, so that it does not matter where a run is started.
+fn path_hash(path: &Path) -> u64 {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    XxHash3_64::oneshot(path.as_os_str().as_encoded_bytes())
+}
+
+impl Target {
+    fn new(file: File, metadata: &Metadata) -> Self {
+        Self { file, device: metadata.dev(), inode: metadata.ino(), regular: metadata.is_file() }
+    }
+
+    fn is(&self, metadata: &Metadata) -> bool {
+        (self.device, self.inode) == (metadata.dev(), metadata.ino())
+    }
+}
+
+/// A program that is being started elsewhere in this process holds a copy of the file for a moment,
+/// and with it a lock that is only dropped.
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::debug!(target: log_target::SINK, %error, "cannot unlock");
+        }
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes a folder and those above it, each durable before the next.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let above = folder_of(folder);
+    if folder.is_dir() || above == folder {
+        return Ok(());
+    }
+    make_folder(above)?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
+        _ => sync_folder(above),
+    }
+}
+
+/// Opens a pipe for writing alone: a process that could also read from it would count as its reader, and what it
+/// writes would be lost.
+fn open_pipe(path: &Path) -> io::Result<File> {
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+    let opened = OpenOptions::new().write(true).custom_flags(nonblocking).open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(errno) if errno == Errno::NXIO.raw_os_error() => {
+            io::Error::other("no program reads from this pipe; start that first")
+        }
+        _ => error,
+    })?;
+    let flags = fcntl_getfl(&file)?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}

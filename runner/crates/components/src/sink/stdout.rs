@@ -1,0 +1,68 @@
+//! The sink that writes to standard output.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use tidegate_plugin::Payloads;
+
+use super::error::SinkError;
+use super::format::append_lines;
+use tidegate_config::SinkFormat;
+
+/// What is held back until the commit; beyond it, lines are written early.
+const HELD_BYTES: usize = 1 << 20;
+
+/// Holds lines back until they are synced, so that a commit that fails repeats nothing.
+pub struct StdoutWriter {
+    output: Box<dyn Write + Send>,
+    format: SinkFormat,
+    held: Vec<u8>,
+}
+
+impl StdoutWriter {
+    #[must_use]
+    pub fn new(output: Box<dyn Write + Send>, format: SinkFormat) -> Self {
+        Self { output, format, held: Vec::new() }
+    }
+
+    /// Of this process.
+    #[expect(clippy::disallowed_methods, reason = "its failures are those of the sink")]
+    pub(crate) fn of_process(format: SinkFormat) -> Self {
+        Self::new(Box::new(io::stdout()), format)
+    }
+
+    pub(crate) fn write(&mut self, payloads: &Payloads) -> Result<(), SinkError> {
+        append_lines(self.format, payloads, &mut self.held);
+        if self.held.len() > HELD_BYTES { self.pass_on() } else { Ok(()) }
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), SinkError> {
+        self.pass_on()?;
+        self.output.flush().map_err(explain)
+    }
+
+    /// Drops what was held back; what was passed on cannot be called back.
+    pub(crate) fn roll_back(&mut self) {
+        self.held.clear();
+    }
+
+    fn pass_on(&mut self) -> Result<(), SinkError> {
+        self.output.write_all(&self.held).map_err(explain)?;
+        self.held.clear();
+        self.held.shrink_to(HELD_BYTES);
+        Ok(())
+    }
+}
+
+fn explain(source: io::Error) -> SinkError {
+    match source.kind() {
+        io::ErrorKind::BrokenPipe => SinkError::Closed,
+        _ => SinkError::Stdout { source },
+    }
+}
+
+impl fmt::Debug for StdoutWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StdoutWriter").field("held", &self.held.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,284 @@
+//! Where a reader stands in a file, and how it turns the window before it into jobs.
+//!
+//! Knows nothing of segments but the place where the present one ends.
+
+use std::io;
+use std::path::Path;
+
+use memchr::memchr;
+
+use super::codec::{Codec, head};
+use super::draft::Draft;
+use super::stream::Stream;
+use tidegate_config::FileSource;
+use tidegate_model::Mark;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    /// Where the next record starts, and the index that it has if it is a job.
+    at: Mark,
+    /// Jobs before this index are passed over: they were delivered before.
+    wanted: u64,
+    codec: Codec,
+    max_line: usize,
+    /// A record that is too long, of which the rest is still to be passed over.
+    long: Option<Long>,
+}
+
+/// Why a cursor cannot be moved.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// A sentence fragment that goes on after "the header …".
+    Header(String),
+    Read(io::Error),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<String> for Trouble {
+    fn from(reason: String) -> Self {
+        Self::Header(reason)
+    }
+}
+
+#[derive(Debug)]
+struct Long {
+    head: Vec<u8>,
+    newlines: u64,
+}
+
+impl Cursor {
+    pub(crate) fn new(spec: &FileSource, path: &Path, at: Mark, wanted: u64) -> Self {
+        Self { at, wanted, codec: Codec::new(spec, path), max_line: spec.max_line, long: None }
+    }
+
+    /// The place of the next record.
+    pub(crate) fn at(&self) -> Mark {
+        self.at
+    }
+
+    pub(crate) fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    /// The index of the next job to be given.
+    pub(crate) fn next(&self) -> u64 {
+        self.at.index.max(self.wanted)
+    }
+
+    /// Still looking for the first job to be given.
+    pub(crate) fn is_skipping(&self) -> bool {
+        self.at.index < self.wanted
+    }
+
+    /// The job at the present index cannot be had any more: passes it over with a fault.
+    pub(crate) fn lose(&mut self, draft: &mut Draft, message: &str) {
+        if self.at.index >= self.wanted {
+            draft.push_fault(self.at, b"", message.to_owned());
+        }
+        self.at.index += 1;
+    }
+
+    /// Moves `stream`, which stands at the start of its file, to the cursor, by way of the header if
+    /// the format has one. `false` where the file is too short.
+    ///
+    /// # Errors
+    /// Reading failed, or the header is none.
+    pub(crate) fn seek(&mut self, stream: &mut Stream) -> Result<bool, Trouble> {
+        if self.at.offset > 0 && self.codec.wants_header() {
+            let at = self.at;
+            self.at.offset = 0;
+            let found = self.read_header(stream);
+            self.at = at;
+            if !found? {
+                return Ok(false);
+            }
+        }
+        Ok(stream.skip_to(self.at.offset)?)
+    }
+
+    fn read_header(&mut self, stream: &mut Stream) -> Result<bool, Trouble> {
+        while !self.take_header(stream, None)? {
+            if stream.fill()? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes jobs from the window of `stream` until the draft is full, the segment ends (at `end`),
+    /// or the window holds no whole record any more.
+    ///
+    /// # Errors
+    /// The header is none.
+    pub(crate) fn split(
+        &mut self,
+        stream: &mut Stream,
+        draft: &mut Draft,
+        end: Option<Mark>,
+    ) -> Result<(), Trouble> {
+        if self.codec.wants_header() && !self.take_header(stream, end)? {
+            return Ok(());
+        }
+        draft.expect(stream.window().len());
+        while !draft.is_full() && !self.is_past(end) {
+            if self.at.offset == 0 {
+                self.pass_byte_order_mark(stream);
+            }
+            if self.long.is_some() {
+                if !self.pass_long(stream, draft, end) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let window = visible(stream, end);
+            let Some(len) = self.codec.record_end(window) else {
+                if window.len() <= self.max_line {
+                    return Ok(());
+                }
+                let newlines = self.codec.inner_lines(window);
+                self.long = Some(Long { head: head(window).to_vec(), newlines });
+                let passed = window.len();
+                stream.consume(passed);
+                continue;
+            };
+            let record = &window[..len];
+            let lines = 1 + self.codec.inner_lines(record);
+            self.take(record, draft);
+            stream.consume(len + 1);
+            self.at.offset = stream.offset();
+            self.at.line += lines;
+        }
+        Ok(())
+    }
+
+    /// Something stands before the end of the content that no newline ends.
+    pub(crate) fn has_unfinished(&self, stream: &Stream) -> bool {
+        self.long.is_some() || !stream.window().is_empty()
+    }
+
+    /// The content is over: what no newline ends is a job too. Answers whether there was one.
+    ///
+    /// # Errors
+    /// The header is none.
+    pub(crate) fn finish(
+        &mut self,
+        stream: &mut Stream,
+        draft: &mut Draft,
+        end: Option<Mark>,
+    ) -> Result<bool, Trouble> {
+        let before = self.at.index;
+        let window = visible(stream, end);
+        let len = window.len();
+        if self.is_past(end) {
+            return Ok(false);
+        }
+        if self.codec.wants_header() {
+            if !window.is_empty() {
+                self.codec.set_header(window)?;
+            }
+        } else if let Some(long) = self.long.take() {
+            self.give_long(&long, draft);
+            self.at.line += long.newlines;
+        } else if matches!(self.codec, Codec::Bytes { .. }) || !window.is_empty() {
+            self.take(window, draft);
+            self.at.line += self.codec.inner_lines(window);
+        }
+        stream.consume(len);
+        self.at.offset = stream.offset();
+        Ok(self.at.index > before)
+    }
+
+    fn is_past(&self, end: Option<Mark>) -> bool {
+        end.is_some_and(|end| self.at.index >= end.index)
+    }
+
+    /// Files of jobs are handed over as they are.
+    fn pass_byte_order_mark(&mut self, stream: &mut Stream) {
+        if stream.window().starts_with(BYTE_ORDER_MARK) && !matches!(self.codec, Codec::Bytes { .. }) {
+            stream.consume(BYTE_ORDER_MARK.len());
+            self.at.offset = stream.offset();
+        }
+    }
+
+    /// Takes the first record that is not blank as the header, if it is there.
+    fn take_header(&mut self, stream: &mut Stream, end: Option<Mark>) -> Result<bool, String> {
+        if self.at.offset == 0 {
+            self.pass_byte_order_mark(stream);
+        }
+        loop {
+            let window = visible(stream, end);
+            let Some(len) = self.codec.record_end(window) else {
+                return if window.len() > self.max_line {
+                    Err(format!("is longer than `max_line`, {} bytes", self.max_line))
+                } else {
+                    Ok(false)
+                };
+            };
+            let record = &window[..len];
+            let blank = self.codec.is_blank(record);
+            let lines = 1 + self.codec.inner_lines(record);
+            if !blank {
+                self.codec.set_header(record)?;
+            }
+            stream.consume(len + 1);
+            self.at.offset = stream.offset();
+            self.at.line += lines;
+            if !blank {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn take(&mut self, record: &[u8], draft: &mut Draft) {
+        if self.codec.is_blank(record) {
+            return;
+        }
+        if self.at.index >= self.wanted {
+            if record.len() > self.max_line {
+                draft.push_fault(self.at, record, self.codec.too_long(self.max_line));
+            } else {
+                draft.push(self.at, &mut self.codec, record);
+            }
+        }
+        self.at.index += 1;
+    }
+
+    /// Passes over the rest of a record that is too long; `false` where the window ends before it.
+    fn pass_long(&mut self, stream: &mut Stream, draft: &mut Draft, end: Option<Mark>) -> bool {
+        let window = visible(stream, end);
+        let newline = if matches!(self.codec, Codec::Bytes { .. }) { None } else { memchr(b'\n', window) };
+        let passed = newline.map_or(window.len(), |newline| newline + 1);
+        stream.consume(passed);
+        if newline.is_none() {
+            return false;
+        }
+        if let Some(long) = self.long.take() {
+            self.give_long(&long, draft);
+            self.at.offset = stream.offset();
+            self.at.line += long.newlines + 1;
+        }
+        true
+    }
+
+    fn give_long(&mut self, long: &Long, draft: &mut Draft) {
+        if self.at.index >= self.wanted {
+            draft.push_fault(self.at, &long.head, self.codec.too_long(self.max_line));
+        }
+        self.at.index += 1;
+    }
+}
+
+/// The part of the window that belongs to the segment.
+fn visible(stream: &Stream, end: Option<Mark>) -> &[u8] {
+    let window = stream.window();
+    let Some(end) = end else { return window };
+    let ahead = usize::try_from(end.offset.saturating_sub(stream.offset())).unwrap_or(usize::MAX);
+    &window[..window.len().min(ahead)]
+}

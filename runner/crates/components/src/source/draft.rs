@@ -1,0 +1,101 @@
+//! A batch in the making.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidegate_plugin::Payloads;
+
+use super::codec::{Codec, head};
+use tidegate_model::{Batch, Fault, LineRun, Mark, Places};
+
+/// How much one batch may hold. It always holds one job, however large.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchLimit {
+    pub jobs: usize,
+    pub bytes: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Draft {
+    limit: BatchLimit,
+    /// Where the first job stands.
+    start: Option<Mark>,
+    payloads: Payloads,
+    runs: Vec<LineRun>,
+    faults: Vec<Fault>,
+    /// The line of the next job, if it goes on in the last run.
+    next_line: u64,
+}
+
+impl Draft {
+    pub(crate) fn new(limit: BatchLimit) -> Self {
+        Self {
+            limit,
+            start: None,
+            payloads: Payloads::new(),
+            runs: Vec::new(),
+            faults: Vec::new(),
+            next_line: 0,
+        }
+    }
+
+    pub(crate) fn start(&self) -> Option<Mark> {
+        self.start
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        !self.payloads.is_empty()
+            && (self.payloads.len() >= self.limit.jobs || self.payloads.byte_len() >= self.limit.bytes)
+    }
+
+    /// Makes room for jobs from a window of `bytes`, so that memory is asked for once a batch.
+    pub(crate) fn expect(&mut self, bytes: usize) {
+        if self.payloads.is_empty() {
+            // A shorter mean length only costs another growth.
+            let bytes = bytes.min(self.limit.bytes);
+            self.payloads = Payloads::with_capacity(self.limit.jobs.min(bytes / 64 + 1), bytes);
+        }
+    }
+
+    /// Adds the job of `record`, or a fault where it is none.
+    pub(crate) fn push(&mut self, at: Mark, codec: &mut Codec, record: &[u8]) {
+        self.place(at);
+        if let Err(message) = codec.encode(record, &mut self.payloads) {
+            self.fault(record, message);
+        }
+    }
+
+    /// Adds a job that is a fault, with the beginning of `record`.
+    pub(crate) fn push_fault(&mut self, at: Mark, record: &[u8], message: String) {
+        self.place(at);
+        self.fault(record, message);
+    }
+
+    /// The batch of `file`'s jobs; `None` where there are none.
+    pub(crate) fn finish(self, codec: &Codec, file: Arc<Path>) -> Option<Batch> {
+        Some(Batch {
+            first: self.start?.index,
+            payloads: self.payloads,
+            form: codec.form(),
+            places: Some(Places { file, runs: self.runs }),
+            faults: self.faults,
+            stamps: Vec::new(),
+            carried: None,
+        })
+    }
+
+    fn place(&mut self, at: Mark) {
+        if self.start.is_none() {
+            self.start = Some(at);
+        }
+        if self.next_line != at.line {
+            self.runs.push(LineRun { position: self.payloads.len(), line: at.line });
+        }
+        self.next_line = at.line + 1;
+    }
+
+    fn fault(&mut self, record: &[u8], message: String) {
+        self.faults.push(Fault { position: self.payloads.len(), message });
+        self.payloads.push(head(record));
+    }
+}

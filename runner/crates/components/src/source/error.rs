@@ -1,0 +1,55 @@
+//! Why a source cannot be read, with the place.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::open_files;
+use tidegate_model::Address;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error(
+        "source `{address}` reads `{path}`, which does not exist; with `follow = true` it would wait for it"
+    )]
+    Missing { address: Address, path: PathBuf },
+    #[error("cannot open `{path}`")]
+    Open { path: PathBuf, source: io::Error },
+    #[error("cannot read `{path}` at byte {offset}")]
+    Read { path: PathBuf, offset: u64, source: io::Error },
+    /// `offset` counts decompressed bytes: everything before it was readable.
+    #[error("`{path}` is broken or cut short: its content cannot be decompressed past byte {offset}")]
+    Gzip { path: PathBuf, offset: u64, source: io::Error },
+    #[error("cannot list `{path}`")]
+    List { path: PathBuf, source: io::Error },
+    #[error(
+        "`{path}` is neither a regular file nor a folder; to pass on what a program writes, use `… | tidegate queue push PIPELINE/QUEUE`"
+    )]
+    NotAFile { path: PathBuf },
+    #[error("the name of `{path}` is not UTF-8; rename the file")]
+    Name { path: PathBuf },
+    #[error("`{path}` is no pattern of file names")]
+    Pattern { path: PathBuf, source: glob::PatternError },
+    #[error("the header of `{path}` {reason}")]
+    Header { path: PathBuf, reason: String },
+}
+
+impl SourceError {
+    /// Too many files are open just now: the source itself may be in order.
+    #[must_use]
+    pub fn is_short_of_files(&self) -> bool {
+        match self {
+            Self::Open { source, .. } | Self::Read { source, .. } | Self::List { source, .. } => {
+                open_files::are_short(source)
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn open(path: &std::path::Path, source: io::Error) -> Self {
+        Self::Open { path: path.to_owned(), source }
+    }
+
+    pub(crate) fn list(path: &std::path::Path, source: io::Error) -> Self {
+        Self::List { path: path.to_owned(), source }
+    }
+}

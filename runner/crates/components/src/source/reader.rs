@@ -1,0 +1,420 @@
+//! One reader of a source: reads batches, from segment to segment ([`stepping`]).
+
+use std::fs::{File, Metadata};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Shared;
+use super::cursor::{Cursor, Trouble};
+use super::draft::{BatchLimit, Draft};
+use super::error::SourceError;
+use super::files::{FileId, begins_like, find_again, goes_on_like, is_gzip};
+use super::stream::Stream;
+use tidegate_config::DataFormat;
+use tidegate_model::log_target;
+use tidegate_model::{Batch, Form, Mark, Segment};
+
+mod stepping;
+
+/// A mark is worth a row in the store after so many jobs, or so many bytes.
+const MARK_JOBS: u64 = 1024;
+const MARK_BYTES: u64 = 256 << 10;
+
+/// What a reader found.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every read finds a batch")]
+pub enum Read {
+    Batch(SourceBatch),
+    /// There is no more for this run.
+    End,
+    /// There is nothing now, but the source is followed, and may have more later.
+    Idle,
+}
+
+/// Jobs, and what the store must know about where they are.
+#[derive(Debug)]
+pub struct SourceBatch {
+    pub batch: Batch,
+    /// Where the first job starts, if enough has passed since the last mark of this reader. A
+    /// segment's own start needs no mark.
+    pub mark: Option<Mark>,
+    /// Segments that are new or changed. To be committed with the delivery of the batch, or before
+    /// it; a row replaces an earlier one of the same ordinal.
+    pub segments: Vec<Segment>,
+}
+
+/// Reads a source at its own pace; lives on one thread.
+#[derive(Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+    /// Only looks: shares nothing of what it finds.
+    looking: bool,
+    /// The first job that is wanted may be still to come: where a file ends before it, nothing is lost.
+    early: bool,
+    /// `None` before the first file was found.
+    place: Option<Place>,
+    cursor: Cursor,
+    stream: Option<Stream>,
+    /// The file of the present segment, where it is open already.
+    opened: Option<(File, Metadata)>,
+    /// The place of the last mark.
+    marked: Mark,
+    /// Rows of earlier segments that no batch has carried yet.
+    owed: Vec<Segment>,
+    /// What struck after the last batch.
+    failed: Option<SourceError>,
+}
+
+/// The segment that is being read.
+#[derive(Debug)]
+struct Place {
+    ordinal: u32,
+    path: Arc<Path>,
+    /// The revision of its row that the last batch carried.
+    carried: u64,
+    /// How long its file is, as far as was seen.
+    len: u64,
+    /// Its content is not what it was.
+    lost: bool,
+    /// Nothing more is added to its file: an unfinished line is a job.
+    over: bool,
+}
+
+/// Why a reader stopped to fill a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Full,
+    /// The content ends here, for now or (`close`) for good.
+    Dry {
+        close: bool,
+    },
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
+        let nowhere = Mark { index: next, segment: 0, offset: 0, line: 1 };
+        Self::at(shared, nowhere, next, mark)
+    }
+
+    /// As [`Self::new`], where jobs before `next` were not delivered but are passed over, and may not all
+    /// have come yet.
+    pub(crate) fn early(shared: Arc<Shared>, next: u64, mark: Option<Mark>) -> Self {
+        let nowhere = Mark { index: 1, segment: 0, offset: 0, line: 1 };
+        Self { early: true, ..Self::at(shared, nowhere, next, mark) }
+    }
+
+    fn at(shared: Arc<Shared>, nowhere: Mark, next: u64, mark: Option<Mark>) -> Self {
+        let mut reader = Self {
+            looking: false,
+            early: false,
+            place: None,
+            cursor: Cursor::new(&shared.spec, Path::new(""), nowhere, next),
+            stream: None,
+            opened: None,
+            marked: nowhere,
+            owed: Vec::new(),
+            failed: None,
+            shared,
+        };
+        let found = reader.shared.segments().holding(next).cloned();
+        if let Some(segment) = found {
+            let mark = mark.filter(|mark| mark.segment == segment.ordinal && mark.index <= next);
+            let done = segment.end.filter(|end| end.index <= next);
+            reader.enter(&segment, done.or(mark).unwrap_or_else(|| segment.start()));
+        }
+        reader
+    }
+
+    pub(crate) fn looking(shared: Arc<Shared>, index: u64, mark: Option<Mark>) -> Self {
+        Self { looking: true, ..Self::new(shared, index, mark) }
+    }
+
+    /// Reads the next batch, from one file. Does not wait for more.
+    ///
+    /// # Errors
+    /// A file cannot be read; the jobs before that place have been given. The next call tries again
+    /// from there.
+    pub fn read(&mut self, limit: BatchLimit) -> Result<Read, SourceError> {
+        loop {
+            match self.turn(limit) {
+                Ok(Some(read)) => {
+                    if let (Read::Idle, Some(stream)) = (&read, &mut self.stream) {
+                        stream.give_back();
+                    }
+                    return Ok(read);
+                }
+                // Something moved: each turn ends a file, opens one, or reads on.
+                Ok(None) => {}
+                Err(error) => {
+                    self.start_again_at(self.cursor.at(), self.cursor.next());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// What the source reads: a file, a folder, or a glob.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.spec.path
+    }
+
+    /// The place of the next job, or of the one that comes there; `None` before the first file was found.
+    pub(crate) fn stands_at(&self) -> Option<Mark> {
+        self.place.as_ref().map(|_| self.cursor.at())
+    }
+
+    fn turn(&mut self, limit: BatchLimit) -> Result<Option<Read>, SourceError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let Some(place) = &self.place else { return self.step_on() };
+        let end = self.shared.segments().end_of(place.ordinal);
+        if end.is_some_and(|end| self.cursor.at().index >= end.index) {
+            return self.step_on();
+        }
+        if place.lost {
+            return Ok(self.give_up(limit, end));
+        }
+        if self.stream.is_none() {
+            self.open()?;
+            return Ok(None);
+        }
+        let mut draft = Draft::new(limit);
+        let stop = self.fill(&mut draft, end)?;
+        let batch = self.deliver(draft, end, stop);
+        match (batch, stop) {
+            (Some(batch), _) => Ok(Some(Read::Batch(batch))),
+            (None, Stop::Dry { close: false }) if end.is_none() && !self.is_lost() => self.step_on(),
+            (None, _) => Ok(None),
+        }
+    }
+
+    /// Opens the file of the segment where the cursor stands, or finds that it is lost.
+    fn open(&mut self) -> Result<(), SourceError> {
+        let Some(place) = &mut self.place else { return Ok(()) };
+        let Some(mut segment) = self.shared.segments().get(place.ordinal).cloned() else { return Ok(()) };
+        let (spec, at) = (&self.shared.spec, self.cursor.at());
+        let mut opened = self.opened.take();
+        if opened.is_none() {
+            opened = find_again(&segment, at.offset, spec.follow)?;
+        }
+        if opened.is_none() {
+            let mut segments = self.shared.segments();
+            opened = segments.find_copy(&self.shared.address, spec, segment.ordinal, at)?;
+            segment = segments.get(segment.ordinal).cloned().unwrap_or(segment);
+            place.path = Arc::from(segment.path.as_path());
+        }
+        let Some((file, metadata)) = opened else {
+            place.lost = true;
+            return Ok(());
+        };
+        let id = FileId::of(&metadata);
+        if !self.looking && id != FileId::of_segment(&segment) {
+            self.shared.segments().adopt(segment.ordinal, id);
+        }
+        let gzip = is_gzip(&segment.path) && self.shared.spec.format != DataFormat::Bytes;
+        place.len = if gzip { 0 } else { metadata.len() };
+        let mut stream = Stream::new(file, id, gzip);
+        match self.cursor.seek(&mut stream) {
+            Ok(true) => self.stream = Some(stream),
+            Ok(false) => place.lost = true,
+            Err(trouble) => return Err(explain(&place.path, &stream, trouble)),
+        }
+        Ok(())
+    }
+
+    /// Fills the draft from the open file.
+    fn fill(&mut self, draft: &mut Draft, end: Option<Mark>) -> Result<Stop, SourceError> {
+        let (Some(place), Some(stream)) = (&mut self.place, &mut self.stream) else {
+            return Ok(Stop::Dry { close: false });
+        };
+        loop {
+            if let Err(trouble) = self.cursor.split(stream, draft, end) {
+                return Err(explain(&place.path, stream, trouble));
+            }
+            if draft.is_full() || end.is_some_and(|end| self.cursor.at().index >= end.index) {
+                // How far it is to the end is seen now, in case the file is cut off before.
+                place.len = stream.plain().and_then(|it| it.metadata().ok()).map_or(0, |it| it.len());
+                return Ok(Stop::Full);
+            }
+            if end.is_some_and(|end| stream.read_to() >= end.offset) {
+                break;
+            }
+            if end.is_none() && stream.is_dry() && !is_whole(&self.shared, place, stream)? {
+                place.lost = true;
+                break;
+            }
+            match stream.fill() {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if draft.start().is_none() => {
+                    return Err(explain(&place.path, stream, error.into()));
+                }
+                Err(error) => {
+                    self.failed = Some(explain(&place.path, stream, error.into()));
+                    return Ok(Stop::Full);
+                }
+            }
+        }
+        if end.is_none() && self.cursor.is_skipping() && !self.early {
+            // Less is here than was delivered of it.
+            place.lost = true;
+            return Ok(Stop::Dry { close: false });
+        }
+        let spec = &self.shared.spec;
+        let whole = spec.format == DataFormat::Bytes || stream.plain().is_none();
+        if !(end.is_some() || whole || place.over || place.lost || !spec.follow) {
+            return Ok(Stop::Dry { close: false });
+        }
+        let finished = self.cursor.finish(stream, draft, end);
+        let finished = finished.map_err(|trouble| explain(&place.path, stream, trouble))?;
+        // An end that is known and was not reached will not be.
+        place.lost |= end.is_some_and(|end| self.cursor.at().index < end.index);
+        Ok(Stop::Dry { close: end.is_none() && (finished || whole || place.lost) })
+    }
+
+    /// Makes a batch of the draft, and shares how far it goes. `None` where there is none, or where
+    /// another reader has ended the segment before where this one has come to in the meantime.
+    fn deliver(&mut self, draft: Draft, end: Option<Mark>, stop: Stop) -> Option<SourceBatch> {
+        let shared = Arc::clone(&self.shared);
+        let mut segments = shared.segments();
+        let place = self.place.as_mut()?;
+        let at = self.cursor.at();
+        if let (None, Some(now)) = (end, segments.end_of(place.ordinal))
+            && (at.index > now.index || (at.index < now.index && at.offset > now.offset))
+        {
+            let start = draft.start().unwrap_or(at);
+            drop(segments);
+            self.start_again_at(start, start.index);
+            return None;
+        }
+        let far = draft.start().is_some_and(|start| {
+            start.index.saturating_sub(self.marked.index) >= MARK_JOBS
+                || start.offset.saturating_sub(self.marked.offset) >= MARK_BYTES
+        });
+        if !self.looking {
+            if self.early || !self.cursor.is_skipping() {
+                segments.reach(at);
+            }
+            if stop == (Stop::Dry { close: true }) {
+                if place.lost && at.offset < place.len {
+                    tell_cut(&shared, place, at, place.len);
+                }
+                segments.close(place.ordinal, at);
+            }
+            if let Some(file) = self.stream.as_ref().and_then(Stream::plain).filter(|_| !place.lost) {
+                segments.strengthen(place.ordinal, file, at.offset);
+                if far || stop != Stop::Full {
+                    segments.note_tail(place.ordinal, file, at);
+                }
+            }
+        }
+        let start = draft.start()?;
+        let batch = draft.finish(self.cursor.codec(), Arc::clone(&place.path))?;
+        let mark = far.then_some(start);
+        self.marked = mark.unwrap_or(self.marked);
+        let mut rows = std::mem::take(&mut self.owed);
+        if let Some((segment, revision)) = segments.changed_since(place.ordinal, place.carried) {
+            rows.push(segment.clone());
+            place.carried = revision;
+        }
+        Some(SourceBatch { batch, mark, segments: rows })
+    }
+
+    /// The rest of the segment cannot be had: ends it, or gives faults up to its known end.
+    fn give_up(&mut self, limit: BatchLimit, end: Option<Mark>) -> Option<Read> {
+        let place = self.place.as_ref()?;
+        if self.looking {
+            return Some(Read::End);
+        }
+        let Some(end) = end else {
+            // Its true end is not known, but lies past what is there now.
+            let at = self.cursor.at();
+            let index = if self.early { at.index } else { self.cursor.next() };
+            let mut segments = self.shared.segments();
+            let tail = segments.get(place.ordinal).and_then(|segment| segment.tail);
+            // A mark may stand far before the job that is next.
+            let known = tail.map(|tail| tail.at).into_iter().chain([at]).find(|at| at.index == index);
+            tell_loss(&self.shared, place, index, known);
+            let end = Mark { index, offset: known.unwrap_or(at).offset + 1, ..at };
+            segments.close(place.ordinal, end);
+            return None;
+        };
+        let message = format!(
+            "the job was lost: `{}` was cut short, overwritten or removed before it was read",
+            place.path.display()
+        );
+        let mut draft = Draft::new(limit);
+        while self.cursor.at().index < end.index && !draft.is_full() {
+            self.cursor.lose(&mut draft, &message);
+        }
+        let mut read = self.deliver(draft, Some(end), Stop::Full)?;
+        read.batch.form = Form::Unchecked;
+        read.batch.places = None;
+        read.mark = None;
+        Some(Read::Batch(read))
+    }
+
+    fn is_lost(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.lost)
+    }
+}
+
+/// Whether a file that was read to its end is still the same, and not shorter.
+fn is_whole(shared: &Shared, place: &Place, stream: &Stream) -> Result<bool, SourceError> {
+    let Some(file) = stream.plain() else { return Ok(true) };
+    let failed = |error: std::io::Error| explain(&place.path, stream, error.into());
+    let len = file.metadata().map_err(failed)?.len();
+    if len < stream.read_to() {
+        return Ok(false);
+    }
+    // One that was cut off may have become as long again.
+    match shared.segments().get(place.ordinal) {
+        Some(segment) => {
+            Ok(begins_like(file, segment).map_err(failed)? && goes_on_like(file, segment).map_err(failed)?)
+        }
+        None => Ok(true),
+    }
+}
+
+/// Warns that the bytes of a file from `at` to `len` cannot be had.
+fn tell_cut(shared: &Shared, place: &Place, at: Mark, len: u64) {
+    let (source, path) = (&shared.address, place.path.display());
+    let Mark { offset: byte, line, index, .. } = at;
+    tracing::warn!(
+        target: log_target::SOURCE,
+        %source, %path, byte, line, index,
+        "the file was cut off or overwritten while it was read: its bytes from {byte} (line {line}) to \
+         {len} are lost",
+    );
+}
+
+/// Warns that a file is gone, with the jobs from `index` on, which stood at `at` if that is known.
+fn tell_loss(shared: &Shared, place: &Place, index: u64, at: Option<Mark>) {
+    let (source, path) = (&shared.address, place.path.display());
+    match at {
+        Some(Mark { offset: byte, line, .. }) => tracing::warn!(
+            target: log_target::SOURCE,
+            %source, %path, byte, line, index,
+            "the file that was being read is not found again as it was: what stood in it from job {index} \
+             on, past byte {byte} (line {line}), is lost if it was not read",
+        ),
+        None => tracing::warn!(
+            target: log_target::SOURCE,
+            %source, %path, index,
+            "the file that was being read is not found again as it was: what stood in it from job {index} \
+             on is lost if it was not read",
+        ),
+    }
+}
+
+fn explain(path: &Path, stream: &Stream, trouble: Trouble) -> SourceError {
+    let path = path.to_owned();
+    let offset = stream.read_to();
+    match trouble {
+        Trouble::Header(reason) => SourceError::Header { path, reason },
+        Trouble::Read(source) if stream.plain().is_some() => SourceError::Read { path, offset, source },
+        Trouble::Read(source) => SourceError::Gzip { path, offset, source },
+    }
+}

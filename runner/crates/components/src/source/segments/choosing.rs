@@ -1,0 +1,198 @@
+//! The decision which file, and from where on, comes after the segments that there are.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use super::copies::Copy;
+use super::{Fresh, Part, Segments, Standing, Why};
+use crate::source::error::SourceError;
+use crate::source::files::{
+    FINGERPRINT_BYTES, FileId, Found, Head, is_gzip, list, open_if_there, still_begins_like,
+};
+use crate::source::rotated::{rotated_since, siblings};
+use tidegate_config::{DataFormat, FileSource};
+use tidegate_model::Address;
+
+impl Segments {
+    /// What comes after the last segment, where the reader at `here` (`None`: there is no segment)
+    /// has come to the end of it.
+    pub(crate) fn next(
+        &mut self,
+        address: &Address,
+        spec: &FileSource,
+        here: Option<&Standing>,
+    ) -> Result<Option<Fresh>, SourceError> {
+        if self.single {
+            // What stands at one path is rotated from under a list.
+            self.waiting.clear();
+        }
+        let mut listed = false;
+        loop {
+            while let Some(found) = self.waiting.front() {
+                let found = found.clone();
+                if let Some(part) = self.judge(spec, &found, here)? {
+                    let (part, like) = match self.copied(address, spec, &found, part, here)? {
+                        Copy::Passed => {
+                            self.waiting.pop_front();
+                            continue;
+                        }
+                        Copy::Goes(part) => (part, None),
+                        Copy::Other { like } => (part, like),
+                    };
+                    if let Some(fresh) = begin(spec, &found, part, like)? {
+                        return Ok(Some(fresh));
+                    }
+                    if self.single {
+                        // It was rotated just now: what comes first is to be seen again.
+                        return Ok(None);
+                    }
+                }
+                self.waiting.pop_front();
+            }
+            if listed {
+                return Ok(None);
+            }
+            self.list(address, spec, here)?;
+            listed = true;
+        }
+    }
+
+    fn list(
+        &mut self,
+        address: &Address,
+        spec: &FileSource,
+        here: Option<&Standing>,
+    ) -> Result<(), SourceError> {
+        let listing = list(address, &spec.path, spec.follow)?;
+        self.single = listing.single;
+        self.present.clear();
+        if !self.single {
+            let present = listing.files.iter().map(|found| (found.id, (found.path.clone(), found.len)));
+            self.present.extend(present);
+        }
+        self.waiting = listing.files.into();
+        self.doubtful.clear();
+        self.passed.clear();
+        if !(self.single && spec.follow) {
+            return Ok(());
+        }
+        if let Some(last) = self.entries.last().map(|entry| &entry.segment) {
+            let id = FileId::of_segment(last);
+            // A reader that lost the file has none open.
+            let open = here.filter(|here| here.id == Some(id)).and_then(|here| here.written);
+            if open.is_some() && self.waiting.front().is_some_and(|found| found.id == id) {
+                return Ok(());
+            }
+            let is_known = |path: &Path, id, len| self.is_known(path, id, len);
+            match rotated_since(&spec.path, last, open, is_known)? {
+                Some(rotated) => {
+                    rotated.files.into_iter().rev().for_each(|found| self.waiting.push_front(found));
+                    self.passed = rotated.passed;
+                    self.doubtful = rotated.doubtful;
+                }
+                // Nothing is next as long as it is open what comes before it.
+                None => self.waiting.clear(),
+            }
+        } else if let Some(siblings) = siblings(&spec.path)? {
+            self.passed = siblings;
+        } else {
+            self.waiting.clear();
+        }
+        Ok(())
+    }
+
+    /// Whether, and from where, a listed file has something that no segment holds.
+    fn judge(
+        &mut self,
+        spec: &FileSource,
+        found: &Found,
+        here: Option<&Standing>,
+    ) -> Result<Option<Part>, SourceError> {
+        let by_id = self.by_id.get(&found.id);
+        let known = by_id.or_else(|| self.by_path.get(&found.path)).and_then(|&at| self.entries.get(at));
+        let Some(known) = known.map(|entry| &entry.segment) else {
+            return Ok(holds_jobs(spec, found).then(|| Part::whole(Why::New)));
+        };
+        let here = here.filter(|here| here.segment == known.ordinal);
+        if known.end.is_none() && here.is_some_and(|here| here.id == Some(found.id)) {
+            // It is being read: its reader sees by itself what becomes of it.
+            return Ok(None);
+        }
+        let Some(end) = known.end.or(here.map(|here| here.at)) else { return Ok(None) };
+        let whole = spec.format == DataFormat::Bytes || is_gzip(&found.path);
+        let seen = found.len == end.offset && self.seen.get(&found.id) == Some(&found.written);
+        if by_id.is_some() && !self.single && found.path == known.path && (seen || is_gzip(&found.path)) {
+            // The usual case of a folder's files is not worth opening them.
+            return Ok(None);
+        }
+        // Of a log that is rotated, the next one may begin alike. Only where the file that was read
+        // is gone can this one be a copy of it.
+        let rotated = by_id.is_none() && spec.follow && here.is_none_or(|here| here.linked);
+        let same = !rotated && still_begins_like(&found.path, known)?;
+        let longer = found.len > end.offset && self.left_at.get(&found.id).is_none_or(|&len| found.len > len);
+        let why = match same {
+            true if is_gzip(&found.path) || found.len == end.offset => {
+                self.seen.insert(found.id, found.written);
+                return Ok(None);
+            }
+            true if whole && longer => Why::Replaced,
+            true if longer => {
+                return Ok(Some(Part { offset: end.offset, line: end.line, why: Why::Grown }));
+            }
+            true if found.len > end.offset => return Ok(None),
+            true => Why::Truncated,
+            // A file that is rotated in may take a moment to get its first line; until then, more
+            // may come to the one before it.
+            false if by_id.is_none() && !holds_jobs(spec, found) => return Ok(None),
+            false if found.len < end.offset && by_id.is_some() && !is_gzip(&found.path) => Why::Truncated,
+            false if rotated => Why::New,
+            false => Why::Replaced,
+        };
+        Ok(Some(Part::whole(why)))
+    }
+}
+
+impl Part {
+    fn whole(why: Why) -> Self {
+        Self { offset: 0, line: 1, why }
+    }
+}
+
+/// An empty file has no jobs, unless files are jobs.
+fn holds_jobs(spec: &FileSource, found: &Found) -> bool {
+    found.len > 0 || spec.format == DataFormat::Bytes
+}
+
+/// `None` where another file is there by now, or none.
+fn begin(
+    spec: &FileSource,
+    found: &Found,
+    part: Part,
+    like: Option<PathBuf>,
+) -> Result<Option<Fresh>, SourceError> {
+    let Some((file, metadata)) = open_if_there(&found.path)? else { return Ok(None) };
+    if FileId::of(&metadata) != found.id {
+        return Ok(None);
+    }
+    let failed = |error| SourceError::open(&found.path, error);
+    let packed = is_gzip(&found.path) && spec.format != DataFormat::Bytes;
+    let fingerprint = Head::of(&file, packed).map_err(failed)?.fingerprint(FINGERPRINT_BYTES);
+    let lines = spec.format != DataFormat::Bytes && !packed;
+    let mid_line = lines && goes_on_in_line(&file, part.offset).map_err(failed)?;
+    let opened = (file, metadata);
+    Ok(Some(Fresh { path: found.path.clone(), id: found.id, fingerprint, part, mid_line, like, opened }))
+}
+
+/// Whether no newline stands at `offset`, on either side.
+fn goes_on_in_line(file: &File, offset: u64) -> io::Result<bool> {
+    let Some(before) = offset.checked_sub(1) else { return Ok(false) };
+    let mut bytes = [b'\n'; 2];
+    match file.read_exact_at(&mut bytes, before) {
+        // It was cut off just now, which its reader will see.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+        read => read?,
+    }
+    Ok(!bytes.iter().any(|byte| b"\r\n".contains(byte)))
+}

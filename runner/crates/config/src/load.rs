@@ -1,0 +1,327 @@
+//! Reads a configuration from disk: finds its files, reads them all, and checks the whole.
+//!
+//! Touches nothing: no state, no folder is made, no port is opened.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::absolute::absolute;
+use super::assemble::assemble;
+use super::catalog::{Catalog, without_namesakes};
+use super::diagnostic::{Diagnostic, Diagnostics};
+use super::files::{Files, Lines, read_text};
+use super::graph::{Graph, loose_ends, never_begin};
+use super::interpolate::Lookup;
+use super::model::{Configuration, Gate, LogFormat, Settings, Step};
+use super::paths;
+use super::pipeline::{self, PipelineDeclaration};
+use super::pushed;
+use super::reading::Reading;
+use super::resolve::Wiring;
+use super::settings::{self, SettingsFile};
+use super::shared;
+use super::shelves::Shelves;
+use super::syntax;
+use tidegate_model::suggest::nearest;
+
+const SETTINGS: &str = "tidegate.toml";
+const DATA: &str = ".tidegate";
+
+/// What a configuration depends on besides its files.
+pub struct LoadOptions {
+    /// `--data`: where state lives, before what any file says.
+    pub data: Option<PathBuf>,
+    /// `--plugins`: where plugins are looked for, after what any file says.
+    pub plugins: Vec<PathBuf>,
+    /// The environment variables for `${NAME}`.
+    pub env: Box<Lookup>,
+}
+
+/// What could be read of a configuration, and what is wrong with it so far. The floor above checks
+/// the scripts of whatever could be read, so that all mistakes are told at once.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Lacks what is wrong.
+    configuration: Option<Configuration>,
+    pub diagnostics: Diagnostics,
+}
+
+impl Draft {
+    /// The steps that could be read.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        self.configuration.as_ref().map_or(&[], |configuration| &configuration.steps)
+    }
+
+    /// The gates that could be read.
+    #[must_use]
+    pub fn gates(&self) -> &[Gate] {
+        self.configuration.as_ref().map_or(&[], |configuration| &configuration.gates)
+    }
+
+    /// The runner's settings, with defaults for what could not be read.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.configuration
+            .as_ref()
+            .map_or_else(Settings::default, |configuration| configuration.settings.clone())
+    }
+
+    /// The configuration, and the warnings about it.
+    ///
+    /// # Errors
+    /// Every mistake of every file, and with them the warnings.
+    pub fn finish(self) -> Result<(Configuration, Diagnostics), Diagnostics> {
+        match self.configuration {
+            Some(configuration) if !self.diagnostics.has_errors() => Ok((configuration, self.diagnostics)),
+            _ => Err(self.diagnostics),
+        }
+    }
+}
+
+/// Reads the configuration at `path`: a folder, or the `.toml` file of one pipeline.
+#[must_use]
+pub fn load(path: &Path, options: &LoadOptions) -> Draft {
+    let path: PathBuf = path.components().collect();
+    let mut loading = Loading::new(&options.env);
+    let Some(found) = find(&path, &mut loading.diagnostics) else {
+        return Draft { configuration: None, diagnostics: loading.into_diagnostics(&path) };
+    };
+    let beside = found.settings.as_deref();
+    let mut settings = beside.map(|file| loading.settings(file)).unwrap_or_default();
+    for file in &found.pipelines {
+        if found.single {
+            settings = loading.single(file, settings, beside);
+        } else {
+            loading.pipeline(file);
+        }
+    }
+    settings.settings.plugins.extend(options.plugins.iter().map(|folder| absolute(folder)));
+    let data = options.data.clone().or_else(|| settings.data.clone());
+    let data = absolute(&data.unwrap_or_else(|| found.root.join(DATA)));
+    let configuration = Some(loading.check(found.root, data, settings, found.single));
+    Draft { configuration, diagnostics: loading.into_diagnostics(&path) }
+}
+
+/// Everything that has been read so far.
+struct Loading<'a> {
+    env: &'a Lookup,
+    files: Files,
+    diagnostics: Vec<Diagnostic>,
+    pipelines: Vec<PipelineDeclaration>,
+    /// Some names could not be read, so that nothing can be said about what is missing.
+    names_missing: bool,
+    log: LogFormat,
+}
+
+impl<'a> Loading<'a> {
+    fn new(env: &'a Lookup) -> Self {
+        let (files, diagnostics, pipelines) = (Files::default(), Vec::new(), Vec::new());
+        Self { env, files, diagnostics, pipelines, names_missing: false, log: LogFormat::Text }
+    }
+
+    fn into_diagnostics(self, subject: &Path) -> Diagnostics {
+        let mut diagnostics = Diagnostics::new(subject, self.files).logged(self.log);
+        diagnostics.extend(self.diagnostics);
+        diagnostics
+    }
+
+    fn settings(&mut self, file: &Path) -> SettingsFile {
+        let settings = self.read(file, settings::read).unwrap_or_default();
+        self.log = settings.log.format;
+        settings
+    }
+
+    fn pipeline(&mut self, file: &Path) {
+        let read = self.read(file, pipeline::read);
+        self.pipelines.extend(read.flatten());
+    }
+
+    /// The only pipeline, which may bring settings where no `tidegate.toml` stands `beside` it.
+    fn single(&mut self, file: &Path, settings: SettingsFile, beside: Option<&Path>) -> SettingsFile {
+        let Some((own, pipeline)) = self.read(file, pipeline::read_single) else { return settings };
+        self.pipelines.extend(pipeline);
+        if let Some(beside) = beside {
+            self.diagnostics.extend(settings::refuse_both(&own, &settings, beside));
+            return settings;
+        }
+        self.log = own.log.format;
+        own
+    }
+
+    /// Reads and parses one file, and has `interpret` make something of it.
+    fn read<T>(
+        &mut self,
+        file: &Path,
+        interpret: impl FnOnce(&mut Reading<'_>, &mut Files, &toml::Spanned<toml::de::DeTable<'_>>) -> T,
+    ) -> Option<T> {
+        let text = match read_text(file) {
+            Ok(text) => self.files.add(file, text),
+            Err(error) => {
+                self.diagnostics.push(Diagnostic::error(file, None, format!("the file {error}")));
+                self.names_missing = true;
+                return None;
+            }
+        };
+        let mut reading = Reading::new(Arc::from(file), &text, self.env);
+        let parsed = syntax::parse(&mut reading, &text);
+        let syntax = reading.diagnostics.split_off(0);
+        let interpreted = interpret(&mut reading, &mut self.files, &parsed.tree);
+        self.names_missing |= reading.names_missing || !syntax.is_empty();
+        if !parsed.garbled {
+            let told = reading.diagnostics.into_iter().chain(reading.doubts).collect();
+            self.diagnostics.extend(beyond(told, &syntax, &reading.lines));
+        }
+        self.diagnostics.extend(syntax);
+        Some(interpreted)
+    }
+
+    /// Checks the whole, and assembles it; after a mistake it lacks what was wrong.
+    fn check(&mut self, root: PathBuf, data: PathBuf, settings: SettingsFile, single: bool) -> Configuration {
+        let count = self.pipelines.len();
+        let pipelines = without_namesakes(std::mem::take(&mut self.pipelines), &mut self.diagnostics);
+        self.names_missing |= pipelines.len() < count;
+        let catalog = Catalog::of(&pipelines, &mut self.diagnostics);
+        let before = self.diagnostics.len();
+        let wiring = Wiring::of(&pipelines, &catalog, &mut self.diagnostics);
+        self.names_missing |= self.diagnostics.len() > before;
+        let graph = Graph::of(&pipelines, &wiring);
+        let cycles = graph.cycles();
+        let goes_round = !cycles.is_empty();
+        self.diagnostics.extend(cycles);
+        self.diagnostics.extend(paths::check(&pipelines));
+        self.diagnostics.extend(pushed::check(&pipelines, &settings));
+        self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
+        if !self.names_missing {
+            // The pipelines beside a single file are not read, and may use what is shared.
+            let none = Shelves::default();
+            let shelves = if single { &none } else { &settings.shelves };
+            self.diagnostics.extend(shared::unused(&pipelines, shelves));
+            self.diagnostics.extend(pipelines.iter().filter_map(nothing_to_do));
+            self.diagnostics.extend(loose_ends(&catalog, &wiring));
+            // What a forbidden cycle keeps from beginning needs no words of its own.
+            if !goes_round {
+                self.diagnostics.extend(never_begin(&catalog, &wiring));
+            }
+        }
+        assemble(root, data, settings, &pipelines, &wiring, &graph)
+    }
+}
+
+/// Those that are not on a line whose syntax is wrong: they would only repeat it.
+fn beyond(
+    diagnostics: Vec<Diagnostic>,
+    syntax: &[Diagnostic],
+    lines: &Lines,
+) -> impl Iterator<Item = Diagnostic> {
+    let line = |diagnostic: &Diagnostic| diagnostic.span.as_ref().map(|span| lines.line(span.start));
+    let wrong: BTreeSet<_> = syntax.iter().filter_map(line).collect();
+    let keep: Vec<_> = diagnostics
+        .iter()
+        .map(|diagnostic| line(diagnostic).is_none_or(|line| !wrong.contains(&line)))
+        .collect();
+    diagnostics.into_iter().zip(keep).filter(|(_, keep)| *keep).map(|(diagnostic, _)| diagnostic)
+}
+
+fn nothing_to_do(pipeline: &PipelineDeclaration) -> Option<Diagnostic> {
+    let works = !pipeline.steps.is_empty() || pipeline.sinks.iter().any(|sink| !sink.steps.is_empty());
+    let message = "the pipeline has nothing to do: it has no step, and no sink with `from`";
+    let help = "add a step: `[step.NAME] from = \"…\"`";
+    (!works).then(|| Diagnostic::error(&*pipeline.file, None, message).help(help))
+}
+
+/// The files of a configuration.
+struct Found {
+    root: PathBuf,
+    settings: Option<PathBuf>,
+    /// In order of name.
+    pipelines: Vec<PathBuf>,
+    /// The file of a pipeline was named, and not the folder.
+    single: bool,
+}
+
+fn find(path: &Path, diagnostics: &mut Vec<Diagnostic>) -> Option<Found> {
+    let mut refuse = |message: String, help: Option<String>| {
+        diagnostics.push(Diagnostic::error(path, None, message).help_if(help));
+        None
+    };
+    let is_toml = path.extension().is_some_and(|ending| ending == "toml");
+    match std::fs::metadata(path) {
+        Ok(about) if about.is_dir() => {}
+        Ok(_) if path.file_name().is_some_and(|name| name == SETTINGS) => {
+            let help = "name the folder that it stands in, or the file of a pipeline";
+            return refuse("this file holds settings and no pipeline".into(), Some(help.into()));
+        }
+        Ok(about) if about.is_file() && is_toml => {
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let root = parent.unwrap_or(Path::new(".")).to_path_buf();
+            // A folder of this name holds no settings, as in `toml_files`.
+            let settings = Some(root.join(SETTINGS)).filter(|file| file.exists() && !file.is_dir());
+            return Some(Found { root, settings, pipelines: vec![path.to_path_buf()], single: true });
+        }
+        Ok(_) => {
+            let help = "name a folder of `.toml` files, or one `.toml` file";
+            return refuse("this is no configuration".into(), Some(help.into()));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let value = path.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+            let help =
+                value.map(|value| format!("write the value of an option with `=`, as in `--lanes={value}`"));
+            return refuse("there is no such file or folder".into(), help.or_else(|| near_path(path)));
+        }
+        Err(error) => return refuse(format!("cannot be looked at: {error}"), None),
+    }
+    let mut files = match toml_files(path) {
+        Ok(files) => files,
+        Err(error) => return refuse(format!("the folder cannot be read: {error}"), None),
+    };
+    let settings = files.iter().position(|file| file.file_name().is_some_and(|name| name == SETTINGS));
+    let settings = settings.map(|position| files.remove(position));
+    if files.is_empty() {
+        let help = "each `.toml` file in it, but `tidegate.toml`, is a pipeline";
+        return refuse("the folder has no pipeline".into(), Some(help.into()));
+    }
+    Some(Found { root: path.to_path_buf(), settings, pipelines: files, single: false })
+}
+
+/// The `.toml` files of a folder in order of name. Hidden ones, such as editors leave, are none.
+fn toml_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = folder.join(entry?.file_name());
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.extension().is_some_and(|ending| ending == "toml") && !hidden && !path.is_dir() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The entry beside `path` that was probably meant.
+fn near_path(path: &Path) -> Option<String> {
+    let parent = path.parent()?;
+    let name = path.file_name()?.to_str()?;
+    let entries = std::fs::read_dir(Path::new(".").join(parent)).ok()?;
+    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let near = nearest(name, names.iter().map(String::as_str))?;
+    Some(format!("did you mean `{}`?", parent.join(near).display()))
+}
+
+impl Default for LoadOptions {
+    /// The environment of the process, and no `--data`.
+    fn default() -> Self {
+        Self { data: None, plugins: Vec::new(), env: Box::new(|name| std::env::var(name).ok()) }
+    }
+}
+
+impl fmt::Debug for LoadOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadOptions")
+            .field("data", &self.data)
+            .field("plugins", &self.plugins)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,128 @@
+//! The request that `builtin:http`, or a sink of type `http`, makes for each job.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use tidegate_model::Secret;
+use tidegate_model::template::{Fact, Template};
+
+/// The methods by their names.
+pub(crate) const METHODS: [(&str, Method); 7] = [
+    ("GET", Method::Get),
+    ("HEAD", Method::Head),
+    ("POST", Method::Post),
+    ("PUT", Method::Put),
+    ("PATCH", Method::Patch),
+    ("DELETE", Method::Delete),
+    ("OPTIONS", Method::Options),
+];
+/// A request for each job.
+#[derive(Clone, Debug)]
+pub struct HttpRequest {
+    /// Begins with a scheme and a host that are the same for every job.
+    pub url: Template,
+    pub method: Method,
+    /// In lowercase.
+    pub headers: Vec<(String, Template)>,
+    pub body: Body,
+    /// `None`: as long as the attempt may take.
+    pub timeout: Option<Duration>,
+    /// Bytes of the answer's body. `None`: what `limits.memory` says.
+    pub max_response: Option<u64>,
+    /// The answers that are no failures.
+    pub accept: Vec<RangeInclusive<u16>>,
+    pub response: Response,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    Options,
+}
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub enum Body {
+    None,
+    Job,
+    Json(Shape),
+}
+
+/// What the request gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// The answer's body.
+    Body,
+    /// A map of the job, and the answer's status, headers and body.
+    Full,
+}
+
+impl HttpRequest {
+    /// Whether it hands on the token by which the service finishes a job.
+    #[must_use]
+    pub fn passes_token(&self) -> bool {
+        let in_body = matches!(&self.body, Body::Json(shape) if shape.has(Fact::Token));
+        let headers = self.headers.iter().map(|(_, template)| template);
+        in_body || headers.chain([&self.url]).any(|template| template.has(Fact::Token))
+    }
+}
+
+impl Body {
+    /// What must not be shown of it.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        let shape = if let Self::Json(shape) = self { Some(shape) } else { None };
+        shape.into_iter().flat_map(Shape::secrets)
+    }
+}
+
+impl Method {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        METHODS.iter().find(|(_, method)| *method == self).map_or("GET", |(word, _)| word)
+    }
+
+    /// Whether the job is the body, unless the configuration says otherwise.
+    pub(crate) fn sends_jobs(self) -> bool {
+        matches!(self, Self::Post | Self::Put | Self::Patch)
+    }
+}
+
+/// JSON with places that each job fills.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// The same for every job; JSON.
+    Fixed(String),
+    /// The value at this place in the job, whatever it is.
+    Value(Vec<String>),
+    /// A text with values put in.
+    Text(Template),
+    List(Vec<Shape>),
+    Map(Vec<(String, Shape)>),
+}
+
+impl Shape {
+    /// Whether it says this of each attempt.
+    fn has(&self, fact: Fact) -> bool {
+        match self {
+            Self::Fixed(_) | Self::Value(_) => false,
+            Self::Text(template) => template.has(fact),
+            Self::List(shapes) => shapes.iter().any(|shape| shape.has(fact)),
+            Self::Map(shapes) => shapes.iter().any(|(_, shape)| shape.has(fact)),
+        }
+    }
+
+    /// What must not be shown of it.
+    pub(crate) fn secrets(&self) -> Vec<&Secret> {
+        match self {
+            Self::Fixed(_) | Self::Value(_) => Vec::new(),
+            Self::Text(template) => template.secrets().collect(),
+            Self::List(shapes) => shapes.iter().flat_map(Self::secrets).collect(),
+            Self::Map(shapes) => shapes.iter().flat_map(|(_, shape)| shape.secrets()).collect(),
+        }
+    }
+}

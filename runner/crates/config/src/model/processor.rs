@@ -1,0 +1,152 @@
+//! What a step runs on its jobs, and what bounds it.
+
+use std::path::PathBuf;
+
+use super::HttpRequest;
+use crate::diagnostic::Place;
+use crate::exec::ExecCommand;
+
+#[derive(Clone, Debug)]
+pub enum Processor {
+    Script(Script),
+    Plugin(PluginStep),
+    /// `builtin:http`
+    Http(Box<HttpRequest>),
+    /// `builtin:exec`
+    Exec(Box<ExecCommand>),
+}
+
+impl Processor {
+    /// The script that it is.
+    #[must_use]
+    pub fn script(&self) -> Option<&Script> {
+        match self {
+            Self::Script(script) => Some(script),
+            _ => None,
+        }
+    }
+
+    /// Whether it may hand on the token by which an outside system finishes a job; of a script, its text tells
+    /// that. Commands have it in their environment, and plugins can ask for it.
+    #[must_use]
+    pub fn passes_token(&self) -> bool {
+        match self {
+            Self::Script(_) => false,
+            Self::Http(request) => request.passes_token(),
+            Self::Plugin(_) | Self::Exec(_) => true,
+        }
+    }
+
+    /// The plugin's step that it is.
+    #[must_use]
+    pub fn plugin(&self) -> Option<&PluginStep> {
+        match self {
+            Self::Plugin(plugin) => Some(plugin),
+            _ => None,
+        }
+    }
+
+    /// The plugin's step that it is.
+    #[must_use]
+    pub fn plugin_mut(&mut self) -> Option<&mut PluginStep> {
+        match self {
+            Self::Plugin(plugin) => Some(plugin),
+            _ => None,
+        }
+    }
+}
+
+impl PluginStep {
+    /// As messages name it: `NAME/STEP`, or `NAME`.
+    #[must_use]
+    pub fn named(&self) -> String {
+        match &self.step {
+            _ if self.secret => "…".to_owned(),
+            Some(step) => format!("{}/{step}", self.plugin),
+            None => self.plugin.clone(),
+        }
+    }
+
+    /// A message about it, without what must not be shown.
+    #[must_use]
+    pub fn masked(&self, message: String) -> String {
+        if !self.secret {
+            return message;
+        }
+        let file = self.plugin.replace('-', "_");
+        let words = [Some(&self.plugin), Some(&file), self.step.as_ref()];
+        words.into_iter().flatten().fold(message, |message, word| message.replace(word.as_str(), "…"))
+    }
+}
+
+/// A step of a native plugin: `plugin:NAME/STEP`.
+#[derive(Clone, Debug)]
+pub struct PluginStep {
+    pub plugin: String,
+    /// `None`: the only one, or the one of the plugin's name.
+    pub step: Option<String>,
+    /// Some of the name came from outside the file, so it must not be shown.
+    pub secret: bool,
+    /// Where `run` names it.
+    pub named_in: PathBuf,
+    pub named_at: std::ops::Range<usize>,
+    /// Attempts can be seen outside. Known when the library is loaded; until then `false`.
+    pub has_effects: bool,
+    /// Of the library. Known when it is loaded; until then empty.
+    pub sha256: String,
+}
+
+/// `[plugin.NAME] sha256`
+#[derive(Clone, Debug)]
+pub struct Pin {
+    /// 64 lowercase hex digits.
+    pub sha256: String,
+    pub place: Place,
+}
+
+/// A script as it was on disk when the configuration was read.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Resolved, for reading.
+    pub path: PathBuf,
+    pub text: String,
+    /// Where `run` names it: file, and byte range of the name in it, for diagnostics.
+    pub named_in: PathBuf,
+    pub named_at: std::ops::Range<usize>,
+}
+
+/// `types`, `topics` and `when`; a job passes if all that are given hold.
+#[derive(Clone, Debug, Default)]
+pub struct StepFilter {
+    /// The job's `type` is one of these.
+    pub types: Vec<String>,
+    /// One of the job's `topics` (or its `topic`) is one of these.
+    pub topics: Vec<String>,
+    /// A Rhai expression over `job`, with the byte range of its text in `Step::file`.
+    pub when: Option<(String, std::ops::Range<usize>)>,
+}
+
+impl StepFilter {
+    /// Whether every job passes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.types.is_empty() && self.topics.is_empty() && self.when.is_none()
+    }
+}
+
+/// `limits = { … }` of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Rhai operations.
+    pub operations: u64,
+    /// Bytes that an attempt may hold at one time, and that its outputs may come to.
+    pub memory: u64,
+    /// Nesting of values and calls.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { operations: 10_000_000, memory: 64 << 20, depth: 64 }
+    }
+}

@@ -1,0 +1,114 @@
+//! Sources that are pushed: others bring the jobs, and each source appends them to the queue of its
+//! own name. What one says, once it is read.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use tidegate_model::{Missed, Schedule, Timestamp};
+
+/// What fills a queue from outside, beside steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PushSource {
+    Http(HttpSource),
+    Schedule(ScheduleSource),
+}
+
+impl PushSource {
+    /// Its `type`.
+    #[must_use]
+    pub fn sort(&self) -> &'static str {
+        match self {
+            Self::Http(_) => "http",
+            Self::Schedule(_) => "schedule",
+        }
+    }
+}
+
+/// `type = "http"`: jobs come as the bodies of POST requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpSource {
+    /// The fields on the way to the one that tells jobs apart; none: all jobs are different.
+    pub key: Vec<String>,
+    /// For how long a key is remembered; `None`: for ever.
+    pub dedupe: Option<Duration>,
+    /// The longest body of a request, in bytes.
+    pub max_body: usize,
+    /// So many jobs may wait for the slowest reader before requests are put off.
+    pub max_waiting: Option<u64>,
+    /// What a request has to show.
+    pub token: Option<Token>,
+}
+
+/// `type = "schedule"`: each tick is a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduleSource {
+    pub schedule: Schedule,
+    pub missed: Missed,
+    /// What each job has beside its due time.
+    pub payload: Map<String, Value>,
+}
+
+impl ScheduleSource {
+    /// The job of the tick that is due at `due`: a JSON object with this time, in RFC 3339 and UTC, as
+    /// `due`.
+    #[must_use]
+    pub fn job(&self, due: Timestamp) -> String {
+        let mut job = self.payload.clone();
+        // Ticks come within the years that a calendar has.
+        let time = jiff::Timestamp::from_millisecond(due.0).unwrap_or_default();
+        job.insert(DUE.to_owned(), Value::String(time.to_string()));
+        Value::Object(job).to_string()
+    }
+}
+
+/// What the due time is called in the job of a tick.
+pub(crate) const DUE: &str = "due";
+
+/// A word that must not be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    pub(crate) fn new(token: String) -> Self {
+        Self(token)
+    }
+
+    /// Whether `shown` is the token. Takes as long for a near guess as for a bad one.
+    #[must_use]
+    pub fn is(&self, shown: &[u8]) -> bool {
+        let token = self.0.as_bytes();
+        let differences = token.iter().zip(shown).fold(0, |all, (one, other)| all | (one ^ other));
+        token.len() == shown.len() && differences == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_is_a_job_with_its_due_time() {
+        let payload = serde_json::json!({ "zone": "eu", "a": [1] }).as_object().cloned().unwrap_or_default();
+        let schedule = Schedule::Every(Duration::from_secs(1));
+        let source = ScheduleSource { schedule, missed: Missed::Skip, payload };
+        insta::assert_snapshot!(source.job(Timestamp(1_711_846_800_000)), @r#"{"a":[1],"due":"2024-03-31T01:00:00Z","zone":"eu"}"#);
+    }
+
+    #[test]
+    fn a_token_is_itself_only_and_is_not_shown() {
+        let token = Token::new("open".into());
+        assert!(token.is(b"open"));
+        for other in ["", "ope", "opens", "Open", "xxxx"] {
+            assert!(!token.is(other.as_bytes()), "{other}");
+        }
+        assert_eq!(format!("{token:?}"), "Token(…)");
+    }
+}

@@ -1,0 +1,101 @@
+//! What a step that picks its jobs reads of its input, and how that comes into the room where jobs wait.
+
+use super::{Halting, Picker};
+use crate::dispatcher::flow::{Command, Feed, Port, ReadId};
+use crate::dispatcher::input::Reading;
+use crate::dispatcher::step::Around;
+use crate::queuer::{Card, State};
+use tidegate_model::Timestamp;
+
+#[derive(Debug)]
+pub(crate) struct ReadState {
+    read: ReadId,
+    bytes: usize,
+    /// The index after its last job.
+    end: u64,
+    /// How many of its jobs are not through.
+    left: usize,
+}
+
+impl Picker {
+    pub(crate) fn took(
+        &mut self,
+        read: ReadId,
+        first: u64,
+        jobs: usize,
+        bytes: usize,
+        commands: &mut Vec<Command>,
+    ) {
+        self.input.skip_to(first + jobs as u64);
+        if self.feed == Some(Feed::Source) && self.end < Halting::Halted {
+            let end = first + jobs as u64;
+            let through = (first..end).filter(|&index| self.progress.has(index)).count();
+            if through < jobs {
+                self.held += bytes;
+                self.reads.insert(first, ReadState { read, bytes, end, left: jobs - through });
+                return;
+            }
+        }
+        commands.push(Command::Forget { read });
+    }
+
+    pub(crate) fn read(&mut self, around: &Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        // What was finished by earlier runs need not be seen, and may be kept no longer.
+        if self.input.reading == Reading::Ready && self.input.next <= self.progress.watermark() {
+            self.input.skip_to(self.progress.watermark() + 1);
+        }
+        let ahead = self.ahead().is_none_or(|ahead| self.input.next <= ahead);
+        let fits = self.held < around.bounds.bytes || self.reads.is_empty();
+        self.is_full = !(ahead && fits);
+        if !self.is_full && self.input.may_read(around.heads, now) {
+            self.input.ask();
+            let port = Port { step: self.position, input: 0 };
+            commands.push(Command::Read { port, from: self.input.next });
+        }
+    }
+
+    /// The last index that is looked at, where there is a bound.
+    pub(crate) fn ahead(&self) -> Option<u64> {
+        (self.search_ahead > 0).then(|| self.progress.watermark().saturating_add(self.search_ahead))
+    }
+
+    /// Whether it still reads what waited before it could start anything, and might choose of that.
+    pub(crate) fn catches_up(&mut self, heads: &[u64]) -> bool {
+        let Some((_, head)) = self.input.behind(heads).filter(|_| self.room.chooses_among_all()) else {
+            return false;
+        };
+        let first_head = *self.first_head.get_or_insert(head);
+        let reads_on = matches!(self.input.reading, Reading::Ready | Reading::Asked);
+        reads_on && self.input.next <= first_head.min(self.ahead().unwrap_or(u64::MAX))
+    }
+
+    /// Lets in what search-ahead has come to.
+    pub(crate) fn admit(&mut self) {
+        let ahead = self.ahead().unwrap_or(u64::MAX);
+        while let Some(kept) = self.beyond.pop(ahead) {
+            self.let_in(&kept.card(), State::Waiting);
+        }
+    }
+
+    pub(crate) fn let_in(&mut self, card: &Card<'_>, state: State) {
+        let index = card.key.0;
+        if !(card.key.is_fresh() && (self.progress.has(index) || self.withheld.contains(&index))) {
+            // A job that is there already stays as it is.
+            let _ = self.room.add(card.clone(), state);
+        }
+    }
+
+    /// A job of a source is through.
+    pub(crate) fn let_go(&mut self, index: u64, commands: &mut Vec<Command>) {
+        let Some((&first, state)) = self.reads.range_mut(..=index).next_back() else { return };
+        if index >= state.end {
+            return;
+        }
+        state.left = state.left.saturating_sub(1);
+        if state.left == 0 {
+            self.held = self.held.saturating_sub(state.bytes);
+            commands.push(Command::Forget { read: state.read });
+            self.reads.remove(&first);
+        }
+    }
+}

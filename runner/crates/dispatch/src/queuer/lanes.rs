@@ -1,0 +1,162 @@
+//! The lanes that have a job in the room, and those that started one so lately that it counts.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+
+use super::index::Index;
+use super::jobs::NONE;
+use super::log::Log;
+use super::rules::{Rate, Rules};
+use tidegate_model::Timestamp;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    pub(crate) name: Box<[u8]>,
+    /// All its jobs in the room.
+    pub(crate) jobs: u32,
+    pub(crate) running: u32,
+    /// In which of two rounds it has its place, where lanes have places.
+    pub(crate) turn: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lanes {
+    lanes: Vec<Lane>,
+    free: Vec<u32>,
+    index: Index,
+    /// No one outside can choose names that all meet at one place.
+    hasher: RandomState,
+    logs: HashMap<u32, Log>,
+    /// For each log, when its oldest start no longer counts.
+    wakes: BTreeSet<(Timestamp, u32)>,
+    with_jobs: usize,
+}
+
+impl Lanes {
+    /// The lane of this name, for one more job.
+    pub(crate) fn enter(&mut self, name: &[u8]) -> u32 {
+        let hash = self.hasher.hash_one(name);
+        let lanes = &self.lanes;
+        let found = self.index.find(hash, |lane| *lanes[lane as usize].name == *name);
+        let number = found.unwrap_or_else(|| self.open(hash, name));
+        let lane = &mut self.lanes[number as usize];
+        self.with_jobs += usize::from(lane.jobs == 0);
+        lane.jobs += 1;
+        number
+    }
+
+    /// A job of the lane left the room.
+    pub(crate) fn leave(&mut self, number: u32) {
+        let lane = &mut self.lanes[number as usize];
+        lane.jobs -= 1;
+        if lane.jobs == 0 {
+            self.with_jobs -= 1;
+            self.close_unused(number);
+        }
+    }
+
+    pub(crate) fn get(&self, number: u32) -> &Lane {
+        &self.lanes[number as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> &mut Lane {
+        &mut self.lanes[number as usize]
+    }
+
+    pub(crate) fn all(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    pub(crate) fn with_jobs(&self) -> usize {
+        self.with_jobs
+    }
+
+    /// Whether the bounds of the lane let one more of its jobs start.
+    pub(crate) fn allows(&self, number: u32, rules: &Rules) -> bool {
+        let full = |most: std::num::NonZeroU32| self.get(number).running >= most.get();
+        let spent = |rate| self.logs.get(&number).is_some_and(|log| log.is_full(rate));
+        !rules.max_per_lane.is_some_and(full) && !rules.lane_rate.is_some_and(spent)
+    }
+
+    /// Until when the lane may start nothing, where that is after `now`.
+    pub(crate) fn full_until(&self, number: u32, rate: Rate, now: Timestamp) -> Option<Timestamp> {
+        self.logs.get(&number)?.full_until(rate, now)
+    }
+
+    /// A job of the lane starts.
+    pub(crate) fn record(&mut self, number: u32, rate: Rate, now: Timestamp) {
+        let log = self.logs.entry(number).or_default();
+        let fresh = log.is_empty();
+        log.record(now);
+        if fresh && let Some(wake) = log.next(rate) {
+            self.wakes.insert((wake, number));
+        }
+    }
+
+    /// When a start of any lane no longer counts.
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
+        self.wakes.first().map(|&(wake, _)| wake)
+    }
+
+    /// The next lane of which a start no longer counts.
+    pub(crate) fn wake(&mut self, rate: Rate, now: Timestamp) -> Option<u32> {
+        let (_, number) = *self.wakes.first().filter(|(wake, _)| *wake <= now)?;
+        self.wakes.pop_first();
+        if let Some(log) = self.logs.get_mut(&number) {
+            log.pass(rate, now);
+            match log.next(rate) {
+                Some(wake) => _ = self.wakes.insert((wake, number)),
+                None => _ = self.logs.remove(&number),
+            }
+        }
+        self.close_unused(number);
+        Some(number)
+    }
+
+    /// The clock was set back.
+    pub(crate) fn set_back(&mut self, rate: Rate, now: Timestamp) {
+        for (&number, log) in &mut self.logs {
+            let before = log.next(rate);
+            log.set_back(now);
+            if let (Some(before), Some(after)) = (before, log.next(rate)) {
+                self.wakes.remove(&(before, number));
+                self.wakes.insert((after, number));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let names: usize = self.lanes.iter().map(|lane| lane.name.len()).sum();
+        self.lanes.capacity() * size_of::<Lane>() + names + self.index.bytes()
+    }
+
+    fn open(&mut self, hash: u64, name: &[u8]) -> u32 {
+        let lane = Lane { name: name.into(), jobs: 0, running: 0, turn: false };
+        let number = if let Some(free) = self.free.pop() {
+            self.lanes[free as usize] = lane;
+            free
+        } else {
+            if self.lanes.len() == self.lanes.capacity() {
+                self.lanes.reserve_exact(self.lanes.len() / 8 + 16);
+            }
+            self.lanes.push(lane);
+            // There are no more lanes than jobs, which are counted by `u32`.
+            u32::try_from(self.lanes.len() - 1).unwrap_or(NONE)
+        };
+        let (lanes, hasher) = (&self.lanes, &self.hasher);
+        self.index.insert(hash, number, |lane| hasher.hash_one(&*lanes[lane as usize].name));
+        number
+    }
+
+    /// Forgets the lane, if it has no jobs and no start of it counts any more.
+    fn close_unused(&mut self, number: u32) {
+        if self.get(number).jobs > 0 || self.logs.contains_key(&number) {
+            return;
+        }
+        let hash = self.hasher.hash_one(&*self.get(number).name);
+        self.index.remove(hash, number);
+        self.lanes[number as usize].name = Box::default();
+        self.free.push(number);
+    }
+}

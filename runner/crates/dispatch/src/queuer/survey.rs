@@ -1,0 +1,109 @@
+//! How many jobs stand where, in all and lane by lane.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use super::WaitingRoom;
+use super::jobs::{NONE, Stand};
+use super::lanes::Lane;
+use super::rules::{Counts, JobKey, LaneCounts, Survey};
+use tidegate_model::Timestamp;
+
+/// What is counted of one lane on the way through the room.
+#[derive(Clone, Copy)]
+struct Tally {
+    waiting: u32,
+    running: u32,
+    delayed: u32,
+    pending: u32,
+    /// The slot of its oldest waiting job.
+    oldest: u32,
+    /// The slot of any job.
+    any: u32,
+}
+
+const EMPTY: Tally = Tally { waiting: 0, running: 0, delayed: 0, pending: 0, oldest: NONE, any: NONE };
+
+impl WaitingRoom {
+    /// How many jobs there are. Costs nothing.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let waiting = self.stands[..=Stand::Waiting as usize].iter().sum();
+        Counts {
+            waiting,
+            running: self.count(Stand::Running),
+            delayed: self.count(Stand::Delayed),
+            pending: self.count(Stand::Pending),
+            lanes: self.lanes.with_jobs(),
+        }
+    }
+
+    /// The oldest waiting job, and the `most` lanes with the most jobs waiting, most first. Jobs of `held`
+    /// were started and nobody has begun them: they count as waiting, and so do delayed ones that are due.
+    /// Looks at every job once, and at every lane where lanes are wanted.
+    #[must_use]
+    pub fn survey(&self, most: usize, held: &HashSet<JobKey>, now: Timestamp) -> Survey {
+        let (mut all, mut due) = (EMPTY, 0);
+        let mut lanes = vec![EMPTY; if most > 0 { self.lanes.all().len() } else { 0 }];
+        for slot in self.jobs.slots() {
+            let stand = match self.jobs.stand(slot) {
+                Stand::Running if !held.is_empty() && held.contains(&self.jobs.key(slot)) => Stand::Waiting,
+                Stand::Delayed if self.jobs.until(slot) <= now => {
+                    due += 1;
+                    Stand::Due
+                }
+                stand => stand,
+            };
+            self.count_one(slot, stand, &mut all);
+            if let Some(lane) = lanes.get_mut(self.jobs.lane(slot) as usize) {
+                self.count_one(slot, stand, lane);
+            }
+        }
+        let oldest = Some(all.oldest).filter(|&slot| slot != NONE).map(|slot| self.jobs.key(slot));
+        Survey { oldest, due, lanes: self.top(lanes, most) }
+    }
+
+    fn count_one(&self, slot: u32, stand: Stand, tally: &mut Tally) {
+        tally.any = slot;
+        match stand {
+            Stand::Running => tally.running += 1,
+            Stand::Delayed => tally.delayed += 1,
+            Stand::Pending => tally.pending += 1,
+            Stand::Unknown | Stand::PutBack | Stand::Due | Stand::Waiting => {
+                tally.waiting += 1;
+                let age = |slot| (self.jobs.age(slot), self.jobs.key(slot));
+                if tally.oldest == NONE || age(slot) < age(tally.oldest) {
+                    tally.oldest = slot;
+                }
+            }
+            Stand::Free => {}
+        }
+    }
+
+    fn top(&self, tallies: Vec<Tally>, most: usize) -> Vec<LaneCounts> {
+        let lanes = self.lanes.all().iter().zip(tallies).filter(|(_, tally)| tally.any != NONE);
+        let mut lanes: Vec<(&Lane, Tally)> = lanes.collect();
+        let order = |one: &(&Lane, Tally), other: &(&Lane, Tally)| self.rank(one).cmp(&self.rank(other));
+        if lanes.len() > most && most > 0 {
+            lanes.select_nth_unstable_by(most - 1, order);
+        }
+        lanes.truncate(most);
+        lanes.sort_unstable_by(order);
+        let told = |(lane, tally): (&Lane, Tally)| LaneCounts {
+            lane: lane.name.clone(),
+            waiting: tally.waiting as usize,
+            running: tally.running as usize,
+            delayed: tally.delayed as usize,
+            pending: tally.pending as usize,
+            oldest: Some(tally.oldest).filter(|&slot| slot != NONE).map(|slot| self.jobs.key(slot)),
+            some: self.jobs.key(tally.any),
+        };
+        lanes.into_iter().map(told).collect()
+    }
+
+    /// Those with the most jobs waiting go first, then those with the most jobs, then the oldest.
+    fn rank<'l>(&self, (lane, tally): &(&'l Lane, Tally)) -> (Reverse<u32>, Reverse<u32>, i64, &'l [u8]) {
+        let oldest = if tally.oldest == NONE { i64::MAX } else { self.jobs.age(tally.oldest) };
+        (Reverse(tally.waiting), Reverse(lane.jobs), oldest, &lane.name)
+    }
+}

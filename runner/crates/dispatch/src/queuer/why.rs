@@ -1,0 +1,110 @@
+//! What can be asked of the room: where a job stands, and why it waits.
+
+use super::WaitingRoom;
+use super::jobs::{Hall, Stand};
+use super::rules::{JobKey, State, Strategy, Why};
+use tidegate_model::Timestamp;
+
+impl WaitingRoom {
+    /// Where a job stands.
+    #[must_use]
+    pub fn state(&self, key: JobKey) -> Option<State> {
+        self.jobs.find(key).map(|slot| self.jobs.state(slot))
+    }
+
+    /// Why a job does not run, and when it may: the reason nearest to it. May look at every job.
+    #[must_use]
+    pub fn why(&self, key: JobKey, now: Timestamp) -> Option<Why> {
+        let slot = self.jobs.find(key)?;
+        Some(match self.jobs.stand(slot) {
+            Stand::Running => Why::Running,
+            Stand::Pending => Why::Pending,
+            Stand::Delayed if self.jobs.until(slot) > now => Why::Delayed { until: self.jobs.until(slot) },
+            _ => self
+                .why_others(slot)
+                .or_else(|| self.why_lane(slot, now))
+                .or_else(|| self.why_round(slot, now))
+                .unwrap_or_else(|| self.why_room(now)),
+        })
+    }
+
+    /// The name of a job's lane, and the jobs of this lane that run. Looks at every job.
+    #[must_use]
+    pub fn running_in_lane_of(&self, key: JobKey) -> Option<(&[u8], Vec<JobKey>)> {
+        let lane = self.jobs.lane(self.jobs.find(key)?);
+        let runs = |&slot: &u32| self.jobs.lane(slot) == lane && self.jobs.stand(slot) == Stand::Running;
+        let keys = self.jobs.slots().filter(runs).map(|slot| self.jobs.key(slot)).collect();
+        Some((&self.lanes.get(lane).name, keys))
+    }
+
+    /// The job that this one waits for by the rules of the strategy.
+    fn why_others(&self, slot: u32) -> Option<Why> {
+        let lane = self.jobs.lane(slot);
+        let (hall, _) = self.jobs.hall(slot);
+        let other = match self.rules.strategy {
+            Strategy::OneRoundSerial if hall == Hall::Lane => {
+                let line = self.line(lane, false);
+                let held = self.lanes.get(lane).jobs > self.lines[line as usize].len();
+                let holder =
+                    |&other: &u32| self.jobs.lane(other) == lane && self.jobs.hall(other).0 != Hall::Lane;
+                let head = || self.lines[line as usize].head(&self.jobs);
+                if held { self.first(holder) } else { head() }
+            }
+            Strategy::OneRoundParallel if self.jobs.is_blocked(slot) && hall == Hall::Nowhere => {
+                let job = self.conflicts.holder(slot, &self.jobs)?;
+                return Some(Why::Conflict { job: self.jobs.key(job), state: self.jobs.state(job) });
+            }
+            Strategy::Serial => {
+                let holder = |&other: &u32| self.jobs.stand(other) > Stand::Waiting;
+                let head = || self.lines[0].head(&self.jobs);
+                self.first(holder).or_else(head)
+            }
+            _ => None,
+        };
+        let job = other.filter(|&other| other != slot)?;
+        Some(Why::Lane { job: self.jobs.key(job), state: self.jobs.state(job) })
+    }
+
+    /// The first of all jobs for which this holds.
+    fn first(&self, holds: impl Fn(&u32) -> bool) -> Option<u32> {
+        self.jobs.slots().filter(holds).min_by(|&a, &b| self.jobs.compare(a, b))
+    }
+
+    fn why_lane(&self, slot: u32, now: Timestamp) -> Option<Why> {
+        let lane = self.jobs.lane(slot);
+        if let Some(rate) = self.rules.lane_rate
+            && let Some(until) = self.lanes.full_until(lane, rate, now)
+        {
+            return Some(Why::LaneRate { until });
+        }
+        let full = self.rules.max_per_lane.is_some_and(|most| self.lanes.get(lane).running >= most.get());
+        full.then_some(Why::MaxPerLane)
+    }
+
+    fn why_round(&self, slot: u32, now: Timestamp) -> Option<Why> {
+        match self.rules.strategy {
+            Strategy::Rounds { .. } if !self.open => self.paused_until(now).map(|until| Why::Pause { until }),
+            // What no round has taken yet may be of the next one, which may begin at once.
+            _ if self.is_of_this_round(slot) || !self.is_under_way() => None,
+            _ => Some(Why::NextRound),
+        }
+    }
+
+    fn why_room(&self, now: Timestamp) -> Why {
+        let most = self.rules.max_processing.map_or(usize::MAX, |most| most.get() as usize);
+        if self.count(Stand::Running) >= most {
+            return Why::MaxProcessing;
+        }
+        let spent = self.rules.rate.and_then(|rate| self.log.full_until(rate, now));
+        spent.map_or(Why::Turn, |until| Why::Rate { until })
+    }
+
+    /// Whether a round has something left to hand out.
+    fn is_under_way(&self) -> bool {
+        let turn = usize::from(self.turn);
+        match self.rules.strategy {
+            Strategy::Rounds { .. } => self.open,
+            _ => !self.ready[turn].is_empty() || !self.urgent[turn].is_empty(),
+        }
+    }
+}

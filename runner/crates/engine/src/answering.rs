@@ -1,0 +1,60 @@
+//! How those answer that a step asks beside its jobs: its gate and its monitor.
+
+use tidegate_model::Timestamp;
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Gate,
+    Monitor,
+}
+
+/// How one of them answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answering {
+    /// Since when an answer is waited for.
+    pub asked: Option<Timestamp>,
+    /// Since when no answer was a good one, and what is wrong with the last.
+    pub trouble: Option<(Timestamp, String)>,
+}
+
+impl Answering {
+    pub(crate) fn ask(&mut self, now: Timestamp) {
+        self.asked = Some(now);
+    }
+
+    /// Takes note of an answer, or of what is wrong with it; answers whether that trouble is news.
+    pub(crate) fn answered(&mut self, trouble: Option<String>, now: Timestamp) -> bool {
+        self.asked = None;
+        let before = self.trouble.take();
+        let Some(why) = trouble else { return false };
+        let (since, news) = match before {
+            Some((since, before)) => (since, before != why),
+            None => (now, true),
+        };
+        self.trouble = Some((since, why));
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_lasts_until_an_answer_is_good() {
+        let mut answering = Answering::default();
+        answering.ask(Timestamp(1));
+        assert_eq!(answering.asked, Some(Timestamp(1)));
+        let mut answered = |why: Option<&str>, now| {
+            let news = answering.answered(why.map(str::to_owned), Timestamp(now));
+            (news, answering.clone().trouble.map(|(since, why)| (since.0, why)))
+        };
+        assert_eq!(answered(Some("busy"), 2), (true, Some((2, "busy".into()))));
+        assert_eq!(answered(Some("busy"), 3), (false, Some((2, "busy".into()))));
+        assert_eq!(answered(Some("gone"), 4), (true, Some((2, "gone".into()))));
+        assert_eq!(answered(None, 5), (false, None));
+        assert_eq!(answered(Some("gone"), 6), (true, Some((6, "gone".into()))));
+        assert_eq!(answering.asked, None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Keys of pushes against a plain model, group by group.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use proptest::prelude::*;
+
+use super::*;
+use tidegate_config::{LoadOptions, load};
+use tidegate_model::Progress;
+use tidegate_store::testing::FaultyDisk;
+use tidegate_store::{Writer, open_disk};
+
+/// A pipeline `p` with a source `requests`, and a queue `other` of a second one.
+fn ledger() -> Ledger {
+    let folder = tempfile::tempdir().unwrap();
+    let toml = "[source.requests]\ntype = \"http\"\ndedupe = \"10s\"\n[source.other]\ntype = \"http\"\n\
+                [step.a]\nfrom = \"requests\"\n[step.b]\nfrom = \"other\"\n";
+    std::fs::write(folder.path().join("p.toml"), toml).unwrap();
+    std::fs::write(folder.path().join("tidegate.toml"), "[runner]\nlisten = \"127.0.0.1:0\"\n").unwrap();
+    let (configuration, _) = load(folder.path(), &LoadOptions::default()).finish().unwrap();
+    let progress =
+        configuration.steps.iter().map(|step| vec![Progress::default(); step.inputs.len()]).collect();
+    Ledger {
+        progress,
+        snapshots: vec![BTreeSet::new(); configuration.steps.len()],
+        heads: vec![0; configuration.queues.len()],
+        configuration: Arc::new(configuration),
+        marks: BTreeMap::new(),
+        segments: BTreeMap::new(),
+    }
+}
+
+fn store() -> (Store, Writer) {
+    open_disk(Box::new(FaultyDisk::new())).unwrap()
+}
+
+/// A job: its key, and what else it says.
+type Job = (u8, u8);
+
+fn key(of: u8, content: u64) -> Key {
+    Key { hash: DeliveryHash(u128::from(of) + 1), content, verbatim: content + 100 }
+}
+
+type Outcomes = Arc<Mutex<Vec<Result<Pushed, Conflict>>>>;
+
+fn push(jobs: &[Job], whole: Option<u8>, outcomes: &Outcomes) -> Push {
+    let outcomes = Arc::clone(outcomes);
+    let texts: Vec<String> = jobs.iter().map(|job| format!("{job:?}")).collect();
+    Push {
+        queue: QueueRef(1),
+        jobs: texts.iter().map(String::as_bytes).collect(),
+        whole: whole.map(|of| key(100 + of, jobs.iter().fold(7, |sum, job| sum * 31 + content(*job)))),
+        each: jobs.iter().map(|&job| key(job.0, content(job))).collect(),
+        answer: Box::new(move |outcome| outcomes.lock().unwrap().push(outcome)),
+    }
+}
+
+fn content((of, more): Job) -> u64 {
+    u64::from(of) * 256 + u64::from(more)
+}
+
+/// Commits a group as the committer does; answers what it was told.
+fn commit(
+    pushes: Vec<Push>,
+    (ledger, store, writer): (&mut Ledger, &Store, &mut Writer),
+    outcomes: &Outcomes,
+    now: i64,
+) -> Vec<Result<Pushed, Conflict>> {
+    let mut arrivals = Arrivals::of(pushes, ledger, store).unwrap();
+    let mut changes = Changes { now: Timestamp(now), ..Changes::default() };
+    arrivals.add_to(ledger, &mut changes);
+    writer.commit(&changes).unwrap();
+    for (queue, jobs) in arrivals.take_pieces() {
+        ledger.grow(queue, jobs.len());
+    }
+    assert!(outcomes.lock().unwrap().is_empty(), "nobody is told before it is durable");
+    arrivals.answer();
+    std::mem::take(&mut outcomes.lock().unwrap())
+}
+
+/// What should come of pushes, done in the plainest way.
+#[derive(Default)]
+struct Model {
+    queue: Vec<Job>,
+    keys: HashMap<u8, (u64, Job)>,
+    bodies: HashMap<u8, (u64, u64, Vec<Job>)>,
+}
+
+impl Model {
+    fn push(&mut self, jobs: &[Job], whole: Option<u8>) -> Result<Pushed, Conflict> {
+        if let Some((first, new, before)) = whole.and_then(|of| self.bodies.get(&of)) {
+            return if before == jobs {
+                Ok(Pushed::Known { first: *first, jobs: *new })
+            } else {
+                Err(Conflict { position: None, index: Some(*first) })
+            };
+        }
+        let (mut keys, mut queue, mut known) = (self.keys.clone(), self.queue.clone(), Vec::new());
+        for (position, &job) in jobs.iter().enumerate() {
+            match keys.get(&job.0) {
+                Some(&(index, before)) if before == job => known.push((position, index)),
+                Some(&(index, _)) => {
+                    let index = Some(index).filter(|&index| index <= self.queue.len() as u64);
+                    return Err(Conflict { position: Some(position), index });
+                }
+                None => {
+                    queue.push(job);
+                    keys.insert(job.0, (queue.len() as u64, job));
+                }
+            }
+        }
+        let (first, new) = (self.queue.len() as u64 + 1, (queue.len() - self.queue.len()) as u64);
+        (self.keys, self.queue) = (keys, queue);
+        if let Some(of) = whole.filter(|_| new > 0) {
+            self.bodies.insert(of, (first, new, jobs.to_vec()));
+        }
+        Ok(Pushed::Appended { first, jobs: new, known })
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn keys_are_known_again_as_in_the_model(
+        groups in prop::collection::vec(
+            prop::collection::vec(
+                (prop::collection::vec((0_u8..12, prop::bool::weighted(0.05).prop_map(u8::from)), 1..6), prop::option::weighted(0.3, 0_u8..4)),
+                1..5,
+            ),
+            1..8,
+        )
+    ) {
+        let (mut ledger, (store, mut writer), outcomes) = (ledger(), store(), Outcomes::default());
+        let mut model = Model::default();
+        for group in groups {
+            let pushes = group.iter().map(|(jobs, whole)| push(jobs, *whole, &outcomes)).collect();
+            let told = commit(pushes, (&mut ledger, &store, &mut writer), &outcomes, 1);
+            let expected: Vec<_> =
+                group.iter().map(|(jobs, whole)| model.push(jobs, *whole)).collect();
+            prop_assert_eq!(told, expected);
+        }
+        let address = &ledger.configuration.queues[1].address;
+        let batch = store.read(address, 1, usize::MAX, usize::MAX).unwrap();
+        let stands: Vec<String> = batch.iter().flat_map(|batch| {
+            batch.payloads.iter().map(|job| String::from_utf8(job.to_vec()).unwrap())
+        }).collect();
+        let expected: Vec<String> = model.queue.iter().map(|job| format!("{job:?}")).collect();
+        prop_assert_eq!(stands, expected);
+    }
+}
+
+#[test]
+fn a_key_is_forgotten_after_its_time() {
+    let (mut ledger, (store, mut writer), outcomes) = (ledger(), store(), Outcomes::default());
+    let mut at = |now| {
+        let pushes = vec![push(&[(1, 0)], None, &outcomes)];
+        commit(pushes, (&mut ledger, &store, &mut writer), &outcomes, now).remove(0)
+    };
+    let new = |first| Ok(Pushed::Appended { first, jobs: 1, known: Vec::new() });
+    let known = |first| Ok(Pushed::Appended { first, jobs: 0, known: vec![(0, 1)] });
+    assert_eq!(at(0), new(1));
+    assert_eq!(at(9_999), known(2));
+    // The commit that comes after it forgets it.
+    assert_eq!(at(10_000), known(2));
+    assert_eq!(at(10_001), new(2));
+}
+
+#[test]
+fn jobs_wait_for_the_slowest_reader_and_for_nobody_where_nobody_reads() {
+    let mut ledger = ledger();
+    ledger.heads = vec![5, 7];
+    assert_eq!((ledger.waiting(QueueRef(0)), ledger.waiting(QueueRef(1))), (5, 7));
+    let step = ledger.configuration.steps.iter().position(|step| step.address.name.as_str() == "a").unwrap();
+    ledger.progress[step][0].finish(1, 4);
+    assert_eq!((ledger.waiting(QueueRef(0)), ledger.waiting(QueueRef(1))), (5, 3));
+    let mut configuration = (*ledger.configuration).clone();
+    configuration.steps.clear();
+    ledger.configuration = Arc::new(configuration);
+    assert_eq!((ledger.waiting(QueueRef(0)), ledger.waiting(QueueRef(1))), (0, 0));
+}
+
+#[test]
+fn many_jobs_are_kept_for_readers_in_pieces() {
+    let (mut ledger, (store, _writer), outcomes) = (ledger(), store(), Outcomes::default());
+    let jobs: Vec<Job> = (0..25).flat_map(|one| (0..200).map(move |other| (other, one))).collect();
+    let mut pushed = push(&jobs, None, &outcomes);
+    pushed.each.clear();
+    let mut arrivals = Arrivals::of(vec![pushed], &ledger, &store).unwrap();
+    let pieces = arrivals.take_pieces();
+    assert!(pieces.iter().all(|(queue, piece)| *queue == QueueRef(1) && piece.len() <= PIECE_JOBS));
+    assert_eq!(pieces.iter().map(|(_, piece)| piece.len()).sum::<usize>(), 5000);
+    assert_eq!(ledger.grow(QueueRef(1), 1), 1);
+}

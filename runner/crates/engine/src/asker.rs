@@ -1,0 +1,106 @@
+//! What a gate or a monitor runs, made ready for one thread.
+//!
+//! Its processors run one after the other, and each is given, as one value, what the one before it came
+//! to: also a list, which between the processors of a step would be as many jobs.
+
+use tidegate_plugin::{Failure, Job, Outputs, Payloads};
+
+use super::allowance::Allowance;
+use super::chain::shown;
+use super::link::{Common, Link, Owner, Scripts};
+use tidegate_components::script::{Entry, Outlet};
+use tidegate_components::scrub::Scrub;
+use tidegate_config::{Configuration, Inquiry, Limits, Processor, Step, StepFilter};
+use tidegate_model::{Address, Timestamp, delivery_hash};
+
+/// Asks what a gate or a monitor of a step asks.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    step: Address,
+    links: Vec<Link>,
+    allowance: Allowance,
+    entry: Entry,
+    outputs: Outputs,
+    scrub: Scrub,
+}
+
+impl Asker {
+    /// # Errors
+    /// What could not be made ready, as a sentence fragment.
+    pub(crate) fn new(
+        configuration: &Configuration,
+        step: &Step,
+        (inquiry, entry): (&Inquiry, Entry),
+        common: &Common<'_>,
+    ) -> Result<Self, String> {
+        let (limits, filter, file) =
+            (Limits::default(), StepFilter::default(), shown(configuration, &step.file));
+        let owner = Owner {
+            limits: &limits,
+            timeout: Some(inquiry.timeout),
+            config: &inquiry.config,
+            secrets: &inquiry.secrets,
+            // Nothing is lost where it is asked again later.
+            crash_limit: None,
+            ..Owner::of(step, &file, common)
+        };
+        let last = inquiry.run.len().saturating_sub(1);
+        let link = |(position, processor): (usize, &Processor)| match processor {
+            Processor::Plugin(plugin) => owner.plugin(plugin, common.plugins, &[""], 0),
+            Processor::Http(request) => Ok(Link::Http(Box::new(owner.http(request)))),
+            Processor::Exec(command) => Ok(Link::Exec(Box::new(owner.exec(command)))),
+            Processor::Script(script) => {
+                let entry = if position == last { entry } else { Entry::Process };
+                let scripts = std::slice::from_ref(script);
+                let (wrapped, outlet) = (false, Outlet::Next);
+                let scripts = Scripts { scripts, filter: &filter, wrapped, outlet, entry };
+                owner.script(&scripts).map(Link::Script)
+            }
+        };
+        Ok(Self {
+            step: step.address.clone(),
+            links: inquiry.run.iter().enumerate().map(link).collect::<Result<_, _>>()?,
+            allowance: Allowance::new(Some(inquiry.timeout)),
+            entry,
+            outputs: Outputs::new([""]),
+            scrub: Scrub::new(&inquiry.secrets),
+        })
+    }
+
+    /// What the last processor answers, as JSON. The first one is given `given`.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(crate) fn ask(&mut self, given: &[u8], now: Timestamp) -> Result<Vec<u8>, Failure> {
+        // To the outside each asking is another one, or a service that knows it by its key would
+        // answer for ever what it has answered once.
+        let what = match self.entry {
+            Entry::Status => "monitor",
+            Entry::Process | Entry::Open => "gate",
+        };
+        let time = now.0.cast_unsigned();
+        let (pipeline, step) = (self.step.pipeline.as_str(), self.step.name.as_str());
+        let hash = delivery_hash(pipeline, step, std::iter::once((what, std::slice::from_ref(&time))));
+        self.allowance.begin(std::time::Duration::ZERO);
+        let (mut answer, mut pieces) = (given.to_vec(), 0);
+        for link in &mut self.links {
+            let left = self.allowance.left()?;
+            let job = Job::new(0, &answer).attempted(1, now.0).hashed(hash.0);
+            self.outputs.clear();
+            let asked = link.process(&job, &mut pieces, &mut self.outputs, left);
+            asked.map_err(|failure| self.scrub.failure(failure))?;
+            answer = whole(self.outputs.get(0));
+        }
+        Ok(answer)
+    }
+}
+
+/// One value of whatever came out: several are a list, nothing is `null`.
+fn whole(came: Option<&Payloads>) -> Vec<u8> {
+    let values: Vec<&[u8]> = came.into_iter().flat_map(Payloads::iter).collect();
+    match values[..] {
+        [] => b"null".to_vec(),
+        [one] => one.to_vec(),
+        _ => [b"[", &*values.join(&b","[..]), b"]"].concat(),
+    }
+}

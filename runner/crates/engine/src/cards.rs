@@ -1,0 +1,248 @@
+//! What a queuer needs to know of each job that waits.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+use tidegate_plugin::{Failure, FailureKind};
+use twox_hash::XxHash3_64;
+
+use super::peek::{list, peek, word};
+use tidegate_config::{LaneMissing, Queuer, Strategy};
+use tidegate_dispatch as decide;
+use tidegate_dispatch::{Card, JobId, JobKey, Rules};
+use tidegate_model::Timestamp;
+use tidegate_model::suggest::nearest;
+
+/// Writes the cards of the jobs of one step.
+#[derive(Clone, Debug)]
+pub(crate) struct Cards {
+    queuer: Queuer,
+}
+
+/// The lane of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lane<'j> {
+    /// There are none, or this one is for all that have none of their own.
+    Shared,
+    Named(Cow<'j, str>),
+    /// The job should have one, and does not.
+    Missing,
+}
+
+impl Cards {
+    pub(crate) fn new(queuer: &Queuer) -> Self {
+        Self { queuer: queuer.clone() }
+    }
+
+    /// How a step with this queuer chooses.
+    pub(crate) fn rules(&self) -> Rules {
+        let rate = |rate: tidegate_model::Rate| decide::Rate { jobs: rate.count, per: rate.per };
+        let lane = self.queuer.lane.as_ref();
+        Rules {
+            strategy: match &self.queuer.strategy {
+                Strategy::Fifo => decide::Strategy::Fifo,
+                Strategy::Serial => decide::Strategy::Serial,
+                Strategy::OneRoundSerial { .. } => decide::Strategy::OneRoundSerial,
+                Strategy::OneRoundParallel { .. } => decide::Strategy::OneRoundParallel,
+                Strategy::Priority { aging, .. } => decide::Strategy::Priority { aging: *aging },
+                Strategy::Rounds { pause } => decide::Strategy::Rounds { pause: *pause },
+            },
+            max_processing: self.queuer.max_processing,
+            max_per_lane: lane.and_then(|lane| lane.max_per_lane),
+            rate: self.queuer.rate.map(rate),
+            lane_rate: lane.and_then(|lane| lane.rate).map(rate),
+        }
+    }
+
+    /// The lane of a job.
+    pub(crate) fn lane<'j>(&self, job: &'j [u8]) -> Lane<'j> {
+        let Some(lane) = &self.queuer.lane else { return Lane::Shared };
+        match (peek(job, &lane.path).and_then(word), lane.missing) {
+            (Some(name), _) => Lane::Named(name),
+            (None, LaneMissing::Default) => Lane::Shared,
+            (None, LaneMissing::Error) => Lane::Missing,
+        }
+    }
+
+    /// Whether jobs are in lanes.
+    pub(crate) fn has_lanes(&self) -> bool {
+        self.queuer.lane.is_some()
+    }
+
+    /// Why a job cannot be run that is in no lane.
+    pub(crate) fn lacks_lane(&self, job: &[u8]) -> Failure {
+        let path = self.queuer.lane.as_ref().map(|lane| &*lane.path).unwrap_or_default();
+        let near = near_field(job, path).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let path = path.join(".");
+        let message = format!(
+            "the job is in no lane: it has no text or number `{path}`{near} (`lane_missing = \"default\"` puts \
+             such jobs into one of their own)"
+        );
+        Failure::new(FailureKind::Payload, message)
+    }
+
+    /// Hands the card of a job to `take`. `index` is its place in the input, `since` when it came.
+    pub(crate) fn write<T>(
+        &self,
+        key: JobKey,
+        (index, since): (u64, Timestamp),
+        job: &[u8],
+        take: impl FnOnce(&Card<'_>) -> T,
+    ) -> T {
+        let own = key.0.to_le_bytes();
+        let lane = self.lane(job);
+        let lane = match &lane {
+            // Names do not begin with this byte.
+            Lane::Shared => &[][..],
+            Lane::Named(name) => name.as_bytes(),
+            // It will fail, and shall hold nobody up.
+            Lane::Missing => &own,
+        };
+        let number = |path: &Vec<String>| peek(job, path).and_then(whole);
+        let age = self.queuer.age.as_ref().and_then(|path| peek(job, path)).and_then(moment);
+        let id = self.queuer.id.as_ref().and_then(|path| peek(job, path)).and_then(identity);
+        let (mut reads, mut writes, mut priority) = (Vec::new(), Vec::new(), 0);
+        match &self.queuer.strategy {
+            Strategy::OneRoundParallel { reads: reading, writes: writing, .. } => {
+                let keys = |path: &Option<Vec<String>>| {
+                    let written = path.as_ref().and_then(|path| peek(job, path));
+                    let values = written.map(list).unwrap_or_default();
+                    values.into_iter().map(content).collect::<Vec<u64>>()
+                };
+                (reads, writes) = (keys(reading), keys(writing));
+            }
+            Strategy::Priority { priority: path, .. } => priority = number(path).unwrap_or(0),
+            _ => {}
+        }
+        take(&Card {
+            key,
+            lane,
+            age: age.unwrap_or_else(|| i64::try_from(index).unwrap_or(i64::MAX)),
+            id: id.unwrap_or(JobId::None),
+            priority,
+            since,
+            reads: &reads,
+            writes: &writes,
+        })
+    }
+}
+
+/// The same content has the same number, however it is escaped.
+fn content(written: &str) -> u64 {
+    match word(written) {
+        Some(word) => XxHash3_64::oneshot(word.as_bytes()),
+        None => XxHash3_64::oneshot(written.as_bytes()),
+    }
+}
+
+/// A number, cut to a whole one.
+#[expect(clippy::cast_possible_truncation, reason = "a cast from a float saturates")]
+fn whole(written: &str) -> Option<i64> {
+    written.parse().ok().or_else(|| written.parse::<f64>().ok().map(|number| number as i64))
+}
+
+/// A number, or a time as RFC 3339.
+fn moment(written: &str) -> Option<i64> {
+    whole(written).or_else(|| {
+        let time: jiff::Timestamp = word(written)?.parse().ok()?;
+        Some(time.as_millisecond())
+    })
+}
+
+fn identity(written: &str) -> Option<JobId> {
+    match written.parse() {
+        Ok(number) => Some(JobId::Number(number)),
+        Err(_) => word(written).map(|text| JobId::Text(text.into_owned().into_boxed_str())),
+    }
+}
+
+/// The field of `job` that `path` was probably meant to lead to: all of it but the last name is right.
+fn near_field(job: &[u8], path: &[String]) -> Option<String> {
+    let (last, way) = path.split_last()?;
+    let job: Value = serde_json::from_slice(job).ok()?;
+    let fields = way.iter().try_fold(&job, |value, name| value.get(name))?.as_object()?;
+    let near = nearest(last, fields.keys().map(String::as_str))?;
+    Some(way.iter().map(String::as_str).chain([near]).collect::<Vec<_>>().join("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queuer(strategy: Strategy, missing: LaneMissing) -> Queuer {
+        Queuer {
+            strategy,
+            lane: Some(tidegate_config::Lane {
+                path: vec!["order".into(), "pool".into()],
+                missing,
+                max_per_lane: None,
+                rate: None,
+            }),
+            max_processing: None,
+            max_search_ahead: None,
+            rate: None,
+            age: Some(vec!["at".into()]),
+            id: Some(vec!["id".into()]),
+        }
+    }
+
+    fn told(queuer: &Queuer, job: &str) -> String {
+        let cards = Cards::new(queuer);
+        cards.write(JobKey::fresh(7), (7, Timestamp(5)), job.as_bytes(), |card| {
+            let lane = String::from_utf8_lossy(card.lane).into_owned();
+            format!(
+                "{lane} {} {:?} {} {} {}",
+                card.age,
+                card.id,
+                card.priority,
+                card.reads.len(),
+                card.writes.len()
+            )
+        })
+    }
+
+    #[test]
+    fn a_card_has_what_the_strategy_looks_at() {
+        let serial = queuer(Strategy::OneRoundSerial { delay_window: None }, LaneMissing::Default);
+        assert_eq!(told(&serial, r#"{"order": {"pool": "a"}, "id": 3}"#), "a 7 Number(3) 0 0 0");
+        assert_eq!(
+            told(&serial, r#"{"order": {"pool": 12}, "at": 99, "id": "x"}"#),
+            "12 99 Text(\"x\") 0 0 0"
+        );
+        assert_eq!(told(&serial, r#"{"at": "1970-01-01T00:00:01Z"}"#), " 1000 None 0 0 0");
+        let priority = Strategy::Priority { priority: vec!["urgency".into()], aging: None };
+        let priority = queuer(priority, LaneMissing::Default);
+        assert_eq!(told(&priority, r#"{"urgency": 2.9}"#), " 7 None 2 0 0");
+        let (reads, writes) = (Some(vec!["in".into()]), Some(vec!["out".into()]));
+        let parallel = Strategy::OneRoundParallel { delay_window: None, reads, writes };
+        let parallel = queuer(parallel, LaneMissing::Default);
+        assert_eq!(told(&parallel, r#"{"in": ["a", "b"], "out": ["a"]}"#), " 7 None 0 2 1");
+    }
+
+    #[test]
+    fn a_job_without_a_lane_is_told_the_nearest_field() {
+        let strict = queuer(Strategy::Fifo, LaneMissing::Error);
+        let said = |job: &str| Cards::new(&strict).lacks_lane(job.as_bytes()).message;
+        assert!(
+            said(r#"{"order": {"pol": 1, "id": 2}}"#)
+                .contains("`order.pool`; did you mean `order.pol`? (`lane")
+        );
+        for other in
+            [r#"{"pol": 1}"#, "{}", "7", r#"{"order": {"elephant": 1}}"#, r#"{"order": {"pool": null}}"#]
+        {
+            assert!(said(other).contains("no text or number `order.pool` (`lane"), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_job_without_a_lane_holds_up_nobody() {
+        let strict = queuer(Strategy::Fifo, LaneMissing::Error);
+        assert_eq!(Cards::new(&strict).lane(b"{}"), Lane::Missing);
+        assert_eq!(Cards::new(&strict).lane(br#"{"order": {"pool": null}}"#), Lane::Missing);
+        let lane = |key| {
+            Cards::new(&strict)
+                .write(JobKey::fresh(key), (key, Timestamp(0)), b"{}", |card| card.lane.to_vec())
+        };
+        assert_ne!(lane(1), lane(2));
+    }
+}

@@ -1,0 +1,446 @@
+//! The threads of a run: carries out what the floor says, and brings it what they tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use super::begin;
+use super::committer::Committer;
+use super::delivery::Order;
+use super::error::EngineError;
+use super::floor::{Action, Floor, Plan};
+use super::last_run;
+use super::ledger::Ledger;
+use super::message::Message;
+use super::push::Inbox;
+use super::readers::QueueThread;
+use super::report::{Options, Report};
+use super::set_back::Watched;
+use super::sinks::Sinks;
+use super::source_pool::{SourcePool, SourceReader};
+use super::start::{self, Started};
+use super::stats::Stats;
+use super::tail::Tails;
+use super::workers::{self, Aside, Errand};
+use tidegate_components::exec::Leash;
+use tidegate_components::plugin::Plugins;
+use tidegate_components::plugin::{Setup, Setups};
+use tidegate_components::source::Source;
+use tidegate_config::{Configuration, Input, SourceRef};
+use tidegate_dispatch::{End, Port};
+use tidegate_model::log_target;
+use tidegate_model::{Clock, Timestamp, format_duration};
+use tidegate_store::{Attempts, Store, Writer};
+
+/// What is being committed when the time for shutting down is over gets so much more.
+const LAST_COMMIT: Duration = Duration::from_secs(1);
+/// Whoever is asked about a gate or pending jobs when a run ends gets so much more; nothing depends on it.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// Commands that still run when the time for shutting down is over are killed, which takes so long.
+const LAST_KILLS: Duration = Duration::from_millis(500);
+/// So often it is looked at the clock while something waits for a time, since that may be set.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// What a run is made of before its threads start.
+pub(crate) struct Parts {
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) store: Store,
+    pub(crate) writer: Writer,
+    pub(crate) attempts: Attempts,
+    pub(crate) setups: Setups,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: Options,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) messages: (Sender<Message>, Receiver<Message>),
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) leash: Arc<Leash>,
+    /// Set by a stop.
+    pub(crate) ending: Arc<AtomicBool>,
+}
+
+/// The floor, and the threads that it has to do with.
+pub(crate) struct Crew {
+    configuration: Arc<Configuration>,
+    store: Store,
+    attempts: Attempts,
+    setups: Setups,
+    /// Plugins are in this process.
+    plugged: Option<Setup>,
+    inbox: Arc<Inbox>,
+    options: Options,
+    clock: Watched,
+    floor: Floor,
+    messages: (Sender<Message>, Receiver<Message>),
+    tasks: Sender<Errand>,
+    orders: Sender<Order>,
+    queues: QueueThread,
+    /// By source of the configuration; `None` where it cannot be opened.
+    sources: Vec<Option<Source>>,
+    source_pool: SourcePool,
+    readers: BTreeMap<Port, SourceReader>,
+    /// Closed by a stop: room on a full disk is not waited for any more.
+    stop_committer: Option<Sender<()>>,
+    committer: JoinHandle<Option<Writer>>,
+    /// Closed when the committer is through.
+    committed: Receiver<()>,
+    workers: Vec<JoinHandle<()>>,
+    /// For batches that may take long.
+    aside: Aside,
+    /// For gates and monitors, which nobody has to wait for in the end.
+    askers: Aside,
+    /// When a stop gives up waiting.
+    deadline: Option<Instant>,
+}
+
+impl Crew {
+    /// Opens what the run needs and starts its threads. `None`: it was stopped before it could begin.
+    #[expect(clippy::too_many_lines, reason = "one list of what a run is made of")]
+    pub(crate) fn start(parts: Parts) -> Result<Option<Self>, EngineError> {
+        let Parts {
+            configuration,
+            plugins,
+            store,
+            writer,
+            attempts,
+            setups,
+            clock,
+            options,
+            stats,
+            messages,
+            inbox,
+            leash,
+            ending,
+        } = parts;
+        let plugged = last_run::tell(&configuration, &attempts, &setups);
+        let Some(started) = start::start(&configuration, &store, clock.now(), &ending)? else {
+            inbox.close();
+            drop(inbox.take(usize::MAX));
+            return Ok(None);
+        };
+        let Started {
+            progress,
+            snapshots,
+            heads,
+            flows,
+            sources,
+            readers,
+            sinks,
+            marks,
+            segments,
+            generation,
+            tickers,
+            token_key,
+            opening,
+            halts,
+        } = started;
+        let workers = worker_count(&options);
+        let tails = Arc::new(Tails::new(configuration.queues.len()));
+        let mut floor = Floor::new(Plan {
+            configuration: Arc::clone(&configuration),
+            flows,
+            tickers,
+            heads: heads.clone(),
+            tails: Arc::clone(&tails),
+            workers,
+            batch: options.batch,
+            until_idle: options.until_idle,
+            stats: Arc::clone(&stats),
+        })
+        .without(halts, clock.now());
+        start::recall(&mut floor, &configuration, &store, clock.now())?;
+        let (tasks, for_workers) = crossbeam_channel::unbounded();
+        let (orders, for_committer) = crossbeam_channel::unbounded();
+        let (stop_committer, stop) = crossbeam_channel::bounded(0);
+        let configured = Arc::clone(&configuration);
+        let ledger = Ledger { configuration: configured, progress, snapshots, heads, marks, segments };
+        let committer = Committer {
+            writer,
+            store: store.clone(),
+            attempts: attempts.clone(),
+            opening,
+            ledger,
+            sinks: Sinks::new(Arc::clone(&configuration), sinks),
+            broken_steps: BTreeSet::new(),
+            inbox: Arc::clone(&inbox),
+            tails,
+            stats,
+            clock: Arc::clone(&clock),
+            coming: Arc::clone(&floor.coming),
+            retry_after: options.retry_after,
+            messages: messages.0.clone(),
+            stop,
+        };
+        let (ends, committed) = crossbeam_channel::bounded(0);
+        let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
+        let shop = Arc::new(workers::Shop {
+            configuration: Arc::clone(&configuration),
+            plugins,
+            store: store.clone(),
+            clock: Arc::clone(&clock),
+            generation,
+            token_key,
+            leash,
+            ending,
+            deaths: Arc::default(),
+            attempts: attempts.clone(),
+            ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
+            setups: setups.clone(),
+        });
+        let [aside, askers] = [(); 2].map(|()| Aside::new(Arc::clone(&shop), messages.0.clone()));
+        let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
+        let queues =
+            QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
+        let source_pool = SourcePool::start(readers.len(), options.batch, &messages.0)?;
+        let mut crew = Self {
+            clock: Watched::new(clock, store.committed_at()?),
+            configuration,
+            store,
+            attempts,
+            setups,
+            plugged,
+            inbox,
+            options,
+            floor,
+            messages,
+            tasks,
+            orders,
+            queues,
+            sources,
+            source_pool,
+            readers: BTreeMap::new(),
+            stop_committer: Some(stop_committer),
+            committer,
+            committed,
+            workers,
+            aside,
+            askers,
+            deadline: None,
+        };
+        for (port, reader) in readers {
+            let reader = crew.source_pool.add(port, 0, reader);
+            crew.readers.insert(port, reader);
+        }
+        Ok(Some(crew))
+    }
+
+    /// Handles messages until the floor says that it is over. `None`: the time for shutting down is
+    /// over.
+    pub(crate) fn work(&mut self) -> Result<Option<End>, EngineError> {
+        let mut actions = Vec::new();
+        let now = self.now()?;
+        self.floor.start(now, &mut actions);
+        loop {
+            for action in std::mem::take(&mut actions) {
+                if let Action::Finish(end) = action {
+                    return Ok(Some(end));
+                }
+                self.carry_out(action)?;
+            }
+            let message = match self.patience() {
+                None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(until) => self.messages.1.recv_deadline(until),
+            };
+            match message {
+                Ok(message) => {
+                    if matches!(message, Message::Stop) {
+                        self.stop_committer = None;
+                        self.inbox.close();
+                        self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
+                    }
+                    let now = self.now()?;
+                    self.floor.take_in(message, now, &mut actions)?;
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Ok(None);
+                    }
+                    let now = self.now()?;
+                    self.floor.tick(now, &mut actions);
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
+            }
+        }
+    }
+
+    /// What the clock shows. Where it was set back, what waits for a time is moved.
+    fn now(&mut self) -> Result<Timestamp, EngineError> {
+        let (now, set_back) = self.clock.look();
+        if let Some(set_back) = set_back {
+            set_back.make_up(&self.store, &self.configuration, &self.messages.0)?;
+        }
+        Ok(now)
+    }
+
+    /// How long to wait for a message; `None`: for ever.
+    fn patience(&self) -> Option<Instant> {
+        let wakes = self.floor.wakes(self.clock.now()).map(|wakes| {
+            let millis = wakes.0.saturating_sub(self.clock.now().0);
+            let wait = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+            Instant::now() + wait.min(LONGEST_WAIT)
+        });
+        wakes.into_iter().chain(self.deadline).min()
+    }
+
+    /// Threads live until their channels are closed; a committer that has failed has said so, and the
+    /// run is about to end.
+    fn carry_out(&mut self, action: Action) -> Result<(), EngineError> {
+        match action {
+            Action::ReadSource(port) => {
+                if let Some(reader) = self.readers.get(&port) {
+                    reader.ask();
+                }
+            }
+            Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
+            Action::ReadStore(ask) => self.queues.ask(ask),
+            Action::Run(task) if task.aside => self.aside.give(Errand::Batch(task))?,
+            Action::Run(task) => _ = self.tasks.send(Errand::Batch(task)),
+            Action::AskStatus(asking) => self.askers.give(Errand::Status(asking))?,
+            Action::LookAtGate(step) => self.askers.give(Errand::Gate(step))?,
+            Action::Commit(order) => _ = self.orders.send(order),
+            // Ends the loop where it comes up.
+            Action::Finish(_) => {}
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, port: Port, number: u64, next: u64) -> Result<(), EngineError> {
+        if let Some(old) = self.readers.remove(&port) {
+            old.end();
+        }
+        let Input::Source(SourceRef(source)) = self.configuration.steps[port.step].inputs[port.input].input
+        else {
+            return Ok(());
+        };
+        let Some(opened) = &self.sources[source] else { return Ok(()) };
+        let mark = self.store.mark(&self.configuration.sources[source].address, next)?;
+        let step = &self.configuration.steps[port.step];
+        let progress = self.store.progress(&step.address, &step.inputs[port.input].address)?;
+        let reader = begin::reader(opened, &progress.unwrap_or_default(), next, mark);
+        self.readers.insert(port, self.source_pool.add(port, number, reader));
+        Ok(())
+    }
+
+    /// Ends the threads, and then the store.
+    pub(crate) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
+        let Self {
+            attempts,
+            setups,
+            plugged,
+            inbox,
+            mut floor,
+            clock,
+            tasks,
+            orders,
+            queues,
+            source_pool,
+            readers,
+            stop_committer,
+            committer,
+            committed,
+            workers,
+            aside,
+            askers,
+            messages,
+            options,
+            deadline,
+            ..
+        } = self;
+        floor.report_last_failures(clock.now());
+        if !matches!(outcome, Ok(Some(_))) {
+            // What still runs ends with the process, through no fault of its own.
+            attempts.close();
+            setups.close();
+        }
+        inbox.close();
+        drop((tasks, stop_committer, orders));
+        drop(readers);
+        source_pool.end();
+        queues.end();
+        let abandoned = matches!(outcome, Ok(None));
+        let aside = if abandoned {
+            // What they are at runs again in the next run, and not beside it.
+            aside.abandon(LAST_KILLS);
+            Vec::new()
+        } else {
+            aside.close()
+        };
+        // A sink may write to somebody who does not read. What is not committed then runs again.
+        if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
+            return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned, left_behind: true });
+        }
+        let writer = committer.join().map_err(|_| EngineError::Died);
+        // Those that a committer left behind which has failed.
+        drop(inbox.take(usize::MAX));
+        let end = outcome?;
+        // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
+        let mut left_behind = abandoned;
+        if end.is_some() {
+            askers.abandon(LAST_ANSWERS);
+            let deadline = deadline.unwrap_or_else(|| Instant::now() + options.shutdown_timeout);
+            left_behind = !end_by(deadline, workers.into_iter().chain(aside).collect());
+            if left_behind {
+                drop(plugged);
+                let timeout = format_duration(options.shutdown_timeout);
+                for at in setups.under_way() {
+                    tracing::warn!(target: log_target::ENGINE, "{at}, and is not waited for longer than `shutdown_timeout` of {timeout}");
+                }
+                setups.close();
+            }
+        }
+        if writer?.is_none() {
+            let reason = messages.1.try_iter().find_map(|message| match message {
+                Message::CommitterFailed(error) => Some(error),
+                _ => None,
+            });
+            return Err(reason.unwrap_or(EngineError::Died));
+        }
+        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned, left_behind })
+    }
+}
+
+/// Whether all these threads end before the deadline. An instance of a plugin's step may take any time to
+/// end.
+fn end_by(deadline: Instant, threads: Vec<JoinHandle<()>>) -> bool {
+    let (ends, ended) = crossbeam_channel::bounded::<()>(0);
+    let join = move || {
+        let _ends = ends;
+        for thread in threads {
+            let _ = thread.join();
+        }
+    };
+    match thread::Builder::new().name("joiner".into()).spawn(join) {
+        Ok(_) => ended.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout),
+        Err(_) => false,
+    }
+}
+
+fn worker_count(options: &Options) -> usize {
+    match options.workers {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        workers => workers,
+    }
+}
+
+fn start_committer(
+    committer: Committer,
+    orders: Receiver<Order>,
+    messages: Sender<Message>,
+    ends: Sender<()>,
+) -> std::io::Result<JoinHandle<Option<Writer>>> {
+    thread::Builder::new().name("committer".into()).spawn(move || {
+        let _ends = ends;
+        match committer.run(&orders) {
+            Ok(writer) => Some(writer),
+            Err(error) => {
+                // A run that is over finds it when it closes.
+                let _ = messages.send(Message::CommitterFailed(error));
+                None
+            }
+        }
+    })
+}

@@ -1,0 +1,46 @@
+//! What can end a run before its end.
+
+use std::fmt;
+use std::io;
+
+use thiserror::Error;
+
+use tidegate_components::sink::SinkError;
+use tidegate_components::source::SourceError;
+use tidegate_store::{CommitError, OpenError, ReadError};
+
+/// Why a run could not begin, or not go on. Nothing is lost by it: what was not committed is
+/// delivered in the next run.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error("cannot start a thread")]
+    Thread(#[from] io::Error),
+    #[error("a thread of the runner ended in the middle of its work, which is a bug; please report it")]
+    Died,
+}
+
+/// An error with everything that caused it, in one line.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut cause = self.0.source();
+        while let Some(error) = cause {
+            write!(f, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}

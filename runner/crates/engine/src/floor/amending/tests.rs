@@ -1,0 +1,254 @@
+//! Requests about waiting jobs that meet each other on the floor of a run whose threads do nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::delivery::Order;
+use crate::floor::{Action, Plan};
+use crate::message::{Durable, Message, Telling};
+use crate::start;
+use crate::start::Started;
+use crate::stats::Stats;
+use crate::status::{Asking, Seen, Word};
+use crate::tail::Tails;
+use tidegate_components::source::BatchLimit;
+use tidegate_config::{LoadOptions, load};
+use tidegate_model::{Address, Status};
+use tidegate_store::testing::FaultyDisk;
+use tidegate_store::{Changes, Completion, Delayed, DelayedJob, NEVER, Standing, Store, Writer, open_disk};
+
+const NOW: Timestamp = Timestamp(1000);
+
+/// A floor of one step, and a row of a job of it that is due later.
+struct Play {
+    floor: Floor,
+    store: Store,
+    /// Without it the store is closed.
+    _writer: Writer,
+}
+
+impl Play {
+    /// `queuer` as it stands in the step.
+    fn new(queuer: &str) -> Self {
+        Self::with(queuer, Timestamp(5000), Standing::Delayed)
+    }
+
+    /// Its one job is with an outside system.
+    fn pending(queuer: &str) -> Self {
+        Self::with(queuer, NEVER, Standing::Pending { handle: "h".to_owned(), since: NOW })
+    }
+
+    fn with(queuer: &str, due: Timestamp, standing: Standing) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let toml = format!(
+            "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
+             [source.in]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n\
+             [step.first]\nfrom = \"in\"\nto = \"q\"\n\
+             [step.t]\nfrom = \"q\"\nto = \"out\"\n{queuer}\n"
+        );
+        std::fs::write(folder.path().join("p.toml"), toml).unwrap();
+        for name in ["in", "submit.rhai", "status.rhai"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let configuration = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
+        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
+        let job = DelayedJob {
+            inputs: vec![("p/q".into(), 1)],
+            payload: b"1".to_vec(),
+            standing,
+            ..DelayedJob::default()
+        };
+        let delayed = vec![Delayed { step: step(), due, job }];
+        writer.commit(&Changes { delayed, ..Changes::default() }).unwrap();
+        let Started { flows, tickers, heads, .. } =
+            start::start(&configuration, &store, NOW, &AtomicBool::new(false)).unwrap().unwrap();
+        let mut floor = Floor::new(Plan {
+            flows,
+            tickers,
+            heads,
+            tails: Arc::new(Tails::new(configuration.queues.len())),
+            workers: 1,
+            batch: BatchLimit { jobs: 10, bytes: 1000 },
+            until_idle: false,
+            stats: Arc::new(Stats::new(configuration.steps.len(), NOW)),
+            configuration: Arc::clone(&configuration),
+        });
+        start::recall(&mut floor, &configuration, &store, NOW).unwrap();
+        floor.start(NOW, &mut Vec::new());
+        Self { floor, store, _writer: writer }
+    }
+
+    fn row(&self) -> DelayedKey {
+        self.store.due(&step(), NEVER, None, 9, 999).unwrap().remove(0).0
+    }
+
+    /// What of a request reaches the store, and how many jobs it leaves alone.
+    fn ask(&mut self, request: Request) -> (Request, u64) {
+        let (reply, _) = crossbeam_channel::bounded(1);
+        let mut actions = Vec::new();
+        self.floor.take_in(Message::Asked(Asked::new(request, reply)), NOW, &mut actions).unwrap();
+        let asked = actions.into_iter().find_map(|action| match action {
+            Action::Commit(Order::Amend(asked)) => Some((asked.request, asked.moved.busy + asked.moved.gone)),
+            _ => None,
+        });
+        asked.unwrap()
+    }
+
+    fn hasten(&mut self) -> (Request, u64) {
+        let rows = vec![Row::of(&self.row())];
+        self.ask(Request::Hasten { step: step(), rows })
+    }
+
+    fn cancel(&mut self, rows: Vec<Row>, jobs: Vec<u64>) -> (Request, u64) {
+        self.ask(Request::Cancel { step: step(), rows, jobs, drop: false, pending: true })
+    }
+
+    /// Somebody outside says so of the job; answers with where it stands, as far as the floor knows.
+    fn say(&mut self, status: Status) -> Option<Row> {
+        let completion = Completion { status, result: None, reason: None };
+        let token = String::new();
+        match self.ask(Request::Complete { step: step(), index: 1, token, completion, row: None }) {
+            (Request::Complete { row, .. }, _) => row,
+            odd => panic!("{odd:?}"),
+        }
+    }
+
+    /// That is durable: the job stands as it was said.
+    fn is_told(&mut self, completion: Completion) {
+        let row = self.row();
+        let mut job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
+        let Standing::Pending { handle, since } = job.standing else { panic!("{:?}", job.standing) };
+        job.standing = Standing::Told { handle, since, completion };
+        let told = vec![Telling { step: 1, index: 1, taken: Some((row, job)) }];
+        let durable = Durable { told, ..Durable::default() };
+        self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
+    }
+
+    /// What its monitor is asked then.
+    fn asks(&mut self, now: Timestamp) -> Asking {
+        let mut actions = Vec::new();
+        self.floor.tick(now, &mut actions);
+        let asking = actions.into_iter().find_map(|action| match action {
+            Action::AskStatus(asking) => Some(asking),
+            _ => None,
+        });
+        asking.unwrap()
+    }
+
+    /// The monitor answers so; whether anything is delivered by that.
+    fn answers(&mut self, asking: &Asking, status: Status, now: Timestamp) -> bool {
+        let word = Word { status, result: None, reason: None };
+        let answers = asking.jobs.iter().map(|&(key, _)| (key, word.clone())).collect();
+        let (step, ask, seen) = (asking.step, asking.ask, Ok(Seen { answers, ..Seen::default() }));
+        let mut actions = Vec::new();
+        self.floor.take_in(Message::StatusSeen { step, ask, seen }, now, &mut actions).unwrap();
+        actions.iter().any(|action| matches!(action, Action::ReadStore(_)))
+    }
+
+    /// The job was left as it stands.
+    fn is_left(&mut self) {
+        let row = self.row();
+        let job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
+        self.is_moved(vec![(row.clone(), Some((row, job)))]);
+    }
+
+    fn is_moved(&mut self, rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>) {
+        let position = 1;
+        let moves = Moves { step: position, rows, jobs: Vec::new(), left: Vec::new() };
+        let durable = Durable { moved: Some(moves), ..Durable::default() };
+        self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
+    }
+}
+
+fn step() -> Address {
+    Address::parse("p/t").unwrap()
+}
+
+const MONITORED: &str = "run = \"submit.rhai\"\nqueuer = { strategy = \"serial\" }\n\
+                         monitor = { run = \"status.rhai\", every = \"2s\" }";
+const QUEUERS: [&str; 2] = ["", "queuer = { strategy = \"serial\" }"];
+
+#[test]
+fn a_job_that_somebody_moves_is_left_alone_by_others_until_that_is_durable() {
+    for queuer in QUEUERS {
+        let mut play = Play::new(queuer);
+        let row = Row::of(&play.row());
+        let hastened = play.hasten();
+        assert!(matches!(hastened, (Request::Hasten { rows, .. }, 0) if rows == [row]), "{queuer}");
+        // What is taken out now would stand again when the answer to the first comes.
+        let cancelled = play.cancel(vec![row], Vec::new());
+        assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{queuer}");
+        play.is_left();
+        let cancelled = play.cancel(vec![row], Vec::new());
+        assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]), "{queuer}");
+    }
+}
+
+#[test]
+fn a_job_that_somebody_takes_out_is_left_alone_by_others_though_it_was_not_read_yet() {
+    let mut play = Play::new(QUEUERS[1]);
+    let first = play.cancel(Vec::new(), vec![7]);
+    assert!(matches!(first, (Request::Cancel { jobs, .. }, 0) if jobs == [7]));
+    let second = play.cancel(Vec::new(), vec![7, 8]);
+    assert!(matches!(second, (Request::Cancel { jobs, .. }, 1) if jobs == [8]));
+}
+
+#[test]
+fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
+    let mut play = Play::pending(QUEUERS[1]);
+    let row = Row::of(&play.row());
+    let asked = play.ask(Request::Cancel {
+        step: step(),
+        rows: vec![row],
+        jobs: Vec::new(),
+        drop: false,
+        pending: false,
+    });
+    assert!(matches!(asked, (Request::Cancel { rows, .. }, 1) if rows.is_empty()));
+    let cancelled = play.cancel(vec![row], Vec::new());
+    assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]));
+    assert_eq!(play.say(Status::Committed), None);
+    let watch = play.floor.watches[1].as_ref().unwrap();
+    assert!(watch.monitor.is_empty() && watch.by_index.is_empty());
+    // If it came to nothing, it is as pending as it was.
+    play.is_left();
+    assert_eq!(play.say(Status::Committed), Some(row));
+}
+
+#[test]
+fn a_pending_job_that_is_out_stays_out() {
+    let mut play = Play::pending(QUEUERS[1]);
+    let row = play.row();
+    play.cancel(vec![Row::of(&row)], Vec::new());
+    play.is_moved(vec![(row.clone(), None)]);
+    assert_eq!(play.say(Status::Committed), None);
+    assert_eq!(play.floor.dispatcher.state(1, JobKey::stored(row.sequence)), None);
+    assert!(play.floor.shelves[1].as_ref().unwrap().row(JobKey::stored(row.sequence)).is_none());
+}
+
+#[test]
+fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
+    for status in [Status::Valid, Status::Committed] {
+        let mut play = Play::pending(QUEUERS[1]);
+        let row = Row::of(&play.row());
+        assert_eq!(play.say(status), Some(row));
+        // Its row is another one as soon as that is durable.
+        let cancelled = play.cancel(vec![row], Vec::new());
+        assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{status:?}");
+    }
+}
+
+#[test]
+fn a_monitor_is_not_believed_while_what_somebody_has_said_is_on_its_way_to_the_store() {
+    let mut play = Play::pending(MONITORED);
+    let row = Row::of(&play.row());
+    let asking = play.asks(Timestamp(3000));
+    assert_eq!(play.say(Status::Valid), Some(row));
+    // The row that would be delivered now is another one in a moment.
+    assert!(!play.answers(&asking, Status::Committed, Timestamp(3000)));
+    play.is_told(Completion { status: Status::Valid, result: None, reason: None });
+    // It was not asked in vain: it is asked again, and believed.
+    let asking = play.asks(Timestamp(5000));
+    assert!(play.answers(&asking, Status::Committed, Timestamp(5000)));
+}

@@ -1,0 +1,127 @@
+//! The floor's part in what somebody outside wants of monitors: to be asked now, or to say unasked how a
+//! job stands.
+
+use super::monitoring::Watch;
+use super::{Action, Floor};
+use crate::cards::Lane;
+use crate::delivery::Order;
+use crate::message::Telling;
+use crate::request::{Asked, Completed, Granted, Request, Row};
+use crate::status::Word;
+use tidegate_dispatch::{JobKey, MonitorCommand, MonitorEvent};
+use tidegate_model::{Status, Timestamp};
+use tidegate_store::Completion;
+
+impl Floor {
+    /// Has the pending jobs of a step asked for as soon as may be. However many want that before the next
+    /// poll begins, it is one; what is wanted while one is under way is another.
+    pub(crate) fn poll(&mut self, asked: &Asked, now: Timestamp) {
+        let Request::Poll { step: address } = &asked.request else { return };
+        let step = self.position(address);
+        let asks = step.filter(|&step| self.configuration.steps[step].monitor.is_some());
+        let answer = match asks.and_then(|step| Some((step, self.watches[step].as_mut()?))) {
+            None => Err(format!("the runner has no step `{address}` with a monitor")),
+            Some((step, _)) if self.stopping || self.dispatcher.is_halted(step) => {
+                Err(format!("step `{address}` has stopped, and asks nobody in this run"))
+            }
+            Some((_, watch)) => {
+                watch.handle(MonitorEvent::Poll, now);
+                let (pending, soon) = (watch.monitor.len() as u64, watch.monitor.soon(now));
+                Ok(Granted::Polls { pending, soon })
+            }
+        };
+        asked.answer(answer);
+    }
+
+    /// Takes in what somebody says of a pending job: what is known here of that is newer than what stands
+    /// in the store.
+    pub(crate) fn complete(&mut self, mut asked: Asked, now: Timestamp, actions: &mut Vec<Action>) {
+        let Request::Complete { step, index, completion, row, .. } = &mut asked.request else { return };
+        let step = self.configuration.steps.iter().position(|declared| declared.address == *step);
+        let known = step.and_then(|step| Some((self.shelves[step].as_ref()?, self.watches[step].as_mut()?)));
+        if let Some((shelf, watch)) = known {
+            *row = None;
+            match watch.may_tell(*index, completion.status) {
+                // The store has the last word about what is not pending, or is on its way there already.
+                None => {}
+                Some(Err(from)) => {
+                    return asked.answer(Ok(Granted::Completed(Completed::Refused { from })));
+                }
+                Some(Ok(key)) => {
+                    *row = shelf.row(key).map(|row| Row::of(&row));
+                    watch.tell(*index, completion.status, now);
+                }
+            }
+        }
+        actions.push(Action::Commit(Order::Amend(asked)));
+    }
+
+    /// What was said of a pending job is durable, or was not taken.
+    pub(crate) fn told(&mut self, telling: Telling, now: Timestamp) -> Option<Timestamp> {
+        let Telling { step, index, taken } = telling;
+        let (Some(shelf), Some(watch)) = (&mut self.shelves[step], &mut self.watches[step]) else {
+            // Whoever takes jobs as they come looks for it when it is due.
+            return taken.map(|(row, _)| row.due);
+        };
+        let key = watch.told.remove(&index)?;
+        let Some((row, job)) = taken else {
+            watch.handle(MonitorEvent::Untold { key }, now);
+            return None;
+        };
+        shelf.stands(key, &row);
+        if let Some((.., Some(completion))) = job.standing.outside() {
+            watch.settle(key, Word::of(completion));
+        }
+        None
+    }
+}
+
+impl Watch {
+    /// The pending job at `index` of which that may be said, or as what it stands instead; `None` where none
+    /// is pending of which nothing was said yet that is on its way to the store.
+    fn may_tell(&self, index: u64, to: Status) -> Option<Result<JobKey, Status>> {
+        let key = *self.by_index.get(&index)?;
+        let from = self.monitor.status(key).filter(|from| from.waits())?;
+        if self.told.contains_key(&index) {
+            return None;
+        }
+        Some(if from.may_become(to) { Ok(key) } else { Err(from) })
+    }
+
+    /// Somebody says so of the job at `index`: nobody else is believed until that is durable.
+    fn tell(&mut self, index: u64, status: Status, now: Timestamp) {
+        let Some(&key) = self.by_index.get(&index) else { return };
+        self.told.insert(index, key);
+        let mut commands = Vec::new();
+        self.monitor.handle(MonitorEvent::Told { key, status }, now, &mut commands);
+        // Settled when it is durable.
+        commands.retain(|command| !matches!(command, MonitorCommand::Settle { .. }));
+        self.commands.append(&mut commands);
+    }
+
+    /// The job is pending since then, as it stands in the store, with what was said of it.
+    pub(crate) fn recall(
+        &mut self,
+        job: (JobKey, u64),
+        lane: &Lane<'_>,
+        (since, said): (Timestamp, Option<&Completion>),
+        now: Timestamp,
+    ) {
+        let (key, _) = job;
+        self.pended(job, lane, since, now);
+        if let Some(said) = said {
+            self.tell(job.1, said.status, now);
+            self.told.remove(&job.1);
+            self.settle(key, Word::of(said));
+        }
+    }
+
+    /// What became of a job outside stands in the store: if it is through, that is delivered.
+    pub(crate) fn settle(&mut self, key: JobKey, word: Word) {
+        let status = word.status;
+        if !status.waits() {
+            self.words.insert(key, word);
+            self.commands.push(MonitorCommand::Settle { key, status });
+        }
+    }
+}

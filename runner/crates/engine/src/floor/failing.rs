@@ -1,0 +1,77 @@
+//! The floor's part in failed jobs: they are reported in the log, at a bounded rate.
+
+use std::time::Duration;
+
+use super::Floor;
+use tidegate_dispatch::{Ending, Failed, FailureLine};
+use tidegate_model::log_target;
+use tidegate_model::{Timestamp, format_duration};
+
+impl Floor {
+    /// Reports jobs of a step that failed for good, which is durable.
+    pub(crate) fn note_failed(&mut self, step: usize, failed: Vec<Failed>, now: Timestamp) {
+        for failed in failed {
+            if failed.cause.ending != Ending::SetAside {
+                self.stats.steps[step].add_dropped(failed.jobs);
+            }
+            if let Some(line) = self.failures.note(step, failed, now) {
+                self.log_failures(&line);
+            }
+        }
+    }
+
+    /// Reports what was counted in the last minute.
+    pub(crate) fn report_failures(&mut self, now: Timestamp) {
+        for line in self.failures.tick(now) {
+            self.log_failures(&line);
+        }
+    }
+
+    /// Reports what was counted and not reported yet: the run is over.
+    pub(crate) fn report_last_failures(&mut self, now: Timestamp) {
+        for line in self.failures.finish(now) {
+            self.log_failures(&line);
+        }
+    }
+
+    fn log_failures(&self, line: &FailureLine) {
+        let FailureLine { step, cause, jobs, within, last } = line;
+        let step = &self.configuration.steps[*step];
+        let queue = step.errors.map(|queue| &self.configuration.queues[queue.0].address);
+        let (kind, step) = (&cause.kind, &step.address);
+        let (is, are) = match (cause.ending, queue) {
+            (Ending::SetAside, Some(queue)) => (format!("is on `{queue}`"), format!("are on `{queue}`")),
+            (Ending::SetAside, None) => ("is set aside".to_owned(), "are set aside".to_owned()),
+            (Ending::DroppedByPolicy, _) => dropped("by its retry policy"),
+            (Ending::DroppedOnce, _) => dropped("as `at-most-once` demands"),
+        };
+        let (job, why) = (&last.job, &last.why);
+        match within {
+            None => {
+                tracing::warn!(target: log_target::ENGINE, %step, %kind, "job `{job}` failed and {is}: {why}");
+            }
+            Some(within) => {
+                let more = if *jobs == 1 { "1 more job" } else { &format!("{jobs} more jobs") };
+                let are = if *jobs == 1 { is } else { are };
+                let within = whole_seconds(*within);
+                tracing::warn!(
+                    target: log_target::ENGINE,
+                    %step, %kind, "{more} of `{step}` failed in the last {within} and {are}; the last, `{job}`: {why}"
+                );
+            }
+        }
+    }
+}
+
+fn dropped(how: &str) -> (String, String) {
+    (format!("is dropped {how}"), format!("are dropped {how}"))
+}
+
+/// In seconds, where it is one at least.
+fn whole_seconds(time: Duration) -> String {
+    let whole = if time.as_secs() > 0 { Duration::from_secs(time.as_secs()) } else { time };
+    match whole.as_secs() {
+        60 => "minute".to_owned(),
+        _ => format_duration(whole),
+    }
+}

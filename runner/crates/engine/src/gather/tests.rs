@@ -1,0 +1,66 @@
+//! What an attempt is given.
+
+use super::*;
+use tidegate_config::{LoadOptions, load};
+use tidegate_model::Timestamp;
+use tidegate_store::{DelayedJob, DelayedKey};
+
+/// A step that takes from the sources `a` and `b`, as `takes` says.
+fn configuration(takes: &str) -> Configuration {
+    let folder = tempfile::tempdir().unwrap();
+    let source = |name| format!("[source.{name}]\ntype = \"file\"\npath = \"{name}\"\nformat = \"ndjson\"\n");
+    let step = format!("[step.match]\n{takes}\nrun = \"match.rhai\"\nto = \"out\"\n");
+    std::fs::write(folder.path().join("p.toml"), [source("a"), source("b"), step].concat()).unwrap();
+    std::fs::write(folder.path().join("match.rhai"), "fn process(job) { job }").unwrap();
+    load(folder.path(), &LoadOptions::default()).finish().unwrap().0
+}
+
+fn portion(input: usize, payload: &str) -> Portion {
+    let batch = Batch { form: Form::Unchecked, ..Batch::json(1, [payload.as_bytes()].into_iter().collect()) };
+    Portion { input, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None }
+}
+
+/// The fault of the one job.
+fn fault(configuration: &Configuration, portions: Vec<Portion>) -> Option<String> {
+    let mut gatherer = Gatherer::new(configuration, &configuration.steps[0]);
+    let work = Work { jobs: 1, portions, ..Work::default() };
+    let mut walk = Walk::new(&work);
+    gatherer.next(&mut walk, false).unwrap().fault.map(Cow::into_owned)
+}
+
+#[test]
+fn a_line_that_is_no_json_becomes_no_part_of_a_joined_job() {
+    let configuration = configuration("join = { a = \"a\", b = \"b\" }");
+    assert_eq!(fault(&configuration, vec![portion(0, "1"), portion(1, "{}")]), None);
+    let found = fault(&configuration, vec![portion(0, "1,\"b\":2"), portion(1, "{}")]);
+    insta::assert_snapshot!(found.unwrap(), @"the job of `a` is no JSON: more follows where the value has ended, at column 2");
+}
+
+#[test]
+fn a_line_that_is_no_json_becomes_no_second_alternative() {
+    let configuration = configuration("alts = { a = \"a\", b = \"b\" }");
+    assert_eq!(fault(&configuration, vec![portion(1, "[]")]), None);
+    let found = fault(&configuration, vec![portion(1, "1,\"a\":2")]);
+    insta::assert_snapshot!(found.unwrap(), @"the job of `b` is no JSON: more follows where the value has ended, at column 2");
+}
+
+#[test]
+fn what_was_no_json_is_none_when_it_comes_again() {
+    let configuration = configuration("join = { a = \"a\", b = \"b\" }");
+    let job = DelayedJob {
+        inputs: vec![("a".into(), 1), ("b".into(), 1)],
+        attempt: 1,
+        first_attempt: None,
+        last_error: None,
+        from_error: None,
+        form: JobForm::Text,
+        payload: b"{\"a\":1,\"b\":2,\"b\":{}}".to_vec(),
+        carried: None,
+        ..DelayedJob::default()
+    };
+    let key = DelayedKey { step: configuration.steps[0].address.clone(), due: Timestamp(0), sequence: 1 };
+    let batch = Arc::new(Batch::json(1, [&*job.payload].into_iter().collect()));
+    let returned = Some([Returned { key, job }].into_iter().collect());
+    let again = Portion { input: 2, batch, skip: 0, jobs: 1, returned };
+    assert_eq!(fault(&configuration, vec![again]).unwrap(), "the job is no JSON");
+}

@@ -1,0 +1,196 @@
+//! One immutable configuration, checked through and through.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::as_read::AsRead;
+use super::plugins;
+use tidegate_components::plugin::Plugins;
+use tidegate_components::script;
+use tidegate_components::script::{CompileError, Entry, Mentions};
+use tidegate_config as config;
+use tidegate_config::{
+    Configuration, Diagnostic, Diagnostics, Draft, Inquiry, Invocation, Limits, LoadOptions, Place, Position,
+    Processor, Script, Step, read_text,
+};
+use tidegate_model::Address;
+
+/// A configuration whose scripts compile and whose plugins are loaded.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    pub configuration: Arc<Configuration>,
+    /// The libraries that its steps name.
+    pub plugins: Arc<Plugins>,
+    /// The files that it was made of.
+    pub files: Arc<AsRead>,
+    /// What a person should look at, though it runs.
+    pub warnings: Diagnostics,
+}
+
+impl Generation {
+    /// Reads and checks everything that a run needs, without touching any state. Plugins are loaded, so
+    /// code of theirs runs.
+    ///
+    /// # Errors
+    /// All mistakes of all files.
+    pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
+        Self::from(Self::draft(path, options), Self::given(path, options), true)
+    }
+
+    /// Reads and checks everything but plugins: enough for looking at state.
+    ///
+    /// # Errors
+    /// All mistakes of all files.
+    pub fn read(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
+        Self::from(Self::draft(path, options), Self::given(path, options), false)
+    }
+
+    fn given(path: &Path, options: &LoadOptions) -> Invocation {
+        Invocation { config: path.to_owned(), data: options.data.clone() }
+    }
+
+    fn draft(path: &Path, options: &LoadOptions) -> Draft {
+        let mut draft = config::load(path, options);
+        let (steps, gates) = (draft.steps().to_vec(), draft.gates().to_vec());
+        let has_port = draft.settings().listen.is_some();
+        for step in &steps {
+            check_step(step, has_port, &mut draft.diagnostics);
+        }
+        for gate in &gates {
+            check_inquiry(&gate.inquiry, Entry::Open, &mut draft.diagnostics);
+        }
+        draft
+    }
+
+    fn from(mut draft: Draft, given: Invocation, with_plugins: bool) -> Result<Self, Diagnostics> {
+        let mut loaded = Plugins::default();
+        if with_plugins {
+            let (steps, gates, settings) = (draft.steps().to_vec(), draft.gates().to_vec(), draft.settings());
+            loaded = plugins::load((&steps, &gates), &settings, &mut draft.diagnostics);
+        }
+        let files = draft.diagnostics.files().clone();
+        let (mut configuration, mut warnings) = draft.finish()?;
+        plugins::note(&mut configuration, &loaded);
+        // Without its plugins nobody knows what of it acts outside.
+        if with_plugins {
+            config::check_order(&configuration, &mut warnings);
+        }
+        if warnings.has_errors() {
+            return Err(warnings);
+        }
+        configuration.given = given;
+        let files = Arc::new(AsRead::new(&configuration, &files));
+        Ok(Self { configuration: Arc::new(configuration), plugins: Arc::new(loaded), files, warnings })
+    }
+}
+
+fn check_step(step: &Step, has_port: bool, diagnostics: &mut Diagnostics) {
+    let mut pending = None;
+    let mut token = step.processors.iter().any(Processor::passes_token);
+    for script in step.processors.iter().filter_map(Processor::script) {
+        let mentions = check_script(script, &step.limits, Entry::Process, diagnostics);
+        pending = pending.or(mentions.pending.map(|place| (script, place)));
+        token |= mentions.token;
+    }
+    if let (Some((script, place)), None) = (pending, &step.monitor)
+        && !(token && has_port)
+    {
+        let doubt = never_finished(step, (script, place), token, diagnostics);
+        diagnostics.push(doubt);
+    }
+    if let Some(monitor) = &step.monitor {
+        check_inquiry(&monitor.inquiry, Entry::Status, diagnostics);
+    }
+    if let Some((text, span)) = &step.filter.when
+        && let Err(error) = script::check_expression(text, &step.limits)
+    {
+        let message = format!("the expression of `when` does not compile: {}", error.message);
+        let span = in_expression(text, span, &error);
+        diagnostics.push(Diagnostic::error(&step.file, span, message).help_if(error.help));
+    }
+}
+
+/// A doubt about a step that hands its jobs to an outside system which cannot say what became of them.
+/// `token`: it could, if there was a port.
+fn never_finished(
+    step: &Step,
+    (script, (line, column)): (&Script, (usize, usize)),
+    token: bool,
+    diagnostics: &mut Diagnostics,
+) -> Diagnostic {
+    let Address { name, .. } = &step.address;
+    let monitor = format!("give the step a monitor, `[step.{name}.monitor]`");
+    let (lacks, help) = if token {
+        let open = "or open the port: `[runner] listen = \"127.0.0.1:8484\"`";
+        ("there is no port on which the outside system could finish them", format!("{monitor}, {open}"))
+    } else {
+        let pass = "or pass `ctx.token` to the outside system, which finishes the job with it";
+        ("it passes no `ctx.token` to the outside system", format!("{monitor}, {pass}"))
+    };
+    diagnostics.add_file(&script.path, script.text.as_str());
+    let span = diagnostics.files().span_at(&script.path, Position { line, column });
+    let message = format!("jobs of the step `{name}` stay pending: it has no monitor, and {lacks}");
+    let named = Place { file: script.named_in.as_path().into(), span: script.named_at.clone() };
+    Diagnostic::warning(&*script.path, span, message).related(named, "named here").help(help)
+}
+
+/// The last processor is the one that answers.
+fn check_inquiry(inquiry: &Inquiry, entry: Entry, diagnostics: &mut Diagnostics) {
+    let last = inquiry.run.len().saturating_sub(1);
+    for (position, processor) in inquiry.run.iter().enumerate() {
+        let entry = if position == last { entry } else { Entry::Process };
+        if let Some(script) = processor.script() {
+            check_script(script, &Limits::default(), entry, diagnostics);
+        }
+    }
+}
+
+/// What the script mentions; nothing where it does not compile.
+fn check_script(script: &Script, limits: &Limits, entry: Entry, diagnostics: &mut Diagnostics) -> Mentions {
+    match script::check_script(script, limits, entry) {
+        Ok(mentions) => mentions,
+        Err(error) => {
+            let diagnostic = in_script(script, &error, diagnostics);
+            diagnostics.push(diagnostic);
+            Mentions::default()
+        }
+    }
+}
+
+/// The place in the file of a mistake in the expression at `span`: all of it where the file writes
+/// it in another way, with escapes or `${…}`.
+fn in_expression(text: &str, span: &Range<usize>, error: &CompileError) -> Range<usize> {
+    let (Some(line), Some(column)) = (error.line, error.column) else { return span.clone() };
+    if span.len() != text.len() {
+        return span.clone();
+    }
+    let line_start: usize = text.split_inclusive('\n').take(line - 1).map(str::len).sum();
+    let rest = text.get(line_start..).unwrap_or_default();
+    match rest.char_indices().nth(column - 1) {
+        Some((at, char)) => {
+            let start = span.start + line_start + at;
+            start..start + char.len_utf8()
+        }
+        // At its end there is nothing to mark but its last character.
+        None => span.end - text.chars().next_back().map_or(0, char::len_utf8)..span.end,
+    }
+}
+
+fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostics) -> Diagnostic {
+    let file = error.file.as_ref().map_or_else(|| script.path.clone(), Into::into);
+    if file == script.path {
+        diagnostics.add_file(&file, script.text.as_str());
+    } else if let Ok(text) = read_text(&file) {
+        diagnostics.add_file(&file, text);
+    }
+    let position = error.line.map(|line| Position { line, column: error.column.unwrap_or(1) });
+    let span = position.and_then(|position| diagnostics.files().span_at(&file, position));
+    let named = Place { file: script.named_in.as_path().into(), span: script.named_at.clone() };
+    Diagnostic::error(file, span, error.message.clone())
+        .related(named, "named here")
+        .help_if(error.help.clone())
+}
+
+#[cfg(test)]
+mod tests;

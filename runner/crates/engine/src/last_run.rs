@@ -1,0 +1,61 @@
+//! What the last run died of, where it may have been code of a plugin: the next run says it at its start.
+
+use tidegate_components::plugin::{Setup, Setups};
+use tidegate_config::{Configuration, PluginStep, Processor, Step, Take};
+use tidegate_model::log_target;
+use tidegate_model::suggest::listed;
+use tidegate_store::Attempts;
+
+/// Says what the last run was at when it died. Answers what is written down for as long as plugins are in
+/// this process.
+pub(crate) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &Setups) -> Option<Setup> {
+    let mut told = false;
+    for step in configuration.steps.iter().filter(|step| !step.isolate) {
+        let plugins: Vec<String> = plugins_of(step).collect();
+        if !plugins.is_empty() {
+            told |= tell_of_jobs(step, &called(&plugins), attempts);
+        }
+    }
+    let (loaded, at): (Vec<_>, Vec<_>) =
+        setups.found().into_iter().partition(|died| died.at.starts_with(LOADED));
+    told |= !at.is_empty();
+    // Where nothing better is known.
+    let loaded = if told { Vec::new() } else { loaded };
+    for died in at.iter().chain(&loaded) {
+        let often = if died.times == 1 { String::new() } else { format!(" ({} runs in a row)", died.times) };
+        tracing::warn!(target: log_target::ENGINE, "the last run was killed or crashed while {}{often}", died.at);
+    }
+    let mut names: Vec<String> =
+        configuration.steps.iter().filter(|step| !step.isolate).flat_map(plugins_of).collect();
+    names.sort();
+    names.dedup();
+    (!names.is_empty()).then(|| setups.begin(format!("{LOADED} {}", called(&names))))
+}
+
+/// How it begins what is written down while plugins are in the process.
+const LOADED: &str = "its process could run code of";
+
+fn tell_of_jobs(step: &Step, plugins: &str, attempts: &Attempts) -> bool {
+    // Jobs of a join are known by the whole row.
+    let inputs = step.inputs.iter().filter(|_| step.take != Take::Join);
+    let mut told = false;
+    for input in inputs {
+        let name = if step.take == Take::Alts { input.binding.clone() } else { input.address.to_string() };
+        for (first, last) in attempts.suspects(&step.address, &name) {
+            let jobs = if first == last { format!("job {first}") } else { format!("jobs {first} to {last}") };
+            tracing::warn!(target: log_target::ENGINE, step = %step.address, "the last run was killed or crashed while {plugins} ran {jobs} of `{}`", input.address);
+            told = true;
+        }
+    }
+    told
+}
+
+/// The plugins that run in the step, as messages name them.
+fn plugins_of(step: &Step) -> impl Iterator<Item = String> + '_ {
+    step.processors.iter().filter_map(Processor::plugin).map(PluginStep::named)
+}
+
+fn called(plugins: &[String]) -> String {
+    let noun = if plugins.len() == 1 { "plugin" } else { "plugins" };
+    format!("{noun} {}", listed(plugins.iter().map(String::as_str), "and"))
+}

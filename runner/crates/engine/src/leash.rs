@@ -1,0 +1,89 @@
+//! How far a worker goes with one batch: past a bound of time, or of what its outputs come to, it hands back
+//! what it did not attempt. So a batch of slow jobs spreads over all workers, and the outputs of a batch are
+//! bounded together.
+
+use std::time::{Duration, Instant};
+
+use tidegate_components::plugin::{BATCH_BYTES, BATCH_TIME, Ticks};
+
+/// The bounds of each batch of one step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leash {
+    bytes: usize,
+    played: Option<Played>,
+}
+
+/// What a test has in the place of time.
+#[derive(Clone, Copy, Debug)]
+struct Played {
+    jobs: usize,
+    took: Duration,
+}
+
+/// Runs beside a batch.
+#[derive(Debug)]
+pub(crate) struct Running {
+    leash: Leash,
+    begun: Instant,
+    /// By the cheap clock, which is good enough for each job.
+    over_at: u64,
+}
+
+impl Leash {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: BATCH_BYTES, played: None }
+    }
+
+    /// A batch is cut after so many jobs, and takes so long.
+    #[cfg(test)]
+    pub(crate) fn played(jobs: usize, took: Duration) -> Self {
+        Self { played: Some(Played { jobs, took }), ..Self::new() }
+    }
+
+    pub(crate) fn begin(self) -> Running {
+        let nanos = u64::try_from(BATCH_TIME.as_nanos()).unwrap_or(u64::MAX);
+        let over_at = Ticks::Coarse.now().saturating_add(nanos);
+        Running { leash: self, begun: Instant::now(), over_at }
+    }
+}
+
+impl Running {
+    /// Whether the batch ends after `jobs` jobs, whose outputs come to `bytes`. `ahead`: jobs behind them are
+    /// through, which would be in vain.
+    pub(crate) fn is_over(&self, jobs: usize, bytes: usize, ahead: bool) -> bool {
+        if ahead {
+            return bytes > 2 * self.leash.bytes;
+        }
+        bytes > self.leash.bytes
+            || match self.leash.played {
+                Some(played) => jobs >= played.jobs,
+                None => Ticks::Coarse.now() > self.over_at,
+            }
+    }
+
+    /// How long the batch took.
+    pub(crate) fn took(&self) -> Duration {
+        self.leash.played.map_or_else(|| self.begun.elapsed(), |played| played.took)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_ends_when_it_has_given_much_and_later_where_more_is_through() {
+        let running = Leash::new().begin();
+        assert!(!running.is_over(1, BATCH_BYTES, false));
+        assert!(running.is_over(1, BATCH_BYTES + 1, false));
+        assert!(!running.is_over(1, 2 * BATCH_BYTES, true));
+        assert!(running.is_over(1, 2 * BATCH_BYTES + 1, true));
+    }
+
+    #[test]
+    fn a_batch_ends_when_it_took_long_unless_more_is_through() {
+        let late = Running { over_at: 0, ..Leash::new().begin() };
+        assert!(late.is_over(1, 0, false));
+        assert!(!late.is_over(1, 0, true));
+    }
+}

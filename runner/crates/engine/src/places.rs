@@ -1,0 +1,112 @@
+//! Where jobs stand that are stored one by one, by their keys: sixteen bytes each where keys lie close
+//! together, as they do when many wait.
+
+use std::collections::HashMap;
+
+use tidegate_dispatch::JobKey;
+use tidegate_model::Timestamp;
+
+/// Keys that differ in the lowest bits only share a page.
+const PAGE_BITS: u32 = 6;
+
+/// Due time and number of each row.
+#[derive(Debug, Default)]
+pub(crate) struct StoredPlaces {
+    pages: HashMap<u64, Page>,
+}
+
+#[derive(Debug, Default)]
+struct Page {
+    /// Which keys of it are there; the lowest bit is the first.
+    present: u64,
+    /// In the order of those.
+    rows: Vec<(Timestamp, u64)>,
+}
+
+impl StoredPlaces {
+    pub(crate) fn get(&self, key: JobKey) -> Option<(Timestamp, u64)> {
+        let page = self.pages.get(&(key.0 >> PAGE_BITS))?;
+        page.holds(key).then(|| page.rows[page.place(key)])
+    }
+
+    /// Adds a row, or moves it.
+    pub(crate) fn insert(&mut self, key: JobKey, row: (Timestamp, u64)) {
+        let page = self.pages.entry(key.0 >> PAGE_BITS).or_default();
+        let place = page.place(key);
+        if page.holds(key) {
+            page.rows[place] = row;
+        } else {
+            page.rows.insert(place, row);
+            page.present |= bit(key);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: JobKey) {
+        let number = key.0 >> PAGE_BITS;
+        let Some(page) = self.pages.get_mut(&number).filter(|page| page.holds(key)) else { return };
+        page.rows.remove(page.place(key));
+        page.present &= !bit(key);
+        if page.present == 0 {
+            self.pages.remove(&number);
+            // What many jobs have needed is not kept for few.
+            if self.pages.len() * 4 < self.pages.capacity() {
+                self.pages.shrink_to(self.pages.len() * 2);
+            }
+        }
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobKey, (Timestamp, u64))> {
+        self.pages.iter().flat_map(|(number, page)| {
+            let keys = (0..1 << PAGE_BITS).filter(|low| page.present >> low & 1 == 1);
+            keys.map(move |low: u64| JobKey(number << PAGE_BITS | low)).zip(page.rows.iter().copied())
+        })
+    }
+}
+
+impl Page {
+    fn holds(&self, key: JobKey) -> bool {
+        self.present & bit(key) != 0
+    }
+
+    /// How many keys of the page stand before this one.
+    fn place(&self, key: JobKey) -> usize {
+        (self.present & (bit(key) - 1)).count_ones() as usize
+    }
+}
+
+fn bit(key: JobKey) -> u64 {
+    1 << (key.0 & ((1 << PAGE_BITS) - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn places_are_a_map(steps in prop::collection::vec((any::<bool>(), 0_u64..300, any::<u64>()), 0..400)) {
+            let (mut places, mut model) = (StoredPlaces::default(), BTreeMap::new());
+            for (add, key, number) in steps {
+                // Keys of two kinds, far from each other.
+                let key = if key % 3 == 0 { JobKey::stored(key) } else { JobKey::fresh(key) };
+                let row = (Timestamp(number.cast_signed()), number);
+                if add {
+                    places.insert(key, row);
+                    model.insert(key.0, row);
+                } else {
+                    places.remove(key);
+                    model.remove(&key.0);
+                }
+                prop_assert_eq!(places.get(key), model.get(&key.0).copied());
+            }
+            let mut all: Vec<_> = places.iter().map(|(key, row)| (key.0, row)).collect();
+            all.sort_unstable();
+            prop_assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The jobs of a step that picks them: what is in memory of those that wait, and where the others are.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::cards::Cards;
+use super::delivery::Places;
+use super::gather::Gatherer;
+use super::glance::Spot;
+use super::held::{Portion, Returned, Work};
+use super::places::StoredPlaces;
+use super::request::Row;
+use tidegate_config::{Configuration, Input, Queuer, Step};
+use tidegate_dispatch::{JobKey, ReadId};
+use tidegate_model::{Address, Batch, Timestamp};
+use tidegate_store::DelayedKey;
+
+/// Bytes of jobs that are kept in case they are picked soon.
+const KEPT_BYTES: usize = 8 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    step: Address,
+    pub(crate) cards: Cards,
+    /// The queue can be asked for any job again; a source cannot.
+    from_queue: bool,
+    /// By the index of the first job.
+    blocks: BTreeMap<u64, Block>,
+    bytes: usize,
+    /// Blocks of a source that are kept until nothing more is needed of them.
+    reads: HashMap<ReadId, u64>,
+    /// Where jobs stand that are stored one by one.
+    rows: StoredPlaces,
+    /// Where the jobs of the reads stand in the outside, as far as that is not on its way to the store.
+    pub(crate) places: Places,
+    pub(crate) gatherer: Gatherer,
+    /// Its batches take no worker from other steps, and may take long.
+    pub(crate) aside: bool,
+}
+
+/// Jobs that were read.
+#[derive(Debug)]
+struct Block {
+    batch: Arc<Batch>,
+    read: Timestamp,
+}
+
+/// What has to be read before a batch can be made.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// Indices, ascending.
+    pub(crate) fresh: Vec<u64>,
+    pub(crate) rows: Vec<DelayedKey>,
+}
+
+impl Shelf {
+    pub(crate) fn new(configuration: &Configuration, step: &Step, queuer: &Queuer) -> Self {
+        Self {
+            step: step.address.clone(),
+            cards: Cards::new(queuer),
+            from_queue: step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_))),
+            blocks: BTreeMap::new(),
+            bytes: 0,
+            reads: HashMap::new(),
+            rows: StoredPlaces::default(),
+            places: Vec::new(),
+            gatherer: Gatherer::new(configuration, step),
+            aside: step.acts_outside(),
+        }
+    }
+
+    /// Keeps what was read, as far as there is room where it can be read again.
+    pub(crate) fn put(&mut self, read: ReadId, batch: &Arc<Batch>, now: Timestamp) {
+        let bytes = batch.payloads.byte_len();
+        if !self.from_queue {
+            self.reads.insert(read, batch.first);
+        } else if self.bytes + bytes > KEPT_BYTES {
+            return;
+        }
+        let block = Block { batch: Arc::clone(batch), read: now };
+        if self.blocks.insert(batch.first, block).is_none() {
+            self.bytes += bytes;
+        }
+    }
+
+    /// Nothing more is needed of a read.
+    pub(crate) fn forget(&mut self, read: ReadId) {
+        let Some(first) = self.reads.remove(&read) else { return };
+        if let Some(block) = self.blocks.remove(&first) {
+            self.bytes -= block.batch.payloads.byte_len();
+        }
+    }
+
+    /// Jobs up to here are through.
+    pub(crate) fn forget_up_to(&mut self, watermark: u64) {
+        while let Some(entry) =
+            self.blocks.first_entry().filter(|entry| entry.get().batch.end() <= watermark + 1)
+        {
+            if !self.from_queue {
+                return;
+            }
+            self.bytes -= entry.remove().batch.payloads.byte_len();
+        }
+    }
+
+    pub(crate) fn row(&self, key: JobKey) -> Option<DelayedKey> {
+        let (due, sequence) = self.rows.get(key)?;
+        Some(DelayedKey { step: self.step.clone(), due, sequence })
+    }
+
+    /// The job stands in the store by itself.
+    pub(crate) fn stands(&mut self, key: JobKey, row: &DelayedKey) {
+        self.rows.insert(key, (row.due, row.sequence));
+    }
+
+    /// Where a job stands. Of a queue it is written down when its jobs came.
+    pub(crate) fn spot(&self, key: JobKey) -> Spot {
+        let row = self.rows.get(key).map(|(due, sequence)| Row { due, sequence });
+        let block = if self.from_queue || !key.is_fresh() { None } else { self.block(key.0) };
+        Spot { key, row, read: block.map(|block| block.read) }
+    }
+
+    /// Where those stand that stand in the store by themselves.
+    pub(crate) fn all_rows(&self) -> HashMap<JobKey, Row> {
+        self.rows.iter().map(|(key, (due, sequence))| (key, Row { due, sequence })).collect()
+    }
+
+    /// Which jobs stand in these places. Looks at every job that stands in the store by itself.
+    pub(crate) fn find(&self, rows: &[Row]) -> HashMap<Row, JobKey> {
+        let wanted: HashSet<&Row> = rows.iter().collect();
+        let all = self.rows.iter().map(|(key, (due, sequence))| (Row { due, sequence }, key));
+        all.filter(|(row, _)| wanted.contains(row)).collect()
+    }
+
+    /// The job is through.
+    pub(crate) fn leaves(&mut self, key: JobKey) {
+        self.rows.remove(key);
+    }
+
+    /// What has to be read for these jobs.
+    pub(crate) fn missing(&self, jobs: &[JobKey]) -> Missing {
+        let mut missing = Missing::default();
+        for &key in jobs {
+            match self.row(key) {
+                Some(row) => missing.rows.push(row),
+                None if self.block(key.0).is_none() => missing.fresh.push(key.0),
+                None => {}
+            }
+        }
+        missing.fresh.sort_unstable();
+        missing
+    }
+
+    /// A batch of these jobs, with what was read for it. `None` where a job is not there.
+    pub(crate) fn work(&self, jobs: &[JobKey], gathered: Gathered) -> Option<Work> {
+        let Gathered { blocks, rows } = gathered;
+        let returned: Arc<[Returned]> = rows.into();
+        let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
+        let of_rows = Arc::new(Batch::json(1, payloads));
+        let mut work = Work { sequential: true, ..Work::default() };
+        for &key in jobs {
+            let portion = if let Some(row) = self.row(key) {
+                let skip = returned.iter().position(|returned| returned.key == row)?;
+                let (batch, returned) = (Arc::clone(&of_rows), Some(Arc::clone(&returned)));
+                Portion { input: 1, batch, skip, jobs: 1, returned }
+            } else {
+                let found = blocks.iter().find(|batch| (batch.first..batch.end()).contains(&key.0));
+                let batch = Arc::clone(found.or_else(|| Some(&self.block(key.0)?.batch))?);
+                let skip = usize::try_from(key.0 - batch.first).ok()?;
+                Portion { input: 0, batch, skip, jobs: 1, returned: None }
+            };
+            work.jobs += 1;
+            match work.portions.last_mut().filter(|last| last.is_before(&portion)) {
+                Some(last) => last.jobs += 1,
+                None => work.portions.push(portion),
+            }
+        }
+        Some(work)
+    }
+
+    fn block(&self, index: u64) -> Option<&Block> {
+        let (_, block) = self.blocks.range(..=index).next_back()?;
+        (index < block.batch.end()).then_some(block)
+    }
+}
+
+/// What was fetched for a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) blocks: Vec<Arc<Batch>>,
+    pub(crate) rows: Vec<Returned>,
+}
+
+impl Missing {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.rows.is_empty()
+    }
+}

@@ -1,0 +1,161 @@
+//! What can be seen of the waiting jobs of a step: as a run has them, or as the next one would.
+
+use std::collections::HashMap;
+
+use super::begin;
+use super::cards::Cards;
+use super::glance::Spot;
+use super::request::Row;
+use tidegate_config::{Configuration, Input, Step};
+use tidegate_dispatch::{JobKey, Look, State, WaitingRoom};
+use tidegate_model::{Address, Progress, Timestamp};
+use tidegate_store::{DelayedJob, ReadError, Standing, Store};
+
+/// So many jobs are looked at together, and so many bytes of them.
+const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4 << 20;
+/// So many jobs of a stopped store are looked at, however many wait.
+pub const LOOKED_AT_MAX: u64 = 1_000_000;
+
+/// The waiting jobs of a step that picks them, at one moment.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    pub room: WaitingRoom,
+    /// Where those stand that stand in the store by themselves.
+    pub rows: HashMap<JobKey, Row>,
+    /// Somebody has paused the step.
+    pub paused: bool,
+    /// Its gate was found closed; it is looked at again then.
+    pub gate: Option<Timestamp>,
+    /// A job has said that nothing shall start before this.
+    pub held_until: Option<Timestamp>,
+    /// The last index that is looked at, where there is a bound.
+    pub ahead: Option<u64>,
+    /// The index up to which jobs were read.
+    pub read: u64,
+    /// One of its jobs has stopped it.
+    pub halted: bool,
+    /// More jobs wait than are looked at.
+    pub cut: bool,
+}
+
+impl Sight {
+    pub(crate) fn new(look: &Look<'_>, rows: HashMap<JobKey, Row>) -> Self {
+        let Look { room, paused, gate, held_until, ahead, read, halted } = *look;
+        Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, cut: false }
+    }
+
+    /// The jobs of a step as the next run would find them; `None` where it takes them as they come.
+    /// Reads what waits, as far as the step would look at it and up to [`LOOKED_AT_MAX`] jobs. Of a source
+    /// nothing is known before it is read.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub fn of_store(
+        store: &Store,
+        configuration: &Configuration,
+        step: &Step,
+        now: Timestamp,
+    ) -> Result<Option<Self>, ReadError> {
+        let Some(queuer) = step.picks() else { return Ok(None) };
+        let cards = Cards::new(&queuer);
+        let mut sight = Self {
+            room: WaitingRoom::new(cards.rules()),
+            rows: HashMap::new(),
+            paused: store.pauses()?.iter().any(|pause| pause.step == step.address),
+            gate: None,
+            held_until: None,
+            ahead: None,
+            read: 0,
+            halted: false,
+            cut: false,
+        };
+        sight.add_rows(store, &step.address, &cards, now)?;
+        for input in &step.inputs {
+            let progress = begin::progress(store, step, input)?;
+            let ahead = queuer.max_search_ahead.filter(|&ahead| ahead > 0);
+            sight.ahead = ahead.map(|ahead| progress.watermark().saturating_add(ahead));
+            let Input::Queue(queue) = input.input else { continue };
+            let queue = &configuration.queues[queue.0].address;
+            sight.add_jobs(store, queue, &cards, &progress)?;
+        }
+        Ok(Some(sight))
+    }
+
+    /// Where one of the jobs stands.
+    #[must_use]
+    pub fn spot(&self, key: JobKey) -> Spot {
+        Spot { key, row: self.rows.get(&key).copied(), read: None }
+    }
+
+    fn add_rows(
+        &mut self,
+        store: &Store,
+        step: &Address,
+        cards: &Cards,
+        now: Timestamp,
+    ) -> Result<(), ReadError> {
+        for found in store.all_delayed(step) {
+            if self.rows.len() as u64 >= LOOKED_AT_MAX {
+                self.cut = true;
+                break;
+            }
+            let (row, job) = found?;
+            let key = JobKey::stored(row.sequence);
+            self.rows.insert(key, Row::of(&row));
+            if job.to.is_none() {
+                let place = (index(&job), job.first_attempt.unwrap_or(now));
+                let state = state(&job, row.due);
+                // No two have the same number.
+                let _ = cards.write(key, place, &job.payload, |card| self.room.add(card.clone(), state));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_jobs(
+        &mut self,
+        store: &Store,
+        queue: &Address,
+        cards: &Cards,
+        progress: &Progress,
+    ) -> Result<(), ReadError> {
+        let Some(state) = store.queue(queue)? else { return Ok(()) };
+        let first = state.first.max(progress.watermark() + 1);
+        let in_reach = self.ahead.map_or(state.head, |ahead| state.head.min(ahead));
+        let last = in_reach.min(first.saturating_add(LOOKED_AT_MAX - 1));
+        self.cut |= last < in_reach;
+        let mut next = first;
+        while next <= last {
+            let Some(batch) = store.read(queue, next, PAGE, PAGE_BYTES)? else { break };
+            for (position, payload) in batch.payloads.iter().enumerate() {
+                let index = batch.first + position as u64;
+                if progress.has(index) || index > last {
+                    continue;
+                }
+                let since = batch.stamp(position).map_or(Timestamp(0), |stamp| stamp.time);
+                let key = JobKey::fresh(index);
+                // As above.
+                let _ = cards
+                    .write(key, (index, since), payload, |card| self.room.add(card.clone(), State::Waiting));
+            }
+            next = batch.end();
+        }
+        self.read = last;
+        Ok(())
+    }
+}
+
+/// Where a job stands that stands in the store by itself.
+pub(crate) fn state(job: &DelayedJob, due: Timestamp) -> State {
+    match job.standing {
+        Standing::Delayed => State::Delayed { until: due },
+        Standing::Started => State::Unknown,
+        Standing::Pending { .. } | Standing::Told { .. } => State::Pending,
+    }
+}
+
+/// The place of such a job in the input.
+pub(crate) fn index(job: &DelayedJob) -> u64 {
+    job.inputs.first().map_or(0, |&(_, index)| index)
+}

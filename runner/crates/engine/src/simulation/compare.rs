@@ -1,0 +1,64 @@
+//! Compares what stands somewhere with what is expected there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::Known;
+use super::model::Carried;
+use tidegate_config::Take;
+use tidegate_model::Address;
+
+/// A job on a queue, or a line of a sink, seen so that only what matters is compared.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seen {
+    pub(crate) indices: Vec<u64>,
+    pub(crate) payload: String,
+    pub(crate) carried: Carried,
+}
+
+/// What is expected of one step on one target, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    pub(crate) seen: Seen,
+    pub(crate) retried: bool,
+    /// It need not be there.
+    pub(crate) lost: bool,
+}
+
+/// Nothing is there that is not expected, and nothing is missing that is not lost.
+pub(crate) fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen: bool) {
+    let mut wanted: BTreeMap<&Seen, i64> = BTreeMap::new();
+    for one in expected {
+        *wanted.entry(&one.seen).or_default() += 1;
+    }
+    for one in actual {
+        let count = wanted.entry(one).or_default();
+        *count -= 1;
+        assert!(*count >= 0, "{what}: this is there once too often: {one:?}\nexpected {expected:#?}");
+    }
+    for (one, count) in wanted {
+        let may_lack = expected.iter().filter(|wanted| wanted.seen == *one && wanted.lost).count();
+        let lacks = usize::try_from(count).unwrap();
+        assert!(unseen || lacks <= may_lack, "{what}: this is missing: {one:?}\nthere is {actual:#?}");
+    }
+}
+
+/// The jobs of one input stand in its order, but for those that were run again. What was lost, as only
+/// at-most-once may, and is delivered when the step is put back, stands behind what was delivered before
+/// it and is not delivered a second time.
+pub(crate) fn in_order(known: &Known, queue: &Address, expected: &[Expected], actual: &[Seen]) {
+    let late = known.passes.len() > 1 && known.configuration.dedupes(&known.step);
+    let again: BTreeSet<&Vec<u64>> =
+        expected.iter().filter(|one| one.retried || late && one.lost).map(|one| &one.seen.indices).collect();
+    let takes = if known.step.take == Take::Join { 1 } else { known.step.inputs.len() };
+    for input in 0..takes {
+        let of = |seen: &&Seen| seen.indices[input] > 0 && !again.contains(&seen.indices);
+        let mut wanted = expected.iter().map(|one| &one.seen).filter(of);
+        for one in actual.iter().filter(of) {
+            assert!(
+                wanted.any(|wanted| wanted == one),
+                "{} on {queue}: out of order: {one:?}\nexpected {expected:#?}\nthere is {actual:#?}",
+                known.step.address
+            );
+        }
+    }
+}

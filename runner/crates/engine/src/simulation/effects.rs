@@ -1,0 +1,133 @@
+//! What can be seen outside: lines on standard output, which outlive every crash, and whether what is
+//! attempted again is what was attempted before.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+
+use super::history::History;
+use crate::delivery::Jobs;
+use crate::gather::{Gatherer, Walk};
+use crate::held::Work;
+use tidegate_config::{Configuration, Promise};
+use tidegate_model::{Address, DeliveryHash};
+use tidegate_store::{DelayedKey, SnapshotInput, Store};
+
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// What each delivery was given, ever.
+    given: HashMap<DeliveryHash, Vec<u8>>,
+    /// By step: attempts that may have been seen and are not delivered.
+    attempted: BTreeMap<Address, BTreeSet<Place>>,
+    /// By step: jobs of steps that promise at most once, from when their progress may have moved until
+    /// they are delivered.
+    promised: BTreeMap<Address, BTreeSet<Place>>,
+    /// The same of jobs that came again.
+    returned: BTreeMap<Address, BTreeSet<DelayedKey>>,
+    /// By sink: what was printed.
+    pub(crate) printed: BTreeMap<Address, Printed>,
+}
+
+/// The input of a job, and its index there.
+type Place = (usize, u64);
+
+/// Standard output, as the outside keeps it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Printed(pub(crate) Arc<Mutex<Vec<u8>>>);
+
+impl Write for Printed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Effects {
+    /// An attempt is about to be made. Answers how many jobs it tries again.
+    pub(crate) fn attempt(&mut self, configuration: &Configuration, step: usize, work: &Work) -> u64 {
+        let step = &configuration.steps[step];
+        let mut again = 0;
+        let mut gatherer = Gatherer::new(configuration, step);
+        let mut walk = Walk::new(work);
+        while let Some(item) = gatherer.next(&mut walk, false) {
+            if item.to.is_some() {
+                // An output of an attempt before, under its hash.
+                continue;
+            }
+            let before = self.given.entry(item.hash).or_insert_with(|| item.payload.to_vec());
+            assert_eq!(before, item.payload, "{} stands for other jobs than before", item.hash);
+            again += u64::from(item.put_back_from().is_none() && (item.attempt > 1 || work.before.is_some()));
+        }
+        if work.sequential || step.delivery != Promise::ExactlyOnce || !step.has_effects(configuration) {
+            // What is attempted stands in the store job by job, or need not stand there.
+            return again;
+        }
+        let jobs = work.first(work.jobs);
+        self.attempted.entry(step.address.clone()).or_default().extend(places(&jobs));
+        again
+    }
+
+    /// The progress of a batch may move before it is attempted.
+    pub(crate) fn promise(&mut self, step: &Address, jobs: &Jobs) {
+        self.promised.entry(step.clone()).or_default().extend(places(jobs));
+        self.returned.entry(step.clone()).or_default().extend(jobs.returned.iter().cloned());
+    }
+
+    pub(crate) fn delivered(&mut self, step: &Address, jobs: &Jobs) {
+        if let Some(promised) = self.promised.get_mut(step) {
+            places(jobs).for_each(|place| _ = promised.remove(&place));
+        }
+        if let Some(returned) = self.returned.get_mut(step) {
+            jobs.returned.iter().for_each(|key| _ = returned.remove(key));
+        }
+    }
+
+    /// A step stopped, or begins elsewhere: its batches are made anew.
+    pub(crate) fn forget(&mut self, step: &Address) {
+        self.attempted.remove(step);
+    }
+
+    /// Everything that was begun is seen through when a run ends in order.
+    pub(crate) fn assert_none_promised(&self) {
+        assert!(self.promised.values().all(BTreeSet::is_empty), "{:?}", self.promised);
+        assert!(self.returned.values().all(BTreeSet::is_empty), "{:?}", self.returned);
+    }
+
+    /// After a crash: what at-most-once has lost, and whether what has to be attempted again is on
+    /// record.
+    pub(crate) fn crashed(&mut self, history: &mut History, store: &Store) {
+        for (step, places) in std::mem::take(&mut self.promised) {
+            history.steps.get_mut(&step).unwrap().lost.fresh.extend(places);
+        }
+        for (step, rows) in std::mem::take(&mut self.returned) {
+            history.steps.get_mut(&step).unwrap().lost.returned += rows.len();
+        }
+        let snapshots = store.all_snapshots().unwrap();
+        for (step, places) in &mut self.attempted {
+            let known = &history.steps[step];
+            places.retain(|&(input, index)| index >= known.next()[input]);
+            for &(input, index) in places.iter() {
+                let address = &known.step.inputs[input].address;
+                let holds = |snapshot: &SnapshotInput| {
+                    snapshot.address == *address
+                        && (snapshot.first..snapshot.first + snapshot.jobs).contains(&index)
+                };
+                let of_step = snapshots.iter().filter(|snapshot| snapshot.step == *step);
+                let on_record = of_step.flat_map(|snapshot| &snapshot.inputs).any(holds);
+                assert!(on_record, "{step} has attempted job {index} of {address}, and it is not on record");
+            }
+        }
+    }
+
+    pub(crate) fn lines(&self, sink: &Address) -> Vec<u8> {
+        self.printed.get(sink).map(|printed| printed.0.lock().unwrap().clone()).unwrap_or_default()
+    }
+}
+
+fn places(jobs: &Jobs) -> impl Iterator<Item = Place> {
+    jobs.spans.iter().flat_map(|span| (span.first..span.first + span.jobs).map(|index| (span.input, index)))
+}

@@ -1,0 +1,67 @@
+//! Compares what left through sinks with what the steps that feed them should have handed on.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::compare::{Expected, Seen, compare};
+use super::history::Known;
+use super::model::Carried;
+use tidegate_config::{Promise, Take, Target};
+use tidegate_model::Address;
+
+/// What a step has to do with one sink.
+pub(crate) struct Feed<'k> {
+    pub(crate) known: &'k Known,
+    pub(crate) lines: Vec<Expected>,
+}
+
+pub(crate) fn lines(bytes: &[u8]) -> Vec<String> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    assert!(text.is_empty() || text.ends_with('\n'), "a line is cut: {text:?}");
+    text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap().to_string()).collect()
+}
+
+fn plain(payload: &str) -> Seen {
+    Seen { indices: Vec::new(), payload: payload.to_owned(), carried: Carried::new() }
+}
+
+fn all_lines(feeds: &[Feed<'_>]) -> Vec<Expected> {
+    let lines = feeds.iter().flat_map(|feed| &feed.lines);
+    lines.map(|line| Expected { seen: plain(&line.seen.payload), ..line.clone() }).collect()
+}
+
+/// A file is exactly once.
+pub(crate) fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
+    let expected = all_lines(feeds);
+    let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
+    compare(&sink.to_string(), &expected, &actual, false);
+    let [Feed { known, .. }] = feeds else { return };
+    let into_it = known.step.outputs.iter().filter(|output| matches!(output.target, Target::Sink(_)));
+    if known.step.take != Take::Alts && into_it.count() == 1 && expected.iter().all(|line| !line.retried) {
+        let mut wanted = expected.iter().map(|line| &line.seen);
+        assert!(actual.iter().all(|line| wanted.any(|one| one == line)), "{sink} is out of order");
+    }
+}
+
+/// What is printed cannot be taken back, so that a crash may print it again, unless it is printed at
+/// most once.
+pub(crate) fn check_printed(sink: &Address, lines: &[String], feeds: &[Feed<'_>], crashes: u64) {
+    let expected = all_lines(feeds);
+    let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
+    let never_twice = feeds.iter().all(|feed| feed.known.step.delivery == Promise::AtMostOnce);
+    if crashes == 0 || never_twice {
+        compare(&sink.to_string(), &expected, &actual, false);
+        return;
+    }
+    // What was printed last may not be accounted for yet.
+    let mut counts: BTreeMap<&Seen, i64> = BTreeMap::new();
+    for line in &actual {
+        *counts.entry(line).or_default() += 1;
+    }
+    for line in expected.iter().filter(|line| !line.lost) {
+        let count = counts.entry(&line.seen).or_default();
+        *count -= 1;
+        assert!(*count >= 0, "{sink}: this was not printed: {line:?}");
+    }
+}

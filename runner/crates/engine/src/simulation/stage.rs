@@ -1,0 +1,326 @@
+//! One run on one thread: plays the readers, the workers and the committer, and lets chance decide who
+//! is next. Ends in order, or in the middle of something.
+
+mod committing;
+mod opening;
+mod waiting;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+
+use super::outcome::{Crash, Ended, Perils};
+use super::world::World;
+use crate::begin;
+use crate::committer::Committer;
+use crate::delivery::{Entry, Order};
+use crate::error::{Chain, EngineError};
+use crate::floor::{Action, Floor, Task};
+use crate::held::Fetched;
+use crate::leash::Leash;
+use crate::message::Message;
+use crate::readers::{StoreAsk, read_store};
+use crate::request::Request;
+use crate::status::Asking;
+use tidegate_components::source::{BatchLimit, Read, Reader, Source};
+use tidegate_config::{Configuration, Input, SourceRef};
+use tidegate_dispatch::{Before, End, Port};
+use tidegate_model::Clock as _;
+use tidegate_store::{Attempts, Store};
+
+/// More moves than this are a run that does not end.
+const MOVES_MAX: u64 = 200_000;
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    /// The floor takes in the next message.
+    Hear,
+    /// It is told that time has passed.
+    Tick,
+    ReadSource(usize),
+    ReadStore,
+    /// A worker begins with the next batch.
+    Start,
+    /// A worker tells what became of its batch.
+    Tell(usize),
+    Commit,
+    /// A gate says whether it is open.
+    LookAtGate,
+    /// A monitor answers.
+    Answer(usize),
+}
+
+struct Stage<'w> {
+    world: &'w mut World,
+    configuration: Arc<Configuration>,
+    store: Store,
+    floor: Floor,
+    committer: Committer,
+    told: Receiver<Message>,
+    batch: BatchLimit,
+    workers: usize,
+    generation: u64,
+    sources: Vec<Option<Source>>,
+    readers: BTreeMap<Port, (u64, Reader)>,
+    inbox: VecDeque<Message>,
+    source_asks: Vec<Port>,
+    store_asks: VecDeque<StoreAsk>,
+    tasks: VecDeque<Task>,
+    ran: Vec<Message>,
+    orders: VecDeque<Order>,
+    gates: Vec<usize>,
+    askings: Vec<Asking>,
+    /// Somebody has asked it to stop.
+    stopped: bool,
+    /// How many moves were made while everything answers.
+    calm_moves: u64,
+    end: Option<End>,
+}
+
+pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
+    let mut stage = Stage::open(world)?;
+    let outcome = stage.play(perils);
+    let Stage { world, committer, floor, .. } = stage;
+    // The disk is looked at before anything is closed, since closing writes.
+    let Ok(end) = outcome else {
+        world.die();
+        return Err(Crash);
+    };
+    match committer.close() {
+        Ok(writer) => drop(writer),
+        Err(error) => _ = world.expected(&error),
+    }
+    if world.disk.struck() {
+        world.die();
+        return Err(Crash);
+    }
+    world.rest();
+    for halt in &floor.halts {
+        assert!(halt.why.contains("no error queue"), "{}: {}", halt.step, halt.why);
+    }
+    let halted = floor.halts.iter().map(|halt| halt.step.clone()).collect();
+    Ok(Ended { end, halted, asked: perils.requests > 0 })
+}
+
+impl Stage<'_> {
+    fn play(&mut self, perils: Perils) -> Result<End, Crash> {
+        self.begin();
+        let opened = self.committer.open();
+        self.committed(opened)?;
+        self.start();
+        let mut requests = perils.requests;
+        for number in 0..MOVES_MAX {
+            if let Some(end) = self.end {
+                self.see_through()?;
+                self.world.effects.assert_none_promised();
+                return Ok(end);
+            }
+            if perils.dies_after == Some(number) {
+                return Err(Crash);
+            }
+            if perils.stops_after == Some(number) {
+                self.stop();
+            }
+            if let Some(waiting) = self.world.waiting.as_mut().filter(|_| perils.calms_after == Some(number))
+            {
+                waiting.calm_down();
+            }
+            if requests > 0 && self.world.dice.chance(4) {
+                requests -= 1;
+                self.ask();
+            }
+            if self.world.dice.chance(2) {
+                let millis = self.world.dice.between(1, 8_000);
+                self.world.clock.advance(i64::try_from(millis).unwrap());
+            }
+            self.come();
+            let moves = self.moves();
+            let moves = if moves.is_empty() { self.sleep() } else { moves };
+            assert!(!moves.is_empty(), "nothing can happen any more, and the run is not over");
+            let next = *self.world.dice.pick(&moves);
+            self.make(next)?;
+            if self.world.disk.struck() {
+                return Err(Crash);
+            }
+            self.world.listen();
+        }
+        panic!("the run does not end");
+    }
+
+    fn moves(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        if !self.inbox.is_empty() {
+            moves.extend([Move::Hear, Move::Hear]);
+        }
+        if self.floor.wakes(self.world.clock.now()).is_some_and(|wakes| wakes <= self.world.clock.now()) {
+            moves.push(Move::Tick);
+        }
+        moves.extend((0..self.source_asks.len()).map(Move::ReadSource));
+        if !self.store_asks.is_empty() {
+            moves.push(Move::ReadStore);
+        }
+        if !self.tasks.is_empty() && self.ran.len() < self.workers {
+            moves.push(Move::Start);
+        }
+        moves.extend((0..self.ran.len()).map(Move::Tell));
+        moves.extend(self.gates.iter().map(|_| Move::LookAtGate));
+        moves.extend((0..self.askings.len()).map(Move::Answer));
+        if !self.orders.is_empty() {
+            moves.push(Move::Commit);
+        }
+        moves
+    }
+
+    /// Nothing happens until something is due.
+    fn sleep(&mut self) -> Vec<Move> {
+        let Some(wakes) = self.floor.wakes(self.world.clock.now()) else { return self.idle() };
+        self.world.clock.advance((wakes.0 - self.world.clock.now().0).max(0));
+        vec![Move::Tick]
+    }
+
+    fn make(&mut self, next: Move) -> Result<(), Crash> {
+        match next {
+            Move::Hear => {
+                let Some(message) = self.inbox.pop_front() else { return Ok(()) };
+                self.hear(message)?;
+            }
+            Move::Tick => self.tick(),
+            Move::ReadSource(at) => {
+                let port = self.source_asks.swap_remove(at);
+                self.read_source(port);
+            }
+            Move::ReadStore => {
+                let Some(ask) = self.store_asks.pop_front() else { return Ok(()) };
+                let answer = read_store(&self.store, self.batch, &ask, self.world.clock.now());
+                self.inbox.extend(answer);
+            }
+            Move::Start => self.start_task(),
+            Move::Tell(at) => {
+                let message = self.ran.swap_remove(at);
+                self.inbox.push_back(message);
+            }
+            Move::Commit => self.commit()?,
+            Move::LookAtGate => self.look_at_gate(),
+            Move::Answer(at) => self.answer(at),
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, message: Message) -> Result<(), Crash> {
+        let (now, mut actions) = (self.world.clock.now(), Vec::new());
+        let heard = self.before(Some(&message));
+        let taken_in = self.floor.take_in(message, now, &mut actions);
+        taken_in.map_err(|error| self.world.expected(&error))?;
+        self.after(&heard);
+        for halt in &self.floor.halts {
+            self.world.effects.forget(&halt.step);
+        }
+        self.carry_out(actions);
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        let mut actions = Vec::new();
+        let heard = self.before(None);
+        self.floor.tick(self.world.clock.now(), &mut actions);
+        self.after(&heard);
+        self.carry_out(actions);
+    }
+
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            self.ordered(&action);
+            match action {
+                Action::ReadSource(port) => self.source_asks.push(port),
+                Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next),
+                Action::ReadStore(ask) => self.store_asks.push_back(ask),
+                Action::Run(task) => self.tasks.push_back(task),
+                Action::LookAtGate(step) => self.gates.push(step),
+                Action::AskStatus(asking) => self.askings.push(asking),
+                Action::Commit(order) => {
+                    if let Order::Enter(Entry::Begin(begin)) = &order
+                        && begin.before == Before::Progress
+                    {
+                        let step = &self.configuration.steps[begin.step].address;
+                        self.world.effects.promise(step, &begin.jobs);
+                    }
+                    self.orders.push_back(order);
+                }
+                Action::Finish(end) => self.end = Some(end),
+            }
+        }
+    }
+
+    fn read_source(&mut self, port: Port) {
+        let Some((number, reader)) = self.readers.get_mut(&port) else { return };
+        let number = *number;
+        self.inbox.push_back(match reader.read(self.batch).unwrap() {
+            Read::Batch(read) => {
+                let (mark, segments) = (read.mark, read.segments);
+                let fetched = Fetched { mark, segments, ..Fetched::new(read.batch) };
+                Message::Read { port, reader: number, fetched }
+            }
+            Read::End | Read::Idle => Message::Ended { port, reader: number },
+        });
+    }
+
+    fn reopen(&mut self, port: Port, number: u64, next: u64) {
+        self.source_asks.retain(|asked| *asked != port);
+        let Input::Source(SourceRef(source)) = self.configuration.steps[port.step].inputs[port.input].input
+        else {
+            return;
+        };
+        let address = &self.configuration.sources[source].address;
+        let Ok(mark) = self.store.mark(address, next) else { return };
+        let step = &self.configuration.steps[port.step];
+        let Ok(progress) = self.store.progress(&step.address, &step.inputs[port.input].address) else {
+            return;
+        };
+        let source = self.sources[source].as_ref().unwrap();
+        let reader = begin::reader(source, &progress.unwrap_or_default(), next, mark);
+        self.readers.insert(port, (number, reader));
+    }
+
+    fn start_task(&mut self) {
+        let Some(Task { step, id, work, .. }) = self.tasks.pop_front() else { return };
+        self.world.tally.retries += self.world.effects.attempt(&self.configuration, step, &work);
+        let now = self.world.clock.now();
+        // Now and then a batch takes long, or is cut.
+        let World { dice, .. } = &mut *self.world;
+        let jobs = if dice.chance(30) { 1 + dice.below(4) } else { usize::MAX };
+        let took = if dice.chance(30) { dice.between(0, 100) } else { 0 };
+        if let Some(jobs) = &mut self.world.jobs {
+            jobs.attempt(&self.configuration, &self.configuration.steps[step], &work, now);
+        }
+        if let Some(waiting) = &mut self.world.waiting {
+            waiting.attempt(&mut self.world.dice, &self.configuration, (step, id, &work), jobs, now.0);
+        }
+        let clock = Arc::clone(&self.world.clock);
+        let leash = Leash::played(jobs, Duration::from_millis(took));
+        let worker = self.world.workers.get(&self.configuration, step, self.generation, &self.store);
+        worker.set_leash(leash);
+        let ran = Box::new(worker.run(&work, &mut Attempts::none().slot(), &*clock));
+        self.ran.push(Message::Ran { step, id, ran });
+    }
+
+    fn ask(&mut self) {
+        let World { dice, requests, history, .. } = &mut *self.world;
+        let Some(request) = requests.think(dice, history, &self.configuration) else { return };
+        if let Request::Replay { step, .. } = &request {
+            history.replayed.insert(step.clone());
+        }
+        let asked = requests.ask(request);
+        self.inbox.push_back(Message::Asked(asked));
+    }
+}
+
+impl World {
+    /// A failure that was to be expected is a crash.
+    fn expected(&self, error: &EngineError) -> Crash {
+        assert!(self.disk.struck(), "{}", Chain(error));
+        Crash
+    }
+}

@@ -1,0 +1,81 @@
+//! The committer's part on the stage: what is committed together, and what is seen of it.
+
+use super::{Crash, Stage};
+use crate::committer::Completions;
+use crate::delivery::{Entry, Order};
+use crate::error::EngineError;
+use crate::message::Message;
+
+impl Stage<'_> {
+    pub(crate) fn commit(&mut self) -> Result<(), Crash> {
+        let most = 1 + self.world.dice.below(4);
+        let (mut group, mut pushes, mut ticked) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut told, mut orders) = (Completions::default(), 0);
+        while orders < most {
+            orders += 1;
+            let is_first = group.is_empty() && pushes.is_empty() && ticked.is_empty() && told.is_empty();
+            match self.orders.pop_front() {
+                Some(Order::Enter(entry)) => group.push(entry),
+                Some(Order::Amend(asked)) => match told.add(asked) {
+                    None => {}
+                    Some(asked) if is_first => {
+                        let amended = self.committer.amend(&asked);
+                        return self.committed(amended);
+                    }
+                    Some(asked) => {
+                        self.orders.push_front(Order::Amend(asked));
+                        break;
+                    }
+                },
+                Some(Order::LetGo) if is_first => {
+                    let let_go = self.committer.let_go();
+                    return self.committed(let_go);
+                }
+                Some(Order::Stopped(stop)) if is_first => {
+                    let noted = self.committer.note_stopped(vec![stop]);
+                    return self.committed(noted);
+                }
+                // As for a committer that takes what there is.
+                Some(Order::Arrived) => pushes.extend(self.committer.inbox.take(usize::MAX)),
+                Some(Order::Ticked(more)) => ticked.push(more),
+                Some(order) => {
+                    self.orders.push_front(order);
+                    break;
+                }
+                None => break,
+            }
+        }
+        for entry in &group {
+            if let Entry::Rewind(rewind) = entry {
+                self.world.effects.forget(&self.configuration.steps[rewind.step].address);
+            }
+        }
+        let deliveries = group.iter().filter_map(Entry::as_delivery);
+        let delivered: Vec<_> = deliveries.map(|delivery| (delivery.step, delivery.jobs.clone())).collect();
+        let committed = self.committer.commit(group, pushes, ticked);
+        self.committed(committed)?;
+        for (step, jobs) in delivered {
+            self.world.effects.delivered(&self.configuration.steps[step].address, &jobs);
+        }
+        let completed = self.committer.complete(&told);
+        self.committed(completed)
+    }
+
+    /// Looks at what a commit has made durable.
+    pub(crate) fn committed(&mut self, outcome: Result<(), EngineError>) -> Result<(), Crash> {
+        outcome.map_err(|error| self.world.expected(&error))?;
+        if self.world.disk.struck() {
+            return Err(Crash);
+        }
+        let mut delivered = Vec::new();
+        while let Ok(message) = self.told.try_recv() {
+            if let Message::Committed(durable) = &message {
+                delivered.extend(durable.delivered.iter().map(|&(_, id, _)| id));
+            }
+            self.inbox.push_back(message);
+        }
+        let seen = self.world.history.observe(&self.store);
+        seen.map_err(|error| self.world.expected(&error.into()))?;
+        self.see(&delivered)
+    }
+}

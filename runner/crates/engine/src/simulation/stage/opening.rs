@@ -1,0 +1,140 @@
+//! How a run on the stage begins: as a run does, but for its threads.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::{Crash, Stage};
+use crate::committer::Committer;
+use crate::error::EngineError;
+use crate::floor::{Floor, Plan};
+use crate::ledger::Ledger;
+use crate::push::Inbox;
+use crate::simulation::world::World;
+use crate::sinks::Sinks;
+use crate::start;
+use crate::start::Started;
+use crate::stats::Stats;
+use crate::tail::Tails;
+use tidegate_components::sink::{Sink, StdoutWriter};
+use tidegate_components::source::BatchLimit;
+use tidegate_config::SinkKind;
+use tidegate_model::Clock as _;
+use tidegate_store::{Attempts, open_disk};
+
+impl<'w> Stage<'w> {
+    pub(crate) fn open(world: &'w mut World) -> Result<Self, Crash> {
+        let opened = Self::try_open(world);
+        opened.map_err(|(world, error)| {
+            let crash = world.expected(&error);
+            world.die();
+            crash
+        })
+    }
+
+    fn try_open(world: &'w mut World) -> Result<Self, (&'w mut World, EngineError)> {
+        let configuration = Arc::clone(&world.configuration);
+        let (store, writer) = match open_disk(Box::new(world.disk.clone())) {
+            Ok(opened) => opened,
+            Err(error) => return Err((world, error.into())),
+        };
+        let never = AtomicBool::new(false);
+        let mut started = match start::start(&configuration, &store, world.clock.now(), &never) {
+            Ok(started) => started.unwrap(),
+            Err(error) => return Err((world, error)),
+        };
+        assert!(started.halts.is_empty(), "{:?}", started.halts);
+        world.print_to(&mut started);
+        let Started {
+            progress,
+            snapshots,
+            heads,
+            flows,
+            tickers,
+            sources,
+            readers,
+            sinks,
+            marks,
+            segments,
+            ..
+        } = started;
+        world.tally.again += flows.iter().map(|flow| flow.redo.len() as u64).sum::<u64>();
+        let batch = BatchLimit { jobs: 1 + world.dice.below(8), bytes: 1 + world.dice.below(2000) };
+        let workers = 1 + world.dice.below(3);
+        let tails = Arc::new(Tails::new(configuration.queues.len()));
+        let stats = Arc::new(Stats::new(configuration.steps.len(), world.clock.now()));
+        let mut floor = Floor::new(Plan {
+            configuration: Arc::clone(&configuration),
+            flows,
+            tickers,
+            heads: heads.clone(),
+            tails: Arc::clone(&tails),
+            workers,
+            batch,
+            until_idle: false,
+            stats: Arc::clone(&stats),
+        });
+        let recalled = start::recall(&mut floor, &configuration, &store, world.clock.now());
+        if let Err(error) = recalled {
+            return Err((world, error));
+        }
+        let (messages, told) = crossbeam_channel::unbounded();
+        let configured = Arc::clone(&configuration);
+        let committer = Committer {
+            writer,
+            store: store.clone(),
+            attempts: Attempts::none(),
+            opening: started.opening,
+            ledger: Ledger { configuration: configured, progress, snapshots, heads, marks, segments },
+            sinks: Sinks::new(Arc::clone(&configuration), sinks),
+            broken_steps: BTreeSet::new(),
+            inbox: Arc::new(Inbox::new(configuration.queues.len())),
+            tails,
+            stats,
+            // What took a process down is a matter of real processes.
+            clock: Arc::clone(&world.clock) as Arc<_>,
+            coming: Arc::clone(&floor.coming),
+            retry_after: Duration::ZERO,
+            messages,
+            // Nobody makes room on a full disk: the run ends there.
+            stop: crossbeam_channel::bounded(0).1,
+        };
+        Ok(Self {
+            readers: readers.into_iter().map(|(port, reader)| (port, (0, reader))).collect(),
+            generation: started.generation,
+            world,
+            configuration,
+            store,
+            floor,
+            committer,
+            told,
+            batch,
+            workers,
+            sources,
+            inbox: VecDeque::new(),
+            source_asks: Vec::new(),
+            store_asks: VecDeque::new(),
+            tasks: VecDeque::new(),
+            ran: Vec::new(),
+            orders: VecDeque::new(),
+            gates: Vec::new(),
+            askings: Vec::new(),
+            stopped: false,
+            calm_moves: 0,
+            end: None,
+        })
+    }
+}
+
+impl World {
+    /// Has what goes to standard output kept.
+    fn print_to(&mut self, started: &mut Started) {
+        for (sink, declared) in started.sinks.iter_mut().zip(&self.configuration.sinks) {
+            if let SinkKind::Stdout(format) = declared.kind {
+                let printed = self.effects.printed.entry(declared.address.clone()).or_default();
+                *sink = Sink::Stdout(StdoutWriter::new(Box::new(printed.clone()), format));
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The stage's part in what waits: gates and monitors that answer, what comes from outside, and a clock
+//! that is set.
+
+use super::{Crash, Stage};
+use crate::delivery::Order;
+use crate::floor::Action;
+use crate::message::Message;
+use crate::simulation::waiting::Coming;
+use crate::simulation::world::World;
+use tidegate_dispatch::BatchId;
+use tidegate_model::Clock as _;
+
+/// A run in which everything answers is through after so many moves.
+const CALM_MOVES_MAX: u64 = 50_000;
+
+const HOUR: i64 = 3_600_000;
+
+/// Batches of which the floor was told that they are delivered.
+type Heard = Vec<(usize, BatchId)>;
+
+impl Stage<'_> {
+    /// The run is about to do the first thing.
+    pub(crate) fn begin(&mut self) {
+        let now = self.world.clock.now().0;
+        if let Some(waiting) = &mut self.world.waiting {
+            waiting.begin(now);
+        }
+    }
+
+    pub(crate) fn start(&mut self) {
+        let mut actions = Vec::new();
+        let heard = self.before(None);
+        self.floor.start(self.world.clock.now(), &mut actions);
+        self.after(&heard);
+        self.carry_out(actions);
+    }
+
+    /// The floor is about to be told something, or that time has passed.
+    pub(crate) fn before(&mut self, message: Option<&Message>) -> Heard {
+        let Some(waiting) = &mut self.world.waiting else { return Heard::new() };
+        waiting.before(&self.configuration, message, self.world.clock.now().0);
+        match message {
+            Some(Message::Committed(durable)) => {
+                durable.delivered.iter().map(|(step, id, _)| (*step, *id)).collect()
+            }
+            _ => Heard::new(),
+        }
+    }
+
+    /// It was told.
+    pub(crate) fn after(&mut self, heard: &Heard) {
+        if let Some(waiting) = &mut self.world.waiting {
+            waiting.after(&self.configuration, &self.floor, heard, self.world.clock.now().0);
+        }
+    }
+
+    pub(crate) fn ordered(&self, action: &Action) {
+        if let Some(waiting) = &self.world.waiting {
+            waiting.ordered(&self.configuration, action);
+        }
+    }
+
+    /// Looks at what has become durable.
+    pub(crate) fn see(&mut self, delivered: &[BatchId]) -> Result<(), Crash> {
+        let Some(waiting) = &mut self.world.waiting else { return Ok(()) };
+        let seen = waiting.look(&self.store, &self.world.history);
+        for id in delivered {
+            waiting.delivered(*id);
+        }
+        seen.map_err(|error| self.world.expected(&error.into()))
+    }
+
+    pub(crate) fn look_at_gate(&mut self) {
+        let Some(step) = self.gates.pop() else { return };
+        let Some(waiting) = &mut self.world.waiting else { return };
+        self.inbox.push_back(waiting.look_at_gate(&mut self.world.dice, step));
+    }
+
+    /// A monitor answers, or takes its time.
+    pub(crate) fn answer(&mut self, at: usize) {
+        let Some(waiting) = &mut self.world.waiting else { return };
+        if !waiting.is_calm() && self.world.dice.chance(60) {
+            return;
+        }
+        let asking = self.askings.swap_remove(at);
+        self.inbox.push_back(waiting.answer(&mut self.world.dice, &self.store, asking));
+    }
+
+    /// Something comes from outside, now and then.
+    pub(crate) fn come(&mut self) {
+        let Some(waiting) = &mut self.world.waiting else { return };
+        if waiting.is_calm() {
+            if let Some(asked) = waiting.go_on() {
+                self.inbox.push_back(Message::Asked(asked));
+            }
+            self.calm_moves += 1;
+            assert!(self.calm_moves < CALM_MOVES_MAX, "something waits for ever: {waiting:#?}");
+            if !self.stopped && waiting.is_over(&self.world.history) {
+                self.stop();
+            } else if self.world.dice.chance(5)
+                && let Some(coming) = waiting.think(&mut self.world.dice, &self.configuration, true)
+            {
+                self.take(coming);
+            }
+            return;
+        }
+        let dice = &mut self.world.dice;
+        if dice.chance(1) {
+            let most = if waiting.is_restless() { 2 } else { 30 };
+            let hours = i64::try_from(dice.between(0, 2 * most)).unwrap() - i64::try_from(most).unwrap();
+            let seconds = i64::try_from(dice.between(0, 3600)).unwrap();
+            self.world.clock.advance(hours * HOUR + seconds * 1000);
+        }
+        if dice.chance(3) {
+            // A run looks at the clock at least every second, whatever it waits for.
+            return self.tick();
+        }
+        if !dice.chance(8) {
+            return;
+        }
+        // Often somebody else comes at the same time.
+        for _ in 0..=self.world.dice.below(3) {
+            let World { waiting, dice, .. } = &mut *self.world;
+            let Some(waiting) = waiting else { return };
+            let Some(coming) = waiting.think(dice, &self.configuration, false) else { return };
+            self.take(coming);
+        }
+    }
+
+    /// Nothing happens any more by itself.
+    pub(crate) fn idle(&mut self) -> Vec<super::Move> {
+        let Some(waiting) = &mut self.world.waiting else { return Vec::new() };
+        match waiting.think(&mut self.world.dice, &self.configuration, true) {
+            Some(coming) => self.take(coming),
+            None if !waiting.is_calm() && !self.stopped => self.stop(),
+            None => panic!("something waits for ever: {waiting:#?}"),
+        }
+        self.moves()
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+        self.committer.inbox.close();
+        self.inbox.push_back(Message::Stop);
+    }
+
+    fn take(&mut self, coming: Coming) {
+        match coming {
+            Coming::Push(push) => {
+                if self.committer.inbox.put(push) == Some(true) {
+                    self.inbox.push_back(Message::Arrived);
+                }
+            }
+            Coming::Request(asked) => self.inbox.push_back(Message::Asked(asked)),
+        }
+    }
+
+    /// The run is over: the committer commits what was ordered, and what came without being announced.
+    pub(crate) fn see_through(&mut self) -> Result<(), Crash> {
+        if self.world.waiting.is_none() {
+            return Ok(());
+        }
+        loop {
+            if self.orders.is_empty() && !self.committer.inbox.is_empty() {
+                self.orders.push_back(Order::Arrived);
+            }
+            if self.orders.is_empty() {
+                return Ok(());
+            }
+            self.commit()?;
+            self.world.listen();
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The sibling of the whole graphs that waits: one step with every strategy, behind a gate, before a
+//! ledger that finishes its jobs and a monitor that asks there, fed by a file or by those who push, with
+//! somebody who moves its jobs, cancels them and has it pause, and an outside that says by itself how they
+//! stand, beside a schedule, by a clock that is set back and forward, under the same crashes.
+//!
+//! Every job ends exactly once; none is tried before its time, behind a closed gate, while it is pending
+//! or before those that hold it; what was answered for is on disk; what was taken of the outside holds; every
+//! tick comes as its source says; and when everything answers at last, everything drains.
+//!
+//! | room | what it knows |
+//! | --- | --- |
+//! | `plan` | what is played |
+//! | `standing` | what the store says of each job, and how that may change |
+//! | `picking` | what must hold whenever a job is picked |
+//! | `outside` | the gate and the ledger |
+//! | `pushers` | who pushes jobs |
+//! | `callers` | who moves them |
+//! | `tellers` | who says unasked how they stand outside |
+//! | `ticking` | what the schedule must come to |
+
+mod callers;
+mod outside;
+mod picking;
+mod plan;
+mod pushers;
+mod standing;
+mod tellers;
+mod ticking;
+
+use std::collections::BTreeMap;
+
+use self::callers::Callers;
+use self::outside::Outside;
+use self::picking::Picking;
+use self::plan::{Feed, Job, Order, Plan};
+use self::pushers::Pushers;
+use self::standing::{At, Attempt, Cancelled, Causes, Outcome, Standings, Way};
+use self::tellers::Tellers;
+use self::ticking::Ticking;
+use super::dice::Dice;
+use super::history::History;
+use super::tally::Tally;
+use crate::gather::{Gatherer, Walk};
+use crate::held::Work;
+use crate::message::Message;
+use crate::push::Push;
+use crate::request::Asked;
+use crate::status::Asking;
+use tidegate_config::{Configuration, QueueRef};
+use tidegate_dispatch::BatchId;
+use tidegate_model::{Address, Status};
+use tidegate_store::{ReadError, Store};
+
+/// What is played, and all that was seen of it.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    plan: Plan,
+    step: Address,
+    input: Address,
+    /// By index on the input.
+    jobs: BTreeMap<u64, Job>,
+    standings: Standings,
+    /// By index: attempts of which nothing is durable yet.
+    attempts: BTreeMap<u64, Attempt>,
+    /// By batch: the indices of those.
+    batches: BTreeMap<BatchId, Vec<u64>>,
+    picking: Picking,
+    outside: Outside,
+    pushers: Option<Pushers>,
+    callers: Callers,
+    tellers: Tellers,
+    ticking: Option<Ticking>,
+    /// Everything answers in this run, or did in the last one.
+    ran_calmly: bool,
+    /// How often a job found its gate closed, and how often the outside forgot one.
+    held: u64,
+    forgotten: u64,
+}
+
+/// Something that comes from outside.
+#[derive(Debug)]
+pub(crate) enum Coming {
+    Push(Push),
+    Request(Asked),
+}
+
+impl Waiting {
+    pub(crate) fn random(dice: &mut Dice) -> Self {
+        let plan = Plan::random(dice);
+        let between = plan.files.iter().any(|(_, text)| text.contains("from = \"q0\""));
+        let address = |text: &str| Address::parse(text).unwrap();
+        Self {
+            step: address("p/t"),
+            input: address(if between { "p/q0" } else { "p/s0" }),
+            jobs: BTreeMap::new(),
+            standings: Standings::default(),
+            attempts: BTreeMap::new(),
+            batches: BTreeMap::new(),
+            picking: Picking::default(),
+            outside: Outside::default(),
+            pushers: plan
+                .is_pushed()
+                .then(|| Pushers::new(dice, plan.feed == Feed::Keyed, plan.jobs.clone())),
+            callers: Callers::default(),
+            tellers: Tellers::default(),
+            ticking: plan.ticks.map(|(every, missed)| Ticking::new(every, missed)),
+            ran_calmly: false,
+            held: 0,
+            forgotten: 0,
+            plan,
+        }
+    }
+
+    pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
+        self.plan.files.clone()
+    }
+
+    /// The lines of the source, where it is a file.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        if self.plan.is_pushed() { Vec::new() } else { self.plan.jobs.clone() }
+    }
+
+    /// A run begins.
+    pub(crate) fn begin(&mut self, now: i64) {
+        self.ran_calmly = self.outside.calm;
+        self.picking = Picking::default();
+        self.picking.begin(self.callers.paused, now);
+        if let Some(ticking) = &mut self.ticking {
+            ticking.begin(now);
+        }
+    }
+
+    /// From here on everything answers, and nobody asks for anything; or not any more.
+    pub(crate) fn calm(&mut self, calm: bool) {
+        self.outside.calm = calm;
+    }
+
+    /// The same in the middle of a run.
+    pub(crate) fn calm_down(&mut self) {
+        (self.outside.calm, self.ran_calmly) = (true, true);
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.outside.calm
+    }
+
+    /// It does so much in an hour that a clock that is set far makes much to play.
+    pub(crate) fn is_restless(&self) -> bool {
+        self.plan.gate.is_some() || self.plan.ticks.is_some_and(|(every, _)| every < 600_000)
+    }
+
+    /// What was played.
+    pub(crate) fn tally(&self) -> Tally {
+        let ticks = self.ticking.as_ref().map_or(0, Ticking::count);
+        let (granted, moved) = (self.callers.granted, self.callers.moved);
+        Tally {
+            granted,
+            moved,
+            ticks,
+            held: self.held,
+            told: self.tellers.taken,
+            forgotten: self.forgotten,
+            ..Tally::default()
+        }
+    }
+
+    /// An attempt is about to be made.
+    pub(crate) fn attempt(
+        &mut self,
+        dice: &mut Dice,
+        configuration: &Configuration,
+        (step, id, work): (usize, BatchId, &Work),
+        most: usize,
+        now: i64,
+    ) {
+        let step = &configuration.steps[step];
+        if step.address != self.step || work.words.is_some() {
+            return;
+        }
+        let mut gatherer = Gatherer::new(configuration, step);
+        let (mut walk, mut indices, mut taken) = (Walk::new(work), Vec::new(), 0);
+        while let Some(mut item) = gatherer.next(&mut walk, false) {
+            taken += 1;
+            if item.to.is_some() {
+                continue;
+            }
+            if let Some(before) = &work.before {
+                item.goes_on_after(before);
+            }
+            let (index, number) = (item.index(), item.attempt);
+            let (job, at) = (&self.jobs[&index], &self.standings.jobs[&index]);
+            let outcome = self.plan.attempt(job, number, now);
+            let is_next = match at {
+                At::Started(begun) => self.plan.begins && *begun == number,
+                At::Fresh | At::Delayed { .. } => !self.plan.begins && at.attempts() + 1 == number,
+                At::Pending { .. } | At::Through(_) => false,
+            };
+            // What waits behind another job is tried again in memory, and nothing of that is durable.
+            let in_memory = self.plan.order == Order::Stream;
+            assert!(
+                is_next || in_memory && number > at.attempts(),
+                "{index} is {at:?}, and this is attempt {number}: {self:#?}"
+            );
+            match &outcome {
+                Outcome::Held => _ = self.picking.holds.insert(id, now + self.plan.hold()),
+                Outcome::Pending(_) => {
+                    let forgotten = self.tellers.has_said(index, Status::Unknown);
+                    self.outside.submit(dice, job.id, forgotten);
+                }
+                _ => {}
+            }
+            // What stands behind one that waits for its next attempt is not attempted in this batch.
+            let waits = in_memory && matches!(outcome, Outcome::Again { .. } | Outcome::Held);
+            let before = self.attempts.insert(index, Attempt { number, outcome, in_memory });
+            assert!(before.is_none() || in_memory, "{index} is attempted twice at once: {self:#?}");
+            indices.push(index);
+            if taken >= most || waits {
+                break;
+            }
+        }
+        self.batches.insert(id, indices);
+    }
+
+    /// Looks at what has become durable.
+    pub(crate) fn look(&mut self, store: &Store, history: &History) -> Result<(), ReadError> {
+        self.see_jobs(history);
+        let head = self.jobs.len() as u64;
+        let places = (&self.step, &self.input);
+        let lates: Vec<(u64, u64)> = self
+            .standings
+            .rows
+            .iter()
+            .filter(|(_, row)| row.1)
+            .map(|(key, row)| (key.sequence, row.0))
+            .collect();
+        let changed = self.standings.look(store, history, places, head)?;
+        for (index, was) in changed {
+            let is = &self.standings.jobs[&index];
+            let causes = self.causes(index);
+            self.forgotten += u64::from(matches!((&was, is), (At::Pending { .. }, At::Started(_))));
+            self.held += u64::from(causes.attempt.as_ref().is_some_and(|one| one.outcome == Outcome::Held));
+            assert!(causes.explain(&was, is), "{index} was {was:?} and is {is:?}; {causes:?}: {self:#?}");
+            if self.plan.order == Order::Stream {
+                self.attempts.remove(&index);
+            }
+        }
+        self.tellers.check(&self.standings);
+        for (sequence, index) in lates {
+            let there = self.standings.has_late(index) || self.standings.late.contains(&index);
+            let cancelled = self.callers.cancelled_rows.contains(&sequence);
+            assert!(there || cancelled, "the late output of {index} is lost: {self:#?}");
+        }
+        match &mut self.ticking {
+            Some(ticking) => ticking.look(store, history),
+            None => Ok(()),
+        }
+    }
+
+    /// Batches of which is told that they are delivered.
+    pub(crate) fn delivered(&mut self, id: BatchId) {
+        let indices = self.batches.remove(&id);
+        // A batch of what is taken in order may be split: there an attempt is over when its end is durable.
+        for index in indices.into_iter().flatten().filter(|_| self.plan.order != Order::Stream) {
+            self.attempts.remove(&index);
+        }
+    }
+
+    /// The run is over, in whatever way.
+    pub(crate) fn hang_up(&mut self, store: &Store, in_order: bool) -> Result<(), ReadError> {
+        let seen_through = self.attempts.is_empty() || self.plan.order == Order::Stream;
+        assert!(!in_order || seen_through, "attempts were not seen through: {self:#?}");
+        self.attempts.clear();
+        self.batches.clear();
+        if let Some(pushers) = &mut self.pushers {
+            pushers.hang_up();
+        }
+        self.tellers.hang_up();
+        self.callers.hang_up(store)
+    }
+
+    fn see_jobs(&mut self, history: &History) {
+        let parse = |text: &[u8]| serde_json::from_slice::<Job>(text).unwrap();
+        if !self.plan.from_queue {
+            if self.jobs.is_empty() {
+                self.jobs = (1..).zip(self.plan.jobs.iter().map(|job| parse(job.as_bytes()))).collect();
+            }
+            return;
+        }
+        for index in self.jobs.len() as u64 + 1..=history.head(&self.input) {
+            self.jobs.insert(index, parse(&history.row(&self.input, index).payload));
+        }
+    }
+
+    fn causes(&self, index: u64) -> Causes {
+        let of = |set: &std::collections::BTreeSet<u64>| {
+            self.standings.sequences.iter().any(|(sequence, job)| *job == index && set.contains(sequence))
+        };
+        let cancelled = if of(&self.callers.taken_back) {
+            Cancelled::AlsoPending
+        } else if of(&self.callers.cancelled_rows) || self.callers.cancelled.contains(&index) {
+            Cancelled::Waiting
+        } else {
+            Cancelled::No
+        };
+        let all = Status::ALL.into_iter().filter(|status| self.tellers.has_said(index, *status));
+        let told = all.chain(self.outside.told(self.jobs[&index].id)).collect();
+        Causes {
+            begins: self.plan.begins,
+            attempt: self.attempts.get(&index).cloned(),
+            told,
+            hastened: of(&self.callers.hastened),
+            cancelled,
+        }
+    }
+
+    pub(crate) fn look_at_gate(&mut self, dice: &mut Dice, step: usize) -> Message {
+        self.outside.look_at_gate(dice, step)
+    }
+
+    pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: Asking) -> Message {
+        self.outside.answer(dice, store, asking)
+    }
+
+    /// Something that somebody wants of the run; with `needed` only what it cannot do without.
+    pub(crate) fn think(
+        &mut self,
+        dice: &mut Dice,
+        configuration: &Configuration,
+        needed: bool,
+    ) -> Option<Coming> {
+        let pushes = needed || dice.chance(60);
+        if let Some(pushers) = self.pushers.as_mut().filter(|_| pushes) {
+            let is_source = |queue: &tidegate_config::Queue| queue.address.name.as_str() == "s0";
+            let queue = QueueRef(configuration.queues.iter().position(is_source).unwrap());
+            return pushers.think(dice, queue, needed).map(Coming::Push);
+        }
+        if needed || self.outside.calm {
+            return None;
+        }
+        if dice.chance(30)
+            && let Some(asked) = self.tellers.think(dice, &self.step, &self.standings)
+        {
+            return Some(Coming::Request(asked));
+        }
+        let may_take_fresh = self.plan.from_queue && self.plan.order != Order::Stream;
+        self.callers.think(dice, &self.step, &self.standings, may_take_fresh).map(Coming::Request)
+    }
+
+    /// Takes in the answers that have come.
+    pub(crate) fn listen(&mut self) {
+        if let Some(pushers) = &mut self.pushers {
+            pushers.listen();
+        }
+        self.callers.listen(&self.standings);
+        self.tellers.listen();
+        self.tellers.check(&self.standings);
+    }
+
+    /// Has the step go on, if it is paused and nobody has asked for that yet.
+    pub(crate) fn go_on(&mut self) -> Option<Asked> {
+        self.callers.go_on(&self.step)
+    }
+
+    /// Whether nothing is left that will ever happen, but more ticks.
+    pub(crate) fn is_over(&self, history: &History) -> bool {
+        self.is_through() && ticking::are_read(history)
+    }
+
+    fn is_through(&self) -> bool {
+        let all_there = self.pushers.as_ref().is_none_or(Pushers::is_done)
+            && self.jobs.len() == self.plan.jobs.len()
+            && self.standings.jobs.len() == self.jobs.len();
+        let through = |at: &At| matches!(at, At::Through(_));
+        all_there
+            && self.standings.jobs.values().all(through)
+            && self.standings.rows.is_empty()
+            && (self.attempts.is_empty() || self.plan.order == Order::Stream)
+    }
+
+    /// Compares what is on record with what was answered for, and at the end with what must have come.
+    pub(crate) fn check(&self, history: &History, ended: bool) {
+        if let Some(pushers) = &self.pushers {
+            pushers.check(history);
+        }
+        if !ended || !self.ran_calmly {
+            return;
+        }
+        assert!(self.is_through(), "something waits for ever: {self:#?}");
+        for (index, job) in &self.jobs {
+            let output = self.standings.jobs[index] == At::Through(Way::Output);
+            let cancelled = self
+                .callers
+                .cancelled_rows
+                .iter()
+                .any(|row| self.standings.sequences.get(row) == Some(index));
+            let late = self.standings.late.contains(index);
+            let gives = output && job.late && !self.outside.knows(job.id);
+            assert!(late == gives || !late && cancelled, "the late output of {index}: {late}; {self:#?}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Those who move waiting jobs, take them out, and have the step pause and go on.
+
+use std::collections::BTreeSet;
+
+use crossbeam_channel::{Receiver, TryRecvError};
+
+use super::standing::{At, Standings, Way};
+use crate::request::{Asked, Granted, Moved, Request, Row};
+use crate::simulation::dice::Dice;
+use tidegate_model::Address;
+use tidegate_store::{ReadError, Store};
+
+#[derive(Debug, Default)]
+pub(crate) struct Callers {
+    asked: Vec<(Request, Receiver<Result<Granted, String>>)>,
+    /// The rows that somebody asked about last.
+    last: Vec<Row>,
+    /// What was asked for ever: rows by sequence, and indices.
+    pub(crate) hastened: BTreeSet<u64>,
+    pub(crate) cancelled_rows: BTreeSet<u64>,
+    pub(crate) cancelled: BTreeSet<u64>,
+    /// Those that were to be taken out though an outside system may have them: rows by sequence.
+    pub(crate) taken_back: BTreeSet<u64>,
+    /// Whether the step is paused, durably.
+    pub(crate) paused: bool,
+    /// Nobody knows whether the last request about that was granted.
+    in_doubt: bool,
+    /// Requests that were granted.
+    pub(crate) granted: u64,
+    /// Jobs that were moved or taken out.
+    pub(crate) moved: u64,
+}
+
+impl Callers {
+    /// Thinks of something to ask.
+    pub(crate) fn think(
+        &mut self,
+        dice: &mut Dice,
+        step: &Address,
+        standings: &Standings,
+        may_take_fresh: bool,
+    ) -> Option<Asked> {
+        let step = step.clone();
+        let request = match dice.below(6) {
+            0 => Request::Pause { step, paused: true },
+            1 | 2 => Request::Pause { step, paused: false },
+            3 | 4 => Request::Hasten { step, rows: self.rows(dice, standings)? },
+            _ => {
+                let rows = self.rows(dice, standings).unwrap_or_default();
+                let (drop, pending) = (dice.chance(40), dice.chance(50));
+                let mut jobs = BTreeSet::new();
+                for _ in 0..if may_take_fresh { dice.below(3) } else { 0 } {
+                    jobs.insert(dice.between(1, standings.jobs.len() as u64 + 1));
+                }
+                Request::Cancel { step, rows, jobs: jobs.into_iter().collect(), drop, pending }
+            }
+        };
+        match &request {
+            Request::Hasten { rows, .. } => self.hastened.extend(rows.iter().map(|row| row.sequence)),
+            Request::Cancel { rows, jobs, pending, .. } => {
+                let back = rows.iter().filter(|_| *pending);
+                self.taken_back.extend(back.map(|row| row.sequence));
+                self.cancelled_rows.extend(rows.iter().map(|row| row.sequence));
+                self.cancelled.extend(jobs);
+            }
+            _ => {}
+        }
+        Some(self.ask(request))
+    }
+
+    /// Has the step go on, if it may be paused and nobody has asked for anything about that.
+    pub(crate) fn go_on(&mut self, step: &Address) -> Option<Asked> {
+        let is_about_that = |(request, _): &(Request, _)| matches!(request, Request::Pause { .. });
+        let wanted = self.paused && !self.asked.iter().any(is_about_that);
+        wanted.then(|| self.ask(Request::Pause { step: step.clone(), paused: false }))
+    }
+
+    fn ask(&mut self, request: Request) -> Asked {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        self.asked.push((request.clone(), answer));
+        Asked::new(request, reply)
+    }
+
+    /// Takes in the answers that have come.
+    pub(crate) fn listen(&mut self, standings: &Standings) {
+        for (request, answer) in std::mem::take(&mut self.asked) {
+            match answer.try_recv() {
+                Ok(Ok(granted)) => self.granted(&request, &granted, standings),
+                Ok(Err(why)) => panic!("{request:?} was refused: {why}"),
+                Err(TryRecvError::Empty) => self.asked.push((request, answer)),
+                Err(TryRecvError::Disconnected) => {}
+            }
+        }
+    }
+
+    fn granted(&mut self, request: &Request, granted: &Granted, standings: &Standings) {
+        self.granted += 1;
+        match (request, granted) {
+            (Request::Pause { paused, .. }, Granted::Paused { changed }) => {
+                assert!(self.in_doubt || *changed == (self.paused != *paused), "{request:?}: {granted:?}");
+                (self.paused, self.in_doubt) = (*paused, false);
+            }
+            (Request::Hasten { rows, .. }, Granted::Hastened(moved)) => {
+                let Moved { jobs, busy, gone } = *moved;
+                self.moved += jobs;
+                assert_eq!(jobs + busy + gone, rows.len() as u64, "{request:?}: {granted:?}");
+            }
+            (Request::Cancel { rows, jobs, drop, .. }, Granted::Cancelled(moved)) => {
+                let Moved { jobs: taken, busy, gone } = *moved;
+                self.moved += taken;
+                assert_eq!(taken + busy + gone, (rows.len() + jobs.len()) as u64, "{request:?}: {granted:?}");
+                let way = if *drop { Way::Nothing } else { Way::Error };
+                let out = |index: &u64| standings.jobs.get(index) == Some(&At::Through(way));
+                let stands = |row: &&Row| standings.rows.keys().any(|key| key.sequence == row.sequence);
+                let rows_out = rows.iter().filter(|row| !stands(row)).count();
+                let jobs_out = jobs.iter().filter(|index| out(index)).count();
+                assert!(rows_out + jobs_out >= usize::try_from(taken).unwrap(), "{request:?}: {granted:?}");
+            }
+            odd => panic!("{odd:?}"),
+        }
+    }
+
+    /// The process has died, or is through: nobody answers any more.
+    pub(crate) fn hang_up(&mut self, store: &Store) -> Result<(), ReadError> {
+        let is_doubted = |(request, _): &(Request, _)| matches!(request, Request::Pause { .. });
+        self.in_doubt |= self.asked.iter().any(is_doubted);
+        self.asked.clear();
+        let paused = !store.pauses()?.is_empty();
+        assert!(self.in_doubt || paused == self.paused, "the step is paused: {paused}");
+        (self.paused, self.in_doubt) = (paused, false);
+        Ok(())
+    }
+
+    /// Some of those that stand in the store by themselves, or once did, or that somebody asks about at
+    /// the same time.
+    fn rows(&mut self, dice: &mut Dice, standings: &Standings) -> Option<Vec<Row>> {
+        let all: Vec<Row> = standings.rows.keys().map(Row::of).collect();
+        let count = 1 + dice.below(3);
+        let mut rows = if dice.chance(40) { self.last.clone() } else { dice.several(&all, count) };
+        if dice.chance(10) {
+            let sequences: Vec<u64> = standings.sequences.keys().copied().collect();
+            if !sequences.is_empty() {
+                rows.push(Row { due: tidegate_model::Timestamp(0), sequence: *dice.pick(&sequences) });
+            }
+        }
+        rows.sort_unstable();
+        rows.dedup();
+        self.last.clone_from(&rows);
+        (!rows.is_empty()).then_some(rows)
+    }
+}

@@ -1,0 +1,162 @@
+//! What stands outside: a gate, and a ledger that finishes jobs and says how they stand, or fails to.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use tidegate_plugin::{Failure, FailureKind};
+
+use crate::message::Message;
+use crate::simulation::dice::Dice;
+use crate::status;
+use crate::status::Asking;
+use tidegate_model::Status;
+use tidegate_store::{DelayedJob, Store};
+
+#[derive(Debug, Default)]
+pub(crate) struct Outside {
+    gate_open: bool,
+    /// By the number of the job.
+    ledger: BTreeMap<u64, Entry>,
+    /// From here on everything answers, and the gate is open.
+    pub(crate) calm: bool,
+}
+
+/// A job in the ledger.
+#[derive(Debug)]
+struct Entry {
+    /// How it will stand, one after the other.
+    ahead: Vec<Status>,
+    stands: Status,
+    told: Option<Status>,
+}
+
+impl Outside {
+    pub(crate) fn look_at_gate(&mut self, dice: &mut Dice, step: usize) -> Message {
+        self.gate_open = self.calm || if dice.chance(40) { dice.chance(50) } else { self.gate_open };
+        let closed = |kind, why| Err(Failure::new(kind, why));
+        let seen = match dice.below(4) {
+            0 if !self.gate_open => closed(FailureKind::GateClosed, "price 93 > 60"),
+            1 if !self.calm && dice.chance(20) => closed(FailureKind::Limit, "it hung"),
+            _ => Ok(self.gate_open),
+        };
+        Message::GateSeen { step, seen }
+    }
+
+    /// A job was handed over, perhaps not for the first time; with `forgotten` it has said unasked that it
+    /// does not know the job.
+    pub(crate) fn submit(&mut self, dice: &mut Dice, id: u64, forgotten: bool) {
+        let told = self.told(id);
+        assert!(
+            forgotten || !matches!(told, Some(Status::Committed | Status::Invalid)),
+            "job {id} is {told:?}, and is submitted again"
+        );
+        if self.ledger.contains_key(&id) && told != Some(Status::Unknown) {
+            // It is known by its key.
+            return;
+        }
+        let mut ahead = Vec::new();
+        ahead.resize(dice.below(3), Status::Pending);
+        ahead.resize(ahead.len() + dice.below(2), Status::Valid);
+        let end = [Status::Committed, Status::Committed, Status::Committed, Status::Invalid, Status::Unknown];
+        ahead.push(*dice.pick(&end));
+        ahead.reverse();
+        self.ledger.insert(id, Entry { ahead, stands: Status::Pending, told: None });
+    }
+
+    /// What it has said of a job last, so that it could be understood.
+    pub(crate) fn told(&self, id: u64) -> Option<Status> {
+        self.ledger.get(&id)?.told
+    }
+
+    /// Whether a job was ever handed over.
+    pub(crate) fn knows(&self, id: u64) -> bool {
+        self.ledger.contains_key(&id)
+    }
+
+    /// Answers a monitor, in the ways of a worker and of a service that is not always right.
+    pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: Asking) -> Message {
+        let Asking { step, ask, jobs } = asking;
+        let (keys, rows): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
+        let found = store.delayed(&rows).unwrap();
+        let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
+        let jobs = keys.into_iter().zip(found).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
+        let jobs: Vec<_> = jobs.collect();
+        let asked: Vec<(u64, String)> = jobs.iter().map(|(_, job)| asked(job)).collect();
+        let question = status::question(&jobs).unwrap();
+        let handles: Vec<Value> = serde_json::from_slice(&question).unwrap();
+        assert_eq!(handles.len(), asked.len(), "those that are asked for are pending");
+        let trouble = if self.calm { 9 } else { dice.below(10) };
+        let seen = match trouble {
+            0 => Err(Failure::new(FailureKind::Limit, "it hung")),
+            1 => read(&json!(7), &jobs),
+            2 => read(&json!(vec!["committed"; jobs.len() + 1]), &jobs),
+            _ if dice.chance(50) => {
+                let list: Vec<Value> = asked.iter().map(|(id, _)| self.say(dice, *id)).collect();
+                read(&json!(list), &jobs)
+            }
+            _ => {
+                let mut map: Map<String, Value> =
+                    asked.iter().map(|(id, handle)| (handle.clone(), self.say(dice, *id))).collect();
+                if !self.calm {
+                    self.say_of_others(dice, &asked, &mut map);
+                }
+                read(&map.into(), &jobs)
+            }
+        };
+        Message::StatusSeen { step, ask, seen }
+    }
+
+    /// Answers for jobs that nobody has asked for.
+    fn say_of_others(&self, dice: &mut Dice, asked: &[(u64, String)], map: &mut Map<String, Value>) {
+        let others = self.ledger.keys().filter(|id| !asked.iter().any(|(one, _)| one == *id));
+        for id in others {
+            let word = *dice.pick(&["committed", "invalid", "unknown"]);
+            map.insert(handle(*id, 1), word.into());
+            map.insert(handle(*id, 2), word.into());
+        }
+    }
+
+    fn say(&mut self, dice: &mut Dice, id: u64) -> Value {
+        let entry = self.ledger.get_mut(&id).unwrap_or_else(|| panic!("{id} was never handed over"));
+        if !self.calm {
+            match dice.below(12) {
+                0 => return Value::Null,
+                1 => return json!("vaild"),
+                2 => return json!(["committed"]),
+                // Against the table, where it was valid.
+                3 if entry.told == Some(Status::Valid) => return json!("pending"),
+                _ => {}
+            }
+        }
+        if (self.calm || dice.chance(60))
+            && let Some(next) = entry.ahead.pop()
+        {
+            entry.stands = next;
+        }
+        entry.told = Some(entry.stands);
+        let word = entry.stands.as_str();
+        match entry.stands {
+            Status::Committed if dice.chance(50) => {
+                json!({ "status": word, "result": { "out": { "id": id, "tx": 1 } } })
+            }
+            Status::Invalid => json!({ "status": word, "reason": "no" }),
+            _ => json!(word),
+        }
+    }
+}
+
+/// What the outside knows an attempt by.
+pub(crate) fn handle(id: u64, attempt: u32) -> String {
+    format!("h{id}.{attempt}")
+}
+
+fn asked(job: &DelayedJob) -> (u64, String) {
+    let Some((handle, ..)) = job.standing.outside() else { panic!("{job:?} is not pending") };
+    let id = handle[1..].split('.').next().unwrap().parse().unwrap();
+    (id, handle.to_owned())
+}
+
+/// As a worker does.
+fn read(answer: &Value, jobs: &[(tidegate_dispatch::JobKey, DelayedJob)]) -> Result<status::Seen, Failure> {
+    status::read(answer.to_string().as_bytes(), jobs).map_err(|why| Failure::new(FailureKind::Output, why))
+}

@@ -1,0 +1,182 @@
+//! Who is picked, seen from outside: whenever a job starts to run, nothing holds it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Waiting;
+use super::plan::Order;
+use super::standing::{At, position};
+use crate::delivery::{Entry, Order as Ordered};
+use crate::floor::{Action, Floor};
+use crate::message::Message;
+use tidegate_config::Configuration;
+use tidegate_dispatch::{BatchId, State};
+
+/// What the run has been told, and what it has started.
+#[derive(Debug, Default)]
+pub(crate) struct Picking {
+    /// Where the jobs of the step stood when that was seen last.
+    stood: BTreeMap<u64, State>,
+    /// Jobs that were picked and did not come to run: they keep the turn that they had.
+    put_back: BTreeSet<u64>,
+    /// What the gate said last, and when that was heard.
+    gate: Option<(bool, i64)>,
+    /// A job has found it closed, and nothing starts before this.
+    held_until: Option<i64>,
+    /// By batch: until when its jobs hold the step.
+    pub(crate) holds: BTreeMap<BatchId, i64>,
+    paused: bool,
+    stopping: bool,
+    latest: i64,
+    /// The clock was set back in this run.
+    set_back: bool,
+}
+
+impl Picking {
+    /// A run begins.
+    pub(crate) fn begin(&mut self, paused: bool, now: i64) {
+        (self.paused, self.latest) = (paused, now);
+    }
+}
+
+impl Waiting {
+    /// The floor is about to be told something, or that time has passed.
+    pub(crate) fn before(&mut self, configuration: &Configuration, message: Option<&Message>, now: i64) {
+        let step = position(configuration, &self.step);
+        let picking = &mut self.picking;
+        if let Some(ticking) = self.ticking.as_mut().filter(|_| !picking.stopping) {
+            ticking.pass(now);
+        }
+        match message {
+            Some(Message::GateSeen { seen, .. }) => picking.gate = Some((matches!(seen, Ok(true)), now)),
+            Some(Message::Committed(durable)) => {
+                if let Some((_, paused)) = durable.paused.filter(|(paused, _)| *paused == step) {
+                    picking.paused = paused;
+                }
+            }
+            Some(Message::Stop) => picking.stopping = true,
+            _ => {}
+        }
+        if now < picking.latest {
+            // How long what was to wait for a time waits now is another question.
+            (picking.set_back, picking.held_until) = (true, None);
+        }
+        picking.latest = now;
+    }
+
+    /// It has been told. `delivered` are batches of which that was.
+    pub(crate) fn after(
+        &mut self,
+        configuration: &Configuration,
+        floor: &Floor,
+        delivered: &[(usize, BatchId)],
+        now: i64,
+    ) {
+        let step = position(configuration, &self.step);
+        let Some(sight) = floor.sight(step) else { return };
+        let state = |index: u64| self.standings.keys(index).find_map(|key| sight.room.state(key));
+        let stands: BTreeMap<u64, State> =
+            self.standings.jobs.keys().filter_map(|&index| Some((index, state(index)?))).collect();
+        let runs = |all: &BTreeMap<u64, State>, index: u64| all.get(&index) == Some(&State::Running);
+        for &index in stands.keys() {
+            if runs(&stands, index) && !runs(&self.picking.stood, index) {
+                self.picked(index, &stands, now);
+                self.picking.put_back.remove(&index);
+            }
+            if runs(&self.picking.stood, index) && stands[&index] == State::Waiting {
+                self.picking.put_back.insert(index);
+            }
+        }
+        self.picking.stood = stands;
+        for (_, id) in delivered.iter().filter(|(of, _)| *of == step) {
+            let until = self.picking.holds.remove(id);
+            self.picking.held_until = self.picking.held_until.max(until);
+        }
+    }
+
+    fn picked(&self, index: u64, stands: &BTreeMap<u64, State>, now: i64) {
+        let Picking { stood, gate, held_until, paused, stopping, set_back, .. } = &self.picking;
+        let what = || format!("{index} is picked at {now}: {self:#?}");
+        assert!(!paused && !stopping, "the step starts nothing: {}", what());
+        if let Some(every) = self.plan.gate {
+            let open = gate.is_some_and(|(open, at)| open && (0..every).contains(&(now - at)));
+            assert!(open, "the gate is closed: {}", what());
+        }
+        assert!(held_until.is_none_or(|until| until <= now), "a job holds the step: {}", what());
+        match &self.standings.jobs[&index] {
+            At::Delayed { due, .. } => {
+                assert!(*due <= now || *set_back, "it is tried before its time: {}", what());
+            }
+            At::Fresh | At::Started(_) => {}
+            at @ (At::Pending { .. } | At::Through(_)) => panic!("it is {at:?}: {}", what()),
+        }
+        for (&other, at) in self.standings.jobs.range(..index) {
+            let over = matches!(at, At::Through(_)) || self.may_be_out(other);
+            assert!(over || !self.holds(other, index), "{other} comes before it: {}", what());
+        }
+        let is_unknown = matches!(self.standings.jobs[&index], At::Started(_));
+        for &other in self.standings.jobs.keys().filter(|_| !is_unknown) {
+            let goes_first = self.is_unknown(other, stands) && self.same_lane(other, index);
+            assert!(!goes_first, "{other} is unknown and goes first: {}", what());
+        }
+        let first_of_all = self.plan.order == Order::Fifo
+            && self.standings.jobs[&index] == At::Fresh
+            && !self.picking.put_back.contains(&index);
+        for (&other, state) in stands.range(..index).filter(|_| first_of_all) {
+            let waits = *state == State::Waiting && stood.get(&other) == Some(&State::Waiting);
+            assert!(!waits, "{other} waits and is older: {}", what());
+        }
+    }
+
+    /// Whether the run knows that nothing is known of an attempt at the job, or that the outside has
+    /// forgotten it.
+    fn is_unknown(&self, index: u64, stands: &BTreeMap<u64, State>) -> bool {
+        let busy = |all: &BTreeMap<u64, State>| {
+            matches!(all.get(&index), Some(State::Running | State::Pending) | None)
+        };
+        matches!(self.standings.jobs[&index], At::Started(_))
+            && !busy(stands)
+            && !busy(&self.picking.stood)
+            && !self.may_be_out(index)
+    }
+
+    /// Whether a job that is not through holds a later one.
+    fn holds(&self, earlier: u64, later: u64) -> bool {
+        let (earlier, later) = (&self.jobs[&earlier], &self.jobs[&later]);
+        match self.plan.order {
+            Order::Stream | Order::Fifo | Order::None => false,
+            Order::OfAll => true,
+            Order::OfLane => earlier.lane == later.lane,
+            Order::OfConflicts => {
+                earlier.lane == later.lane && earlier.writes.iter().any(|key| later.writes.contains(key))
+            }
+        }
+    }
+
+    fn same_lane(&self, one: u64, other: u64) -> bool {
+        !self.plan.has_lanes || self.jobs[&one].lane == self.jobs[&other].lane
+    }
+
+    /// Somebody has asked for it to be taken out, so that the step may not wait for it any more.
+    fn may_be_out(&self, index: u64) -> bool {
+        let rows = &self.callers.cancelled_rows;
+        self.callers.cancelled.contains(&index)
+            || self.standings.sequences.iter().any(|(sequence, of)| *of == index && rows.contains(sequence))
+    }
+
+    /// The floor wants something done.
+    pub(crate) fn ordered(&self, configuration: &Configuration, action: &Action) {
+        let step = position(configuration, &self.step);
+        let Picking { paused, stopping, .. } = self.picking;
+        match action {
+            Action::Commit(Ordered::Enter(Entry::Begin(begin))) if begin.step == step => {
+                assert!(!paused && !stopping, "a batch is begun, and the step starts nothing: {self:#?}");
+            }
+            // What was begun is seen through.
+            Action::Run(task) if task.step == step && task.work.words.is_none() => {
+                let begun = configuration.steps[step].has_effects(configuration);
+                assert!(begun || !paused, "a batch runs, and the step is paused: {self:#?}");
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What is played: a random step that waits for everything there is to wait for, its jobs, and what an
+//! attempt at one of them must come to.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::outside::handle;
+use super::standing::Outcome;
+use crate::simulation::dice::Dice;
+use crate::simulation::jobs::{ATTEMPTS_MAX, step_toml};
+use tidegate_model::Missed;
+
+/// What each job runs through.
+const SCRIPT: &str = r#"
+fn process(job, ctx) {
+    if (ctx.now / 1000) % 10 < job.shut { gate_closed("shut"); }
+    if job.rejects { reject("no"); }
+    if job.fails >= ctx.attempt {
+        if job.fails % 2 == 0 { retry_in("3s", "busy"); }
+        throw "not yet";
+    }
+    if job.pends { pending(`h${job.id}.${ctx.attempt}`); }
+    if job.late { emit_in("out", #{ late: job.id }, "5s"); }
+    #{ out: job, shown: job.id }
+}
+"#;
+
+/// A job says itself what becomes of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) id: u64,
+    pub(crate) lane: String,
+    /// So many attempts fail.
+    fails: u32,
+    /// It finds its gate closed in so many of ten seconds.
+    shut: i64,
+    rejects: bool,
+    /// Somebody outside finishes it.
+    pends: bool,
+    /// It gives a second output later.
+    pub(crate) late: bool,
+    pub(crate) writes: Vec<String>,
+    urgency: u64,
+}
+
+/// Whose jobs hold each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The step takes them as they come.
+    Stream,
+    /// The oldest first.
+    Fifo,
+    None,
+    OfAll,
+    OfLane,
+    OfConflicts,
+}
+
+/// Where jobs come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feed {
+    File,
+    /// Somebody pushes them, each under its own key …
+    Keyed,
+    /// … or some together under one.
+    Together,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// By name.
+    pub(crate) files: Vec<(&'static str, String)>,
+    /// The jobs of a source that is a file, or that somebody pushes.
+    pub(crate) jobs: Vec<String>,
+    pub(crate) feed: Feed,
+    /// The step reads a queue.
+    pub(crate) from_queue: bool,
+    pub(crate) order: Order,
+    pub(crate) has_lanes: bool,
+    /// Attempts are begun durably, one by one.
+    pub(crate) begins: bool,
+    /// How often the gate is looked at, in milliseconds.
+    pub(crate) gate: Option<i64>,
+    /// A failed job is held back at least so long.
+    window: i64,
+    pub(crate) ticks: Option<(i64, Missed)>,
+}
+
+impl Plan {
+    pub(crate) fn random(dice: &mut Dice) -> Self {
+        let all: [(&str, Order, bool, i64); 11] = [
+            ("", Order::Stream, false, 0),
+            ("strategy = \"fifo\", max_processing = 3", Order::Fifo, false, 0),
+            ("strategy = \"fifo\", max_search_ahead = 4, rate = \"2/s\"", Order::Fifo, false, 0),
+            ("strategy = \"serial\"", Order::OfAll, false, 0),
+            ("strategy = \"serial\", rate = \"1/s\"", Order::OfAll, false, 0),
+            (
+                "strategy = \"one-round-serial\", lane = \"lane\", delay_window = \"2s\"",
+                Order::OfLane,
+                true,
+                2000,
+            ),
+            ("strategy = \"one-round-serial\", lane = \"lane\", max_processing = 2", Order::OfLane, true, 0),
+            (
+                "strategy = \"one-round-parallel\", lane = \"lane\", writes = \"writes\"",
+                Order::OfConflicts,
+                true,
+                0,
+            ),
+            (
+                "strategy = \"one-round-parallel\", lane = \"lane\", writes = \"writes\", max_per_lane = 2",
+                Order::OfConflicts,
+                true,
+                0,
+            ),
+            (
+                "strategy = \"rounds\", pause = \"2s\", lane = \"lane\", max_per_lane = 1",
+                Order::None,
+                true,
+                0,
+            ),
+            ("strategy = \"priority\", priority = \"urgency\", aging = \"1s\"", Order::None, false, 0),
+        ];
+        let (queuer, order, has_lanes, window) = *dice.pick(&all);
+        let (monitored, gated, shown) = (dice.chance(60), dice.chance(50), dice.chance(40));
+        let picks = !queuer.is_empty() || monitored || gated;
+        let order = if order == Order::Stream && picks { Order::Fifo } else { order };
+        let mut plan = Self {
+            files: Vec::new(),
+            jobs: jobs(dice, monitored),
+            feed: *dice.pick(&[Feed::File, Feed::Keyed, Feed::Together]),
+            from_queue: true,
+            order,
+            has_lanes,
+            begins: picks && (monitored || shown),
+            gate: gated.then_some(3000),
+            window,
+            ticks: dice.chance(40).then(|| ticks(dice)),
+        };
+        let between = dice.chance(40);
+        plan.from_queue = plan.is_pushed() || between;
+        let mut toml = plan.around(dice, between);
+        let from = if between { "q0" } else { "s0" };
+        toml += &step_toml(from, queuer, shown);
+        if gated {
+            toml += "gate = \"g\"\n";
+        }
+        if monitored {
+            toml += "monitor = { run = \"status.rhai\", every = \"2s\", batch = 3 }\n";
+        }
+        plan.files = vec![
+            ("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:8484\"\n".into()),
+            ("p.toml", toml),
+            ("job.rhai", SCRIPT.into()),
+            // Answered by `outside`.
+            ("gate.rhai", "fn open(answer) { true }\n".into()),
+            ("status.rhai", "fn status(jobs) { [] }\n".into()),
+        ];
+        plan
+    }
+
+    /// All but the step that is played.
+    fn around(&self, dice: &mut Dice, between: bool) -> String {
+        let mut toml = "[pipeline]\nname = \"p\"\n[queue.out]\nretain = \"forever\"\n\
+                        [queue.failed]\nretain = \"forever\"\n"
+            .to_owned();
+        if self.is_pushed() {
+            toml += "[source.s0]\ntype = \"http\"\n";
+            if self.feed == Feed::Keyed {
+                toml += "key = \"id\"\n";
+            }
+            toml += "[queue.s0]\nretain = \"forever\"\n";
+        } else {
+            toml += "[source.s0]\ntype = \"file\"\npath = \"s0.ndjson\"\nformat = \"ndjson\"\n";
+        }
+        if between {
+            toml += "[step.first]\nfrom = \"s0\"\nto = \"q0\"\n[queue.q0]\nretain = \"forever\"\n";
+        }
+        if self.gate.is_some() {
+            toml += "[gate.g]\nrun = \"gate.rhai\"\nevery = \"3s\"\n";
+        }
+        if let Some((every, missed)) = self.ticks {
+            let minutes = every / 60_000;
+            let when = match minutes {
+                15 if dice.chance(50) => "cron = \"*/15 * * * *\"".to_owned(),
+                _ => format!("every = \"{minutes}m\""),
+            };
+            let missed = match missed {
+                Missed::Skip => "skip",
+                Missed::Once => "once",
+                Missed::All => "all",
+            };
+            write!(
+                toml,
+                "[source.tick]\ntype = \"schedule\"\n{when}\nmissed = \"{missed}\"\n\
+                 [step.tock]\nfrom = \"tick\"\nto = \"ticked\"\n[queue.tick]\nretain = \"forever\"\n\
+                 [queue.ticked]\nretain = \"forever\"\n"
+            )
+            .unwrap();
+        }
+        toml
+    }
+
+    pub(crate) fn is_pushed(&self) -> bool {
+        self.feed != Feed::File
+    }
+
+    /// What an attempt at a job comes to.
+    pub(crate) fn attempt(&self, job: &Job, number: u32, now: i64) -> Outcome {
+        if now / 1000 % 10 < job.shut {
+            return Outcome::Held;
+        }
+        if job.rejects {
+            return Outcome::Refused;
+        }
+        if job.fails >= number {
+            let asked = if job.fails.is_multiple_of(2) { 3000 } else { 0 };
+            let again = Outcome::Again { from: now + asked.max(self.window) };
+            return if number < ATTEMPTS_MAX { again } else { Outcome::Refused };
+        }
+        if job.pends { Outcome::Pending(handle(job.id, number)) } else { Outcome::Done }
+    }
+
+    /// For how long nothing starts after a job has found its gate closed.
+    pub(crate) fn hold(&self) -> i64 {
+        self.gate.unwrap_or(5000)
+    }
+}
+
+fn jobs(dice: &mut Dice, monitored: bool) -> Vec<String> {
+    let job = |dice: &mut Dice, id: u64| Job {
+        id,
+        lane: format!("l{}", dice.below(4)),
+        fails: [0, 0, 0, 0, 0, 1, 2, 9][dice.below(8)],
+        shut: [0, 0, 0, 3, 6][dice.below(5)],
+        rejects: dice.chance(5),
+        pends: monitored && dice.chance(70),
+        late: dice.chance(15),
+        writes: (0..dice.below(3)).map(|_| format!("k{}", dice.below(3))).collect(),
+        urgency: dice.between(0, 2),
+    };
+    (1..=dice.between(1, 20)).map(|id| serde_json::to_string(&job(dice, id)).unwrap()).collect()
+}
+
+fn ticks(dice: &mut Dice) -> (i64, Missed) {
+    let minutes = *dice.pick(&[1, 15, 60]);
+    (minutes * 60_000, *dice.pick(&[Missed::Skip, Missed::Once, Missed::All]))
+}

@@ -1,0 +1,163 @@
+//! Those who push jobs, and push them again under the same keys until somebody answers.
+
+use crossbeam_channel::{Receiver, TryRecvError};
+use tidegate_plugin::Payloads;
+
+use crate::push::{Conflict, Key, Push, Pushed};
+use crate::simulation::dice::Dice;
+use crate::simulation::history::History;
+use tidegate_config::QueueRef;
+use tidegate_model::{Address, content_hash, key_hash};
+
+#[derive(Debug)]
+pub(crate) struct Pushers {
+    /// Jobs, each with its own key; or pushed together under one.
+    keyed: bool,
+    letters: Vec<Letter>,
+    asked: Vec<Asked>,
+}
+
+/// Jobs that go together.
+#[derive(Debug)]
+struct Letter {
+    jobs: Vec<String>,
+    /// Where they stand, once that was answered: the first of them.
+    first: Option<u64>,
+    sent: bool,
+}
+
+#[derive(Debug)]
+struct Asked {
+    /// Which letters, in order.
+    letters: Vec<usize>,
+    /// Something else under a key that is taken.
+    forged: bool,
+    answer: Receiver<Result<Pushed, Conflict>>,
+}
+
+impl Pushers {
+    pub(crate) fn new(dice: &mut Dice, keyed: bool, jobs: Vec<String>) -> Self {
+        let mut letters = Vec::new();
+        let mut jobs = jobs.into_iter().peekable();
+        while jobs.peek().is_some() {
+            let count = if keyed { 1 } else { 1 + dice.below(3) };
+            letters.push(Letter { jobs: jobs.by_ref().take(count).collect(), first: None, sent: false });
+        }
+        Self { keyed, letters, asked: Vec::new() }
+    }
+
+    /// Something to push; with `needed` only what nobody has answered for. `None` where nothing is left.
+    pub(crate) fn think(&mut self, dice: &mut Dice, queue: QueueRef, needed: bool) -> Option<Push> {
+        let waited_for = |at: usize| self.asked.iter().any(|asked| asked.letters.contains(&at));
+        let open = |at: &usize| self.letters[*at].first.is_none() && !(needed && waited_for(*at));
+        let open: Vec<usize> = (0..self.letters.len()).filter(open).collect();
+        let count = if self.keyed { 1 + dice.below(3) } else { 1 };
+        let mut letters: Vec<usize> = open.into_iter().take(count).collect();
+        let sent: Vec<usize> = (0..self.letters.len()).filter(|&at| self.letters[at].sent).collect();
+        if !needed && !sent.is_empty() && dice.chance(40) {
+            let again = *dice.pick(&sent);
+            if self.keyed { letters.push(again) } else { letters = vec![again] }
+        }
+        let (&first, known) = (letters.first()?, |at: &usize| self.letters[*at].first.is_some());
+        let forged = !needed && letters.iter().all(known) && dice.chance(30);
+        for &at in &letters {
+            self.letters[at].sent = true;
+        }
+        let all = letters.iter().flat_map(|&at| &self.letters[at].jobs);
+        let jobs: Vec<String> =
+            all.map(|job| if forged { job.replace("\"id\"", "\"ID\"") } else { job.clone() }).collect();
+        let contents = |text: &str| content_hash(text.as_bytes());
+        let each: Vec<Key> = if self.keyed {
+            letters
+                .iter()
+                .zip(&jobs)
+                .map(|(at, job)| Key { hash: hash(*at), content: contents(job), verbatim: 0 })
+                .collect()
+        } else {
+            Vec::new()
+        };
+        let whole = (!self.keyed).then(|| Key {
+            hash: hash(first),
+            content: contents(&jobs.join("\n")),
+            verbatim: 0,
+        });
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        self.asked.push(Asked { letters, forged, answer });
+        let jobs: Payloads = jobs.iter().map(String::as_bytes).collect();
+        let answer = Box::new(move |outcome| _ = reply.send(outcome));
+        Some(Push { queue, jobs, whole, each, answer })
+    }
+
+    /// Takes in the answers that have come.
+    pub(crate) fn listen(&mut self) {
+        for Asked { letters, forged, answer } in std::mem::take(&mut self.asked) {
+            match answer.try_recv() {
+                Ok(outcome) => self.answered(&letters, forged, outcome),
+                Err(TryRecvError::Empty) => self.asked.push(Asked { letters, forged, answer }),
+                Err(TryRecvError::Disconnected) => {}
+            }
+        }
+    }
+
+    fn answered(&mut self, letters: &[usize], forged: bool, outcome: Result<Pushed, Conflict>) {
+        let pushed = match (outcome, forged) {
+            (Err(conflict), true) => {
+                let first = self.letters[letters[conflict.position.unwrap_or(0)]].first;
+                return assert_eq!(conflict.index, first, "it stands elsewhere");
+            }
+            (Ok(pushed), false) => pushed,
+            (outcome, _) => panic!("{letters:?}, forged {forged}: {outcome:?}"),
+        };
+        let jobs: usize = letters.iter().map(|&at| self.letters[at].jobs.len()).sum();
+        let (mut next, known) = match pushed {
+            Pushed::Appended { first, jobs: new, known } => {
+                assert_eq!(new + known.len() as u64, jobs as u64);
+                (first, known)
+            }
+            Pushed::Known { first, jobs: before } => {
+                assert_eq!(before, jobs as u64);
+                (first, Vec::new())
+            }
+        };
+        for (position, &at) in letters.iter().enumerate() {
+            let before = known.iter().find(|(one, _)| *one == position).map(|(_, index)| *index);
+            let first = before.unwrap_or(next);
+            next += if before.is_none() { self.letters[at].jobs.len() as u64 } else { 0 };
+            let letter = &mut self.letters[at];
+            assert!(letter.first.is_none_or(|one| one == first), "{letter:?} is answered for with {first}");
+            letter.first = Some(first);
+        }
+    }
+
+    /// The process has died: nobody answers any more.
+    pub(crate) fn hang_up(&mut self) {
+        self.asked.clear();
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.letters.iter().all(|letter| letter.first.is_some())
+    }
+
+    /// What was answered for stands where that said, and nothing stands twice.
+    pub(crate) fn check(&self, history: &History) {
+        let queue = Address::parse("p/s0").unwrap();
+        for letter in &self.letters {
+            for (job, index) in letter.jobs.iter().zip(letter.first.into_iter().flat_map(|first| first..)) {
+                assert!(index <= history.head(&queue), "{queue}/{index} was answered for, and is lost");
+                assert_eq!(history.row(&queue, index).payload, job.as_bytes(), "{queue}/{index}");
+            }
+        }
+        let rows = history.rows.get(&queue).map(Vec::as_slice).unwrap_or_default();
+        let mut all: Vec<&[u8]> = rows.iter().flatten().map(|row| &*row.payload).collect();
+        all.sort_unstable();
+        assert!(all.windows(2).all(|two| two[0] != two[1]), "a push was accepted twice");
+        let known = |job: &[u8]| {
+            self.letters.iter().any(|letter| letter.jobs.iter().any(|one| one.as_bytes() == job))
+        };
+        assert!(all.iter().all(|job| known(job)), "something else was accepted");
+    }
+}
+
+fn hash(letter: usize) -> tidegate_model::DeliveryHash {
+    key_hash("p", "s0", "id", letter.to_string().as_bytes())
+}

@@ -1,0 +1,55 @@
+//! The workers of the steps, from one run to the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::link::Common;
+use crate::work::Worker;
+use tidegate_components::plugin::Plugins;
+use tidegate_components::plugin::Setups;
+use tidegate_config::Configuration;
+use tidegate_model::{Address, TokenKey};
+use tidegate_store::Store;
+
+/// Compiling scripts takes longer than all the rest, so what they are compiled to is kept as long as
+/// nothing can tell.
+#[derive(Debug, Default)]
+pub(crate) struct Workers(BTreeMap<Address, ((u64, u64), Worker)>);
+
+impl Workers {
+    pub(crate) fn get(
+        &mut self,
+        configuration: &Configuration,
+        step: usize,
+        generation: u64,
+        store: &Store,
+    ) -> &mut Worker {
+        let step = &configuration.steps[step];
+        let version = (generation, configuration.fingerprint());
+        if self.0.get(&step.address).is_none_or(|(made, _)| *made != version) {
+            let (plugins, leash) = (Plugins::default(), Arc::default());
+            let (ending, deaths) = (Arc::default(), Arc::default());
+            let token_key = &TokenKey::NONE;
+            let common = Common {
+                plugins: &plugins,
+                token_key,
+                leash: &leash,
+                ending: &ending,
+                deaths: &deaths,
+                setups: &Setups::none(),
+            };
+            let worker =
+                Worker::new(configuration, step, generation, store, &common, &Arc::default()).unwrap();
+            self.0.insert(step.address.clone(), (version, worker));
+        }
+        &mut self.0.get_mut(&step.address).unwrap().1
+    }
+
+    /// Those that ask the store do so only as long as it is open.
+    pub(crate) fn forget(&mut self, configuration: &Configuration) {
+        let asks = |step: &tidegate_config::Step| configuration.dedupes(step);
+        for step in configuration.steps.iter().filter(|step| asks(step)) {
+            self.0.remove(&step.address);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What outlives a crash: the disk, the files, the outside, and whoever remembers what was promised.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use tempfile::TempDir;
+
+use super::blueprint::Blueprint;
+use super::dice::Dice;
+use super::drawing;
+use super::effects::Effects;
+use super::history::History;
+use super::jobs::{self, JobsPlan};
+use super::outcome::Perils;
+use super::requests::Requests;
+use super::tally::Tally;
+use super::waiting::Waiting;
+use super::workers::Workers;
+use crate::amend::amend;
+use crate::request::Request;
+use tidegate_config::{Configuration, Promise, SinkKind};
+use tidegate_model::{Address, Clock as _, ManualClock};
+use tidegate_store::testing::{Failure, FaultyDisk};
+use tidegate_store::{Store, Writer, open_disk};
+
+pub(crate) struct World {
+    pub(crate) dice: Dice,
+    pub(crate) folder: TempDir,
+    pub(crate) plan: Blueprint,
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) disk: FaultyDisk,
+    pub(crate) history: History,
+    pub(crate) requests: Requests,
+    pub(crate) effects: Effects,
+    pub(crate) workers: Workers,
+    pub(crate) tally: Tally,
+    /// What is played where it is no graph.
+    pub(crate) jobs: Option<JobsPlan>,
+    pub(crate) waiting: Option<Waiting>,
+    failure: Option<Failure>,
+    /// The last run crashed, and whether the power went.
+    pub(crate) crashed: Option<bool>,
+}
+
+/// An empty store, which takes a while to make.
+fn empty_store() -> Vec<u8> {
+    static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
+    let make = || {
+        let disk = FaultyDisk::new();
+        drop(open_disk(Box::new(disk.clone())).unwrap());
+        disk.bytes()
+    };
+    EMPTY.get_or_init(make).clone()
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let plan = drawing::random(&mut dice);
+        plan.write_sources(folder.path());
+        Self::with(dice, folder, plan)
+    }
+
+    pub(crate) fn of_jobs(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let jobs = jobs::random(&mut dice);
+        let sources = BTreeMap::from([("p/s0".to_owned(), jobs.lines.clone())]);
+        let plan = Blueprint { sources, files: jobs.files(), ..Blueprint::default() };
+        plan.write_sources(folder.path());
+        Self { jobs: Some(jobs), ..Self::with(dice, folder, plan) }
+    }
+
+    pub(crate) fn of_waiting(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let waiting = Waiting::random(&mut dice);
+        let sources = BTreeMap::from([("p/s0".to_owned(), waiting.lines())]);
+        let plan = Blueprint { sources, files: waiting.files(), ..Blueprint::default() };
+        plan.write_sources(folder.path());
+        Self { waiting: Some(waiting), ..Self::with(dice, folder, plan) }
+    }
+
+    /// A whole graph is played.
+    pub(crate) fn is_graph(&self) -> bool {
+        self.jobs.is_none() && self.waiting.is_none()
+    }
+
+    /// Takes in the answers that have come.
+    pub(crate) fn listen(&mut self) {
+        self.requests.listen();
+        if let Some(waiting) = &mut self.waiting {
+            waiting.listen();
+        }
+    }
+
+    fn with(dice: Dice, folder: TempDir, plan: Blueprint) -> Self {
+        let configuration = Arc::new(plan.load(folder.path()));
+        Self {
+            jobs: None,
+            waiting: None,
+            dice,
+            folder,
+            plan,
+            configuration,
+            clock: Arc::new(ManualClock::at(1_700_000_000_000)),
+            disk: FaultyDisk::with(empty_store()),
+            history: History::default(),
+            requests: Requests::default(),
+            effects: Effects::default(),
+            workers: Workers::default(),
+            tally: Tally::default(),
+            failure: None,
+            crashed: None,
+        }
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        let jobs = self.history.rows.values().map(|rows| rows.len() as u64).sum();
+        let granted = self.requests.all.iter().filter(|wish| wish.granted).count() as u64;
+        let lost = self.history.steps.values().map(|known| known.lost.fresh.len() as u64).sum();
+        let mut tally = Tally { granted, jobs, lost, ..self.tally };
+        if let Some(waiting) = &self.waiting {
+            tally.add(&waiting.tally());
+        }
+        tally
+    }
+
+    /// The run has ended in order.
+    pub(crate) fn rest(&mut self) {
+        self.disk = FaultyDisk::with(self.disk.bytes());
+        self.crashed = None;
+        self.workers.forget(&self.configuration);
+    }
+
+    /// The process dies, or the power goes.
+    pub(crate) fn die(&mut self) {
+        let power = match self.failure {
+            Some(Failure::FreezeAt(_)) => true,
+            Some(Failure::FullFrom(_)) => false,
+            Some(Failure::From(_)) | None => self.dice.chance(50),
+        };
+        let survivors = self.dice.between(0, 5);
+        let bytes = if power { self.disk.survivors(survivors) } else { self.disk.bytes() };
+        self.disk = FaultyDisk::with(bytes);
+        self.crashed = Some(power);
+        self.tally.crashes += 1;
+        self.workers.forget(&self.configuration);
+    }
+
+    /// From here on nothing fails.
+    pub(crate) fn calm(&mut self) {
+        self.failure = None;
+        self.disk.heal();
+        if let Some(waiting) = &mut self.waiting {
+            waiting.calm(true);
+        }
+    }
+
+    /// What happens to the next run.
+    pub(crate) fn perils(&mut self) -> Perils {
+        let requests = if self.is_graph() { self.dice.below(5) } else { 0 };
+        let mut perils = Perils { requests, ..Perils::default() };
+        let soon = |dice: &mut Dice, most: u64| {
+            let exponent = dice.between(0, most);
+            dice.between(1, 1 << exponent)
+        };
+        self.failure = None;
+        match self.dice.below(20) {
+            0..=2 => {}
+            3..=7 => perils.dies_after = Some(soon(&mut self.dice, 9)),
+            8 => perils.stops_after = Some(soon(&mut self.dice, 8)),
+            9 => self.failure = Some(Failure::FullFrom(soon(&mut self.dice, 11))),
+            10..=14 => self.failure = Some(Failure::From(soon(&mut self.dice, 11))),
+            _ => self.failure = Some(Failure::FreezeAt(soon(&mut self.dice, 6))),
+        }
+        if let Some(failure) = self.failure {
+            self.disk.fail(failure);
+        }
+        if let Some(waiting) = &mut self.waiting {
+            waiting.calm(false);
+            // It may have no end of its own.
+            let after = Some(self.dice.between(1, 700));
+            let lasts = perils.stops_after.is_none() && self.dice.chance(60);
+            *(if lasts { &mut perils.calms_after } else { &mut perils.stops_after }) = after;
+        }
+        perils
+    }
+
+    /// Somebody asks for something while nothing runs.
+    pub(crate) fn amend_at_rest(&mut self, store: &Store, writer: &mut Writer) {
+        let World { dice, requests, history, configuration, clock, .. } = self;
+        let Some(request) = requests.think(dice, history, configuration) else { return };
+        let Ok(amendment) = amend(store, configuration, &request, clock.now()) else { return };
+        writer.commit(&amendment.changes).unwrap();
+        if let Request::Replay { step, .. } = &request {
+            history.replayed.insert(step.clone());
+            self.effects.forget(step);
+        }
+        requests.done(request);
+        history.observe(store).unwrap();
+    }
+
+    /// Somebody edits the files.
+    pub(crate) fn change(&mut self) {
+        let number = self.plan.steps.len();
+        let most = if self.is_graph() { 20 } else { 5 };
+        match self.dice.below(most) {
+            0..=3 => self.plan.version += 1,
+            4 if number > 1 => {
+                let at = self.dice.below(number);
+                let Some(gone) = self.plan.remove(at) else { return };
+                self.effects.forget(&gone.address());
+            }
+            5 if number > 0 => {
+                let at = self.dice.below(number);
+                let step = &mut self.plan.steps[at];
+                self.effects.forget(&step.address());
+                step.name += "x";
+            }
+            6 if number > 0 => {
+                let at = self.dice.below(number);
+                let step = &mut self.plan.steps[at];
+                step.delivery = match step.delivery {
+                    None | Some(Promise::ExactlyOnce) => Some(Promise::AtLeastOnce),
+                    Some(Promise::AtLeastOnce) => None,
+                    Some(Promise::AtMostOnce) => return,
+                };
+                self.effects.forget(&step.address());
+            }
+            _ => return,
+        }
+        self.reload();
+    }
+
+    pub(crate) fn reload(&mut self) {
+        self.configuration = Arc::new(self.plan.load(self.folder.path()));
+    }
+
+    /// A file that is written holds more than was committed when the process dies; of what was not
+    /// synced some is lost when the power goes.
+    pub(crate) fn meddle_with_sinks(&mut self, store: &Store, power: bool) {
+        for (address, path) in self.files() {
+            let position = store.sink(&address).unwrap();
+            let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };
+            let len = file.metadata().unwrap().len();
+            let committed = position.map_or(0, |position| position.offset);
+            assert!(len >= committed, "{address} lost what was committed");
+            if power {
+                let open = position.is_some_and(|position| position.open);
+                let left = if open { self.dice.between(committed, len) } else { committed };
+                file.set_len(left).unwrap();
+            }
+            if position.is_some_and(|position| position.open) && self.dice.chance(30) {
+                let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+                file.write_all(b"{\"half\":").unwrap();
+            }
+        }
+    }
+
+    /// The files of sinks.
+    fn files(&self) -> Vec<(Address, PathBuf)> {
+        let sinks = self.configuration.sinks.iter();
+        sinks
+            .filter_map(|sink| match &sink.kind {
+                SinkKind::File(file) => Some((sink.address.clone(), file.path.clone())),
+                SinkKind::Stdout(_) | SinkKind::Http(_) | SinkKind::Null => None,
+            })
+            .collect()
+    }
+}

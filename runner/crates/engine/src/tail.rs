@@ -1,0 +1,127 @@
+//! The youngest jobs of queues, kept in memory, so that a step that keeps up never reads the store.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_plugin::Payloads;
+
+use tidegate_model::Batch;
+
+/// Bytes kept for one queue.
+const ROOM: usize = 4 << 20;
+
+/// The tails of all queues, by position in the configuration.
+#[derive(Debug)]
+pub(crate) struct Tails(Vec<Mutex<Tail>>);
+
+#[derive(Debug, Default)]
+struct Tail {
+    /// Contiguous, oldest first.
+    batches: VecDeque<Arc<Batch>>,
+    bytes: usize,
+}
+
+impl Tails {
+    pub(crate) fn new(queues: usize) -> Self {
+        Self((0..queues).map(|_| Mutex::default()).collect())
+    }
+
+    /// Keeps jobs that were just committed. Old ones are forgotten where it gets too much.
+    pub(crate) fn push(&self, queue: usize, batch: Batch) {
+        let mut tail = self.lock(queue);
+        if tail.batches.back().is_some_and(|last| last.end() != batch.first) {
+            *tail = Tail::default();
+        }
+        tail.bytes += batch.payloads.byte_len();
+        tail.batches.push_back(Arc::new(batch));
+        while tail.bytes > ROOM && tail.batches.len() > 1 {
+            if let Some(old) = tail.batches.pop_front() {
+                tail.bytes -= old.payloads.byte_len();
+            }
+        }
+    }
+
+    /// Jobs from `from` on, as one batch of about `jobs` and `bytes` at most; `None` where the tail
+    /// does not reach back that far.
+    pub(crate) fn read(&self, queue: usize, from: u64, jobs: usize, bytes: usize) -> Option<Arc<Batch>> {
+        let tail = self.lock(queue);
+        let at = tail.batches.partition_point(|batch| batch.end() <= from);
+        let batch = tail.batches.get(at).filter(|batch| batch.first <= from)?;
+        let following = tail.batches.get(at + 1);
+        let small = batch.len() < jobs / 2 && batch.payloads.byte_len() < bytes / 2;
+        if batch.first == from && !(small && following.is_some()) {
+            return Some(Arc::clone(batch));
+        }
+        // Jobs that came one by one are run together.
+        let mut joined = Batch::json(from, Payloads::new());
+        for batch in tail.batches.range(at..) {
+            let skip = usize::try_from(from.saturating_sub(batch.first)).unwrap_or(usize::MAX);
+            joined.append(batch, skip);
+            if joined.len() >= jobs || joined.payloads.byte_len() >= bytes {
+                break;
+            }
+        }
+        Some(Arc::new(joined))
+    }
+
+    /// Forgets what a reader with the lowest index `next` will not ask for again.
+    pub(crate) fn forget(&self, queue: usize, next: u64) {
+        let mut tail = self.lock(queue);
+        while tail.batches.front().is_some_and(|batch| batch.end() <= next) {
+            if let Some(old) = tail.batches.pop_front() {
+                tail.bytes -= old.payloads.byte_len();
+            }
+        }
+    }
+
+    fn lock(&self, queue: usize) -> std::sync::MutexGuard<'_, Tail> {
+        // A tail is whole after every statement, so one that a panic left behind is usable.
+        self.0[queue].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payloads(texts: &[&str]) -> Payloads {
+        texts.iter().map(|text| text.as_bytes()).collect()
+    }
+
+    fn texts(batch: &Batch) -> Vec<String> {
+        batch.payloads.iter().map(|payload| String::from_utf8(payload.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn jobs_that_came_one_by_one_are_read_together() {
+        let tails = Tails::new(1);
+        for (first, text) in (1..).zip(["1", "2", "3"]) {
+            tails.push(0, Batch::json(first, payloads(&[text])));
+        }
+        let batch = tails.read(0, 2, 100, 100).unwrap();
+        assert_eq!((batch.first, texts(&batch)), (2, vec!["2".into(), "3".into()]));
+        assert!(tails.read(0, 4, 100, 100).is_none());
+    }
+
+    #[test]
+    fn a_gap_makes_it_start_again() {
+        let tails = Tails::new(1);
+        tails.push(0, Batch::json(1, payloads(&["1"])));
+        tails.push(0, Batch::json(5, payloads(&["5"])));
+        assert!(tails.read(0, 1, 9, 9).is_none());
+        assert_eq!(texts(&tails.read(0, 5, 9, 9).unwrap()), ["5"]);
+    }
+
+    #[test]
+    fn it_does_not_grow_with_the_queue() {
+        let tails = Tails::new(1);
+        let big = "x".repeat(1 << 20);
+        for first in 1..=20 {
+            tails.push(0, Batch::json(first, payloads(&[&big])));
+        }
+        assert!(tails.read(0, 16, 1, 1).is_none());
+        assert_eq!(tails.read(0, 18, 1, 1).unwrap().first, 18);
+        tails.forget(0, 21);
+        assert!(tails.read(0, 20, 1, 1).is_none());
+    }
+}

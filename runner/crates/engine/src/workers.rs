@@ -1,0 +1,283 @@
+//! The threads that run steps. Each has its own copy of every step that it has been given work of.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use tidegate_plugin::{Failure, FailureKind};
+
+use super::asker::Asker;
+use super::floor::Task;
+use super::held::Work;
+use super::link::Common;
+use super::message::Message;
+use super::result::{Halts, Ran, Stumble};
+use super::status::{self, Asking, Seen};
+use super::work::Worker;
+use tidegate_components::exec::Leash;
+use tidegate_components::plugin::{Deaths, Plugins, Setups};
+use tidegate_components::script::{Entry, STACK};
+use tidegate_config::{Configuration, GateRef};
+use tidegate_dispatch::JobKey;
+use tidegate_model::{Clock, Status, Timestamp, TokenKey};
+use tidegate_store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
+
+/// No more workers than that wait for the outside at once.
+const ASIDE_MAX: usize = 256;
+
+/// What all workers share.
+pub(crate) struct Shop {
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) generation: u64,
+    pub(crate) token_key: TokenKey,
+    /// All commands that run.
+    pub(crate) leash: Arc<Leash>,
+    /// Set when the run is asked to end.
+    pub(crate) ending: Arc<AtomicBool>,
+    pub(crate) deaths: Arc<Deaths>,
+    pub(crate) attempts: Attempts,
+    /// By step: what it runs was set up at least once.
+    pub(crate) ever_set_up: Vec<Arc<AtomicBool>>,
+    pub(crate) setups: Setups,
+}
+
+impl Shop {
+    fn common(&self) -> Common<'_> {
+        Common {
+            plugins: &self.plugins,
+            token_key: &self.token_key,
+            leash: &self.leash,
+            ending: &self.ending,
+            deaths: &self.deaths,
+            setups: &self.setups,
+        }
+    }
+}
+
+/// Something for a worker to do.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    Batch(Task),
+    /// See whether the gate of this step is open.
+    Gate(usize),
+    /// Find out how pending jobs stand.
+    Status(Asking),
+}
+
+/// Starts `count` workers; they end when `tasks` is closed.
+pub(crate) fn start(
+    count: usize,
+    shop: &Arc<Shop>,
+    tasks: &Receiver<Errand>,
+    messages: &Sender<Message>,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
+    (0..count)
+        .map(|number| {
+            let (shop, tasks, messages) = (Arc::clone(shop), tasks.clone(), messages.clone());
+            thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .stack_size(STACK)
+                .spawn(move || Hand::new(&shop).work(&tasks, &messages, &|| {}))
+        })
+        .collect()
+}
+
+/// Workers for what may take long, as many as there are such errands at once.
+pub(crate) struct Aside {
+    shop: Arc<Shop>,
+    messages: Sender<Message>,
+    tasks: (Sender<Errand>, Receiver<Errand>),
+    /// How many workers wait for an errand, less the errands that wait for a worker.
+    free: Arc<AtomicIsize>,
+    workers: Vec<JoinHandle<()>>,
+    /// Closed when all workers have ended.
+    alive: (Sender<()>, Receiver<()>),
+}
+
+impl Aside {
+    pub(crate) fn new(shop: Arc<Shop>, messages: Sender<Message>) -> Self {
+        let (tasks, alive) = (crossbeam_channel::unbounded(), crossbeam_channel::bounded(0));
+        Self { shop, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
+    }
+
+    /// Gives an errand to a free worker, or to a new one; past [`ASIDE_MAX`] it waits for one.
+    pub(crate) fn give(&mut self, errand: Errand) -> std::io::Result<()> {
+        if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
+            let (shop, tasks, messages) =
+                (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
+            let (free, alive) = (Arc::clone(&self.free), self.alive.0.clone());
+            let worker = thread::Builder::new()
+                .name(format!("aside-{}", self.workers.len()))
+                .stack_size(STACK)
+                .spawn(move || {
+                    let done = || _ = free.fetch_add(1, Ordering::AcqRel);
+                    Hand::new(&shop).work(&tasks, &messages, &done);
+                    drop(alive);
+                })?;
+            self.free.fetch_add(1, Ordering::AcqRel);
+            self.workers.push(worker);
+        }
+        // This side holds the other end, too.
+        let _ = self.tasks.0.send(errand);
+        Ok(())
+    }
+
+    /// Lets the workers end, and waits for that no longer than so long: what they ask changes nothing.
+    pub(crate) fn abandon(self, patience: Duration) {
+        let Self { shop, tasks, alive, .. } = self;
+        shop.leash.give_up();
+        drop((tasks, alive.0));
+        let _ = alive.1.recv_timeout(patience);
+    }
+
+    /// Lets the workers end when they are through.
+    pub(crate) fn close(self) -> Vec<JoinHandle<()>> {
+        self.workers
+    }
+}
+
+/// One worker, with what it has made ready so far.
+struct Hand<'s> {
+    shop: &'s Shop,
+    slot: Slot,
+    /// By step.
+    workers: Vec<Option<Worker>>,
+    gates: Vec<Option<Asker>>,
+    monitors: Vec<Option<Asker>>,
+}
+
+impl<'s> Hand<'s> {
+    fn new(shop: &'s Shop) -> Self {
+        let steps = &shop.configuration.steps;
+        Self {
+            shop,
+            slot: shop.attempts.slot(),
+            workers: steps.iter().map(|_| None).collect(),
+            gates: steps.iter().map(|_| None).collect(),
+            monitors: steps.iter().map(|_| None).collect(),
+        }
+    }
+
+    fn work(&mut self, errands: &Receiver<Errand>, messages: &Sender<Message>, done: &dyn Fn()) {
+        for errand in errands {
+            let message = match errand {
+                // The jobs are freed here and not by the dispatcher's thread, which has more to do.
+                Errand::Batch(Task { step, id, work, .. }) => {
+                    Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
+                }
+                Errand::Status(asking) => {
+                    let (step, ask, seen) = (asking.step, asking.ask, self.ask_status(asking));
+                    Message::StatusSeen { step, ask, seen }
+                }
+                Errand::Gate(step) => Message::GateSeen { step, seen: self.look_at_gate(step) },
+            };
+            done();
+            if messages.send(message).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn run(&mut self, step: usize, work: &Work) -> Ran {
+        let Shop { configuration, store, clock, generation, .. } = self.shop;
+        let slot = &mut self.slot;
+        let worker = match &mut self.workers[step] {
+            Some(worker) => worker,
+            empty => {
+                let declared = &configuration.steps[step];
+                let (common, ever) = (self.shop.common(), &self.shop.ever_set_up[step]);
+                match Worker::new(configuration, declared, *generation, store, &common, ever) {
+                    Ok(made) => empty.insert(made),
+                    Err(why) => return failed(work, why),
+                }
+            }
+        };
+        // A panic is a bug, of ours or of a library. It stops the step instead of hanging the run;
+        // the worker's state may be half-changed, so it is made anew.
+        catch_unwind(AssertUnwindSafe(|| worker.run(work, slot, &**clock))).unwrap_or_else(|_| {
+            self.workers[step] = None;
+            failed(work, PANICKED.to_owned())
+        })
+    }
+
+    fn ask_status(&mut self, asking: Asking) -> Result<Seen, Failure> {
+        let Shop { configuration, store, clock, .. } = self.shop;
+        let failure = |message: String| Failure::new(FailureKind::Failed, message);
+        let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
+        let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
+        // What is through meanwhile is not asked for.
+        let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
+        let jobs = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
+        let jobs: Vec<_> = jobs.collect();
+        if jobs.is_empty() {
+            return Ok(Seen::default());
+        }
+        let question = status::question(&jobs).map_err(|error| failure(error.to_string()))?;
+        let declared = &configuration.steps[asking.step];
+        let Some(monitor) = &declared.monitor else { return Ok(Seen::default()) };
+        let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
+            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), &self.shop.common())
+        })?;
+        status::read(&answer, &jobs).map_err(|why| {
+            Failure::new(FailureKind::Output, format!("{why}; the answer is {}", beginning(&answer)))
+        })
+    }
+
+    fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
+        let Shop { configuration, clock, .. } = self.shop;
+        let declared = &configuration.steps[step];
+        let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
+        let inquiry = &configuration.gates[gate].inquiry;
+        let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
+            Asker::new(configuration, declared, (inquiry, Entry::Open), &self.shop.common())
+        })?;
+        serde_json::from_slice(&answer).map_err(|_| {
+            let message = format!("it should answer `true` or `false`, and answered {}", beginning(&answer));
+            Failure::new(FailureKind::Output, message)
+        })
+    }
+}
+
+const PANICKED: &str = "the step panicked, which is a bug of Tidegate; please report it";
+
+/// Asks with what is ready, or is made ready first.
+fn ask(
+    asker: &mut Option<Asker>,
+    given: &[u8],
+    now: Timestamp,
+    make: impl FnOnce() -> Result<Asker, String>,
+) -> Result<Vec<u8>, Failure> {
+    let failure = |message: String| Failure::new(FailureKind::Failed, message);
+    // It is put back only where it is whole.
+    let mut ready = match asker.take() {
+        Some(ready) => ready,
+        None => make().map_err(failure)?,
+    };
+    let answer =
+        catch_unwind(AssertUnwindSafe(|| ready.ask(given, now))).map_err(|_| failure(PANICKED.to_owned()))?;
+    *asker = Some(ready);
+    answer
+}
+
+/// As much of an answer as a message can show.
+fn beginning(answer: &[u8]) -> String {
+    const SHOWN: usize = 100;
+    let text = String::from_utf8_lossy(answer);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("`{}…`", &text[..end]),
+        None => format!("`{text}`"),
+    }
+}
+
+fn failed(work: &Work, message: String) -> Ran {
+    let failure = Failure::new(FailureKind::Failed, message);
+    let first = work.portions.first();
+    let index = first.map_or(0, |portion| portion.batch.first + portion.skip as u64);
+    Ran { halt: Some(Stumble { index, failure, halts: Halts::Run, file: None }), ..Ran::default() }
+}

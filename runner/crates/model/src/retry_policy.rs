@@ -1,0 +1,336 @@
+//! Retry policies: when a job whose attempt failed is tried again, and when no more.
+//!
+//! A pure function of the policy, the attempt and the time. The jitter is a function of the delivery
+//! hash and the attempt, so that a recovery decides as the run before it did.
+
+use std::fmt;
+use std::time::Duration;
+
+use tidegate_plugin::{Cause, Failure, FailureKind};
+use twox_hash::XxHash3_64;
+
+use crate::{Timestamp, format_duration};
+
+/// `[retry.NAME]`, or `retry = { … }` of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryPolicy {
+    pub backoff: Backoff,
+    /// The first delay; the lists of [`Backoff::List`] say their own.
+    pub initial: Duration,
+    /// By how much a delay is longer than the one before it ([`Backoff::Exponential`]).
+    pub factor: f64,
+    /// The longest delay, before jitter, that this policy comes to by itself.
+    pub max: Duration,
+    pub jitter: Jitter,
+    /// How often a job is tried in all; 0 = as often as it takes.
+    pub max_attempts: u32,
+    /// No attempt starts later than so long after the first.
+    pub ttl: Option<Duration>,
+    pub then: Then,
+    /// What is tried again; empty = everything that may be.
+    pub on: Vec<Trouble>,
+}
+
+/// How delays grow from attempt to attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backoff {
+    /// Always `initial`.
+    Fixed,
+    /// `initial` × 1, 2, 3, 4, …
+    Linear,
+    /// `initial` × 1, factor, factor², …
+    Exponential,
+    /// `initial` × 1, 1, 2, 3, 5, …
+    Fibonacci,
+    /// One after the other; the last one from then on.
+    List(Vec<Duration>),
+}
+
+/// What part of a delay is left to chance, so that jobs that failed together do not come back together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jitter {
+    None,
+    /// Anything up to the delay.
+    Full,
+    /// Anything from half of the delay up to the delay.
+    Equal,
+}
+
+/// What becomes of a job that has no attempts or no time left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    ErrorQueue,
+    /// It is consumed, counted and logged.
+    Drop,
+    /// The step stops at it, and starts again with it.
+    Halt,
+}
+
+/// What went wrong in an attempt, as far as trying again depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The code asked for another attempt: `retry`, `retry_in`.
+    Asked,
+    /// An error of a script, `throw` included.
+    Script,
+    /// An error that a plugin reports.
+    Plugin,
+    /// A plugin panicked.
+    Panic,
+    /// The attempt took longer than its `timeout`.
+    Timeout,
+    /// A limit on operations, memory or depth struck.
+    Limit,
+    /// What the code returned cannot be an output.
+    Output,
+    /// The other side did not answer: refused, unknown, broken off.
+    Connection,
+    /// The other side has too much to do.
+    Http429,
+    /// The other side failed.
+    Http5xx,
+    /// A command ended with an exit code other than 0, or by a signal.
+    Exit,
+    /// The code said that the job shall not be tried again, or the other side refused it.
+    Rejected,
+    /// The job is not what it should be.
+    Payload,
+    /// It took down the process that tried it, again and again.
+    Crashed,
+}
+
+/// A failed attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    /// Its number, from 1.
+    pub attempt: u32,
+    /// When the first attempt at the job began.
+    pub first_attempt: Timestamp,
+    pub now: Timestamp,
+    pub trouble: Trouble,
+    /// How long the code, or the other side, asks to wait.
+    pub asked: Option<Duration>,
+    /// The delivery hash.
+    pub hash: u128,
+}
+
+/// What becomes of a job whose attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is tried again, not before `at`.
+    Again { at: Timestamp },
+    /// There is no attempt left for it; [`RetryPolicy::then`] says what happens.
+    Exhausted(Exhausted),
+    /// This trouble is not tried again.
+    NotRetried,
+}
+
+/// What a job has no more of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exhausted {
+    /// So many attempts were allowed.
+    Attempts(u32),
+    /// So much time was allowed, and the next attempt would begin after it.
+    Time(Duration),
+}
+
+impl RetryPolicy {
+    /// After 1 s, then × 2 each time, at most 1 h, full jitter, 12 attempts.
+    pub const DEFAULT: Self = Self {
+        backoff: Backoff::Exponential,
+        initial: Duration::from_secs(1),
+        factor: 2.0,
+        max: Duration::from_hours(1),
+        jitter: Jitter::Full,
+        max_attempts: 12,
+        ttl: None,
+        then: Then::ErrorQueue,
+        on: Vec::new(),
+    };
+
+    /// What becomes of a job whose attempt failed.
+    ///
+    /// The next attempt is never more than [`Self::max`] (or what was asked for) from `now`, wherever
+    /// the clock has been set since the first one.
+    #[must_use]
+    pub fn next(&self, tried: &Tried) -> Decision {
+        if !self.retries(tried.trouble) {
+            return Decision::NotRetried;
+        }
+        if self.max_attempts > 0 && tried.attempt >= self.max_attempts {
+            return Decision::Exhausted(Exhausted::Attempts(self.max_attempts));
+        }
+        let wait = match tried.asked {
+            Some(asked) => millis(asked),
+            None => self.jitter.of(self.delay(tried.attempt), tried),
+        };
+        let at = later(tried.now, wait);
+        match self.ttl {
+            Some(ttl) if at > later(tried.first_attempt, millis(ttl)) => {
+                Decision::Exhausted(Exhausted::Time(ttl))
+            }
+            _ => Decision::Again { at },
+        }
+    }
+
+    /// The longest that a job waits by this policy alone between two attempts.
+    #[must_use]
+    pub fn longest_wait(&self) -> Duration {
+        let waits = match self.max_attempts {
+            0 => u32::MAX,
+            most => most - 1,
+        };
+        let longest = match &self.backoff {
+            _ if waits == 0 => Duration::ZERO,
+            Backoff::List(delays) => {
+                let waits = usize::try_from(waits).unwrap_or(usize::MAX);
+                let longest = delays.iter().take(waits).max();
+                longest.copied().unwrap_or(self.initial).min(self.max)
+            }
+            _ => Duration::from_millis(self.delay(1).max(self.delay(waits))),
+        };
+        self.ttl.map_or(longest, |ttl| longest.min(ttl))
+    }
+
+    /// Whether an attempt that failed so is made again at all.
+    #[must_use]
+    pub fn retries(&self, trouble: Trouble) -> bool {
+        match trouble {
+            Trouble::Rejected | Trouble::Payload | Trouble::Crashed => false,
+            Trouble::Asked => true,
+            other => self.on.is_empty() || self.on.contains(&other),
+        }
+    }
+
+    /// The wait after this attempt (from 1), before jitter.
+    #[must_use]
+    pub fn wait(&self, attempt: u32) -> Duration {
+        Duration::from_millis(self.delay(attempt))
+    }
+
+    /// The wait after this attempt (from 1) in milliseconds, before jitter.
+    fn delay(&self, attempt: u32) -> u64 {
+        let initial = millis(self.initial);
+        let delay = match &self.backoff {
+            Backoff::Fixed => initial,
+            Backoff::Linear => initial.saturating_mul(u64::from(attempt)),
+            Backoff::Exponential => grown(initial, self.factor, attempt),
+            Backoff::Fibonacci => initial.saturating_mul(fibonacci(attempt)),
+            Backoff::List(delays) => {
+                let position = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
+                delays.get(position).or(delays.last()).copied().map_or(initial, millis)
+            }
+        };
+        delay.min(millis(self.max))
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Jitter {
+    /// What `delay` becomes; the same whenever it is asked about the same attempt at the same job.
+    fn of(self, delay: u64, tried: &Tried) -> u64 {
+        match self {
+            Self::None => delay,
+            Self::Full => drawn(delay, tried),
+            Self::Equal => delay - drawn(delay / 2, tried),
+        }
+    }
+}
+
+impl Trouble {
+    /// What `on` may name. The code that asks is always heard, and the last three never are.
+    pub const WORDS: [(&'static str, Trouble); 10] = [
+        ("script", Trouble::Script),
+        ("plugin", Trouble::Plugin),
+        ("panic", Trouble::Panic),
+        ("timeout", Trouble::Timeout),
+        ("limit", Trouble::Limit),
+        ("output", Trouble::Output),
+        ("connection", Trouble::Connection),
+        ("http 429", Trouble::Http429),
+        ("http 5xx", Trouble::Http5xx),
+        ("exit", Trouble::Exit),
+    ];
+
+    /// What `failure` of a script, or of `native` code, comes to. `None` for what is no failure: a closed
+    /// gate, and a job that somebody outside finishes.
+    #[must_use]
+    pub fn of(failure: &Failure, native: bool) -> Option<Self> {
+        Some(match (failure.kind, failure.cause) {
+            (FailureKind::GateClosed | FailureKind::Pending, _) => return None,
+            (FailureKind::Rejected, _) => Self::Rejected,
+            (FailureKind::Payload, _) => Self::Payload,
+            (FailureKind::Crashed, _) => Self::Crashed,
+            (_, Some(Cause::Timeout)) => Self::Timeout,
+            (_, Some(Cause::Connection)) => Self::Connection,
+            (_, Some(Cause::Http(429))) => Self::Http429,
+            (_, Some(Cause::Http(_))) => Self::Http5xx,
+            (_, Some(Cause::Exit(_))) => Self::Exit,
+            (FailureKind::Retry | FailureKind::RetryIn(_), _) => Self::Asked,
+            (FailureKind::Limit, _) => Self::Limit,
+            (FailureKind::Output, _) => Self::Output,
+            (FailureKind::Panicked, _) => Self::Panic,
+            _ if native => Self::Plugin,
+            _ => Self::Script,
+        })
+    }
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attempts(1) => write!(f, "its only attempt failed"),
+            Self::Attempts(most) => write!(f, "all {most} attempts failed"),
+            Self::Time(ttl) => {
+                write!(f, "the next attempt would be past the `ttl` of {}", format_duration(*ttl))
+            }
+        }
+    }
+}
+
+/// `initial` × factor^(attempt - 1).
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a delay is exact to far more than a millisecond, and a cast from a float saturates"
+)]
+fn grown(initial: u64, factor: f64, attempt: u32) -> u64 {
+    let power = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
+    (initial as f64 * factor.powi(power)).round() as u64
+}
+
+/// 1, 1, 2, 3, 5, …
+fn fibonacci(position: u32) -> u64 {
+    let (mut last, mut this) = (0_u64, 1_u64);
+    for _ in 1..position {
+        let Some(sum) = last.checked_add(this) else { return u64::MAX };
+        (last, this) = (this, sum);
+    }
+    this
+}
+
+/// Something from 0 to `most`, both included.
+fn drawn(most: u64, tried: &Tried) -> u64 {
+    let mut seed = [0; 20];
+    seed[..16].copy_from_slice(&tried.hash.to_le_bytes());
+    seed[16..].copy_from_slice(&tried.attempt.to_le_bytes());
+    let drawn = u128::from(XxHash3_64::oneshot(&seed)) * (u128::from(most) + 1);
+    u64::try_from(drawn >> 64).unwrap_or(most)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn later(time: Timestamp, millis: u64) -> Timestamp {
+    Timestamp(time.0.saturating_add_unsigned(millis))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Waits as they are written down, and bounds that hold for every policy.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+fn tried(attempt: u32) -> Tried {
+    Tried { attempt, first_attempt: NOW, now: NOW, trouble: Trouble::Script, asked: None, hash: 7 }
+}
+
+fn plain(backoff: Backoff) -> RetryPolicy {
+    RetryPolicy { backoff, jitter: Jitter::None, ..RetryPolicy::default() }
+}
+
+/// The waits after the first attempts, and what comes after them.
+fn waits(policy: &RetryPolicy) -> String {
+    let mut text = String::new();
+    let mut now = NOW;
+    for attempt in 1.. {
+        match policy.next(&Tried { now, ..tried(attempt) }) {
+            Decision::Again { at } => {
+                let wait = Duration::from_millis(u64::try_from(at.0 - now.0).unwrap());
+                let _ = write!(text, "{}, ", format_duration(wait)); // writing to a String cannot fail
+                now = at;
+            }
+            Decision::Exhausted(why) => return format!("{text}{why}"),
+            Decision::NotRetried => return format!("{text}not retried"),
+        }
+    }
+    text
+}
+
+#[test]
+fn each_backoff_waits_as_it_says() {
+    let list = ["1s", "10s", "1m"].map(|text| crate::parse_duration(text).unwrap());
+    insta::assert_snapshot!(
+        [
+            waits(&plain(Backoff::Fixed)),
+            waits(&plain(Backoff::Linear)),
+            waits(&plain(Backoff::Exponential)),
+            waits(&RetryPolicy { factor: 1.5, ..plain(Backoff::Exponential) }),
+            waits(&plain(Backoff::Fibonacci)),
+            waits(&RetryPolicy { max_attempts: 6, ..plain(Backoff::List(list.to_vec())) }),
+            waits(&RetryPolicy { max: Duration::from_secs(5), ..plain(Backoff::Linear) }),
+            waits(&RetryPolicy { max_attempts: 1, ..plain(Backoff::Fixed) }),
+            waits(&RetryPolicy { ttl: Some(Duration::from_secs(20)), ..plain(Backoff::Exponential) }),
+            waits(&RetryPolicy { jitter: Jitter::Full, ..plain(Backoff::Exponential) }),
+            waits(&RetryPolicy { jitter: Jitter::Equal, ..plain(Backoff::Exponential) }),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn what_is_asked_for_is_waited_and_counts_as_an_attempt() {
+    let policy = RetryPolicy { ttl: Some(Duration::from_hours(24)), ..RetryPolicy::default() };
+    let asked = |hours, attempt| {
+        let asked = Some(Duration::from_hours(hours));
+        policy.next(&Tried { trouble: Trouble::Asked, asked, ..tried(attempt) })
+    };
+    assert_eq!(asked(5, 11), Decision::Again { at: Timestamp(NOW.0 + 5 * 3_600_000) });
+    assert_eq!(asked(5, 12), Decision::Exhausted(Exhausted::Attempts(12)));
+    assert_eq!(asked(24, 1), Decision::Again { at: Timestamp(NOW.0 + 24 * 3_600_000) });
+    assert_eq!(asked(25, 1), Decision::Exhausted(Exhausted::Time(Duration::from_hours(24))));
+    assert_eq!(asked(u64::MAX / 3600, 1), Decision::Exhausted(Exhausted::Time(Duration::from_hours(24))));
+}
+
+#[test]
+fn what_cannot_get_better_is_not_tried_again() {
+    let choosy = RetryPolicy { on: vec![Trouble::Timeout, Trouble::Http5xx], ..RetryPolicy::default() };
+    let everything = RetryPolicy::default();
+    for trouble in [Trouble::Rejected, Trouble::Payload, Trouble::Crashed] {
+        assert_eq!(everything.next(&Tried { trouble, ..tried(1) }), Decision::NotRetried, "{trouble:?}");
+    }
+    for (_, trouble) in Trouble::WORDS {
+        assert!(everything.retries(trouble), "{trouble:?}");
+        assert_eq!(choosy.retries(trouble), choosy.on.contains(&trouble), "{trouble:?}");
+    }
+    assert!(choosy.retries(Trouble::Asked), "who asks is heard");
+}
+
+#[test]
+fn zero_attempts_stand_for_as_many_as_it_takes() {
+    let policy = RetryPolicy { max_attempts: 0, jitter: Jitter::None, ..RetryPolicy::default() };
+    let hour = Timestamp(NOW.0 + 3_600_000);
+    assert_eq!(policy.next(&tried(u32::MAX)), Decision::Again { at: hour });
+    let fibonacci = RetryPolicy { backoff: Backoff::Fibonacci, ..policy };
+    assert_eq!(fibonacci.next(&tried(u32::MAX)), Decision::Again { at: hour });
+}
+
+#[test]
+fn jobs_that_failed_together_come_back_apart() {
+    let policy =
+        RetryPolicy { backoff: Backoff::Fixed, initial: Duration::from_secs(1000), ..RetryPolicy::default() };
+    let mut tenths = [0; 10];
+    for hash in 0..1000 {
+        let Decision::Again { at } = policy.next(&Tried { hash, ..tried(1) }) else {
+            panic!("no attempt left")
+        };
+        let tenth = usize::try_from((at.0 - NOW.0) / 100_000).unwrap();
+        tenths[tenth.min(9)] += 1;
+    }
+    assert!(tenths.iter().all(|&count| (60..140).contains(&count)), "{tenths:?}");
+}
+
+#[test]
+fn failures_are_told_apart_by_what_they_came_from() {
+    let of = |failure: Failure| Trouble::of(&failure, false);
+    let delay = Duration::from_secs(5);
+    let busy = Failure::retry_in(delay, "busy");
+    assert_eq!(of(busy.clone()), Some(Trouble::Asked));
+    assert_eq!(of(busy.because(Cause::Http(429))), Some(Trouble::Http429));
+    assert_eq!(of(Failure::failed("503").because(Cause::Http(503))), Some(Trouble::Http5xx));
+    assert_eq!(of(Failure::reject("404").because(Cause::Http(404))), Some(Trouble::Rejected));
+    assert_eq!(of(Failure::new(FailureKind::Limit, "late").because(Cause::Timeout)), Some(Trouble::Timeout));
+    assert_eq!(of(Failure::new(FailureKind::Limit, "large")), Some(Trouble::Limit));
+    assert_eq!(of(Failure::failed("thrown")), Some(Trouble::Script));
+    assert_eq!(Trouble::of(&Failure::failed("given up"), true), Some(Trouble::Plugin));
+    assert_eq!(of(Failure::gate_closed("no")), None);
+    assert_eq!(of(Failure::pending("tx")), None);
+}
+
+fn any_policy() -> impl Strategy<Value = RetryPolicy> {
+    let length = || any::<u64>().prop_map(Duration::from_millis);
+    let backoff = prop_oneof![
+        Just(Backoff::Fixed),
+        Just(Backoff::Linear),
+        Just(Backoff::Exponential),
+        Just(Backoff::Fibonacci),
+        proptest::collection::vec(length(), 0..4).prop_map(Backoff::List),
+    ];
+    let jitter = prop_oneof![Just(Jitter::None), Just(Jitter::Full), Just(Jitter::Equal)];
+    let small = prop_oneof![length(), (0..100_000_u64).prop_map(Duration::from_millis)];
+    (backoff, jitter, small.clone(), small, any::<f64>(), 0..20_u32, proptest::option::of(length())).prop_map(
+        |(backoff, jitter, initial, max, factor, max_attempts, ttl)| RetryPolicy {
+            backoff,
+            initial,
+            factor,
+            max,
+            jitter,
+            max_attempts,
+            ttl,
+            ..RetryPolicy::default()
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn every_wait_is_within_its_bounds(
+        policy in any_policy(),
+        attempt in prop_oneof![1..30_u32, any::<u32>()],
+        first in any::<i64>(),
+        now in any::<i64>(),
+        hash in any::<u128>(),
+    ) {
+        let first_attempt = Timestamp(first);
+        let tried = Tried { attempt, first_attempt, now: Timestamp(now), hash, ..tried(attempt) };
+        let decision = policy.next(&tried);
+        prop_assert_eq!(policy.next(&tried), decision);
+        match decision {
+            Decision::Again { at } => {
+                prop_assert!(policy.max_attempts == 0 || attempt < policy.max_attempts);
+                prop_assert!(at >= tried.now && at <= later(tried.now, millis(policy.max)));
+                if let Some(ttl) = policy.ttl {
+                    prop_assert!(at <= later(first_attempt, millis(ttl)));
+                }
+                if policy.jitter == Jitter::Equal {
+                    prop_assert!(at >= later(tried.now, policy.delay(attempt) / 2));
+                }
+            }
+            Decision::Exhausted(Exhausted::Attempts(most)) => prop_assert!(most > 0 && attempt >= most),
+            Decision::Exhausted(Exhausted::Time(ttl)) => {
+                prop_assert!(later(tried.now, millis(policy.max)) > later(first_attempt, millis(ttl)));
+            }
+            Decision::NotRetried => prop_assert!(false, "errors of scripts are tried again"),
+        }
+    }
+
+    #[test]
+    fn delays_do_not_shrink(mut policy in any_policy(), attempt in 1..1000_u32) {
+        policy.factor = 1.0 + policy.factor.abs();
+        if !matches!(policy.backoff, Backoff::List(_)) {
+            prop_assert!(policy.delay(attempt) <= policy.delay(attempt + 1));
+        }
+    }
+}
+
+#[test]
+fn the_longest_wait_is_that_before_the_last_attempt_as_far_as_the_policy_allows() {
+    let policy = RetryPolicy { max_attempts: 4, ..RetryPolicy::DEFAULT };
+    assert_eq!(policy.longest_wait(), Duration::from_secs(4));
+    assert_eq!(RetryPolicy { max_attempts: 1, ..policy.clone() }.longest_wait(), Duration::ZERO);
+    assert_eq!(RetryPolicy { max_attempts: 0, ..policy.clone() }.longest_wait(), Duration::from_hours(1));
+    let ttl = Some(Duration::from_secs(3));
+    assert_eq!(RetryPolicy { ttl, ..policy.clone() }.longest_wait(), Duration::from_secs(3));
+    let delays = [1, 90, 2].map(Duration::from_secs).to_vec();
+    let list = RetryPolicy { backoff: Backoff::List(delays), ..policy };
+    assert_eq!(list.longest_wait(), Duration::from_secs(90));
+    assert_eq!(RetryPolicy { max_attempts: 2, ..list }.longest_wait(), Duration::from_secs(1));
+}

@@ -1,0 +1,101 @@
+//! Delayed jobs, as values: what waits, for what, and how it is called.
+
+use serde::{Deserialize, Serialize};
+
+use super::completion::Completion;
+use tidegate_model::{Address, Status, Timestamp};
+
+/// A job that shall wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delayed {
+    /// The step that will run it.
+    pub step: Address,
+    pub due: Timestamp,
+    pub job: DelayedJob,
+}
+
+/// What is kept of a job while it waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DelayedJob {
+    /// The inputs that it was made of, as they enter the delivery hash, and their indices.
+    pub inputs: Vec<(String, u64)>,
+    /// The number of the last attempt; 0 where there was none.
+    pub attempt: u32,
+    pub first_attempt: Option<Timestamp>,
+    pub last_error: Option<String>,
+    /// The error queue that it was put back from, and its index there.
+    pub from_error: Option<(Address, u64)>,
+    /// The output of the step that it is for: made already, and only due later. `None`: the step runs it.
+    pub to: Option<String>,
+    pub standing: Standing,
+    pub form: JobForm,
+    pub payload: Vec<u8>,
+    /// The provenance that it carries along, as JSON text.
+    pub carried: Option<String>,
+}
+
+/// What a job that is not through waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// The time when it is due.
+    #[default]
+    Delayed,
+    /// An attempt was begun, and nothing is known of its end.
+    Started,
+    /// An outside system finishes it, which knows it by the handle.
+    Pending { handle: String, since: Timestamp },
+    /// The same, and it has said how the job stands: it is in order and goes on to wait, or that is not
+    /// delivered yet.
+    Told { handle: String, since: Timestamp, completion: Completion },
+}
+
+impl Standing {
+    /// Where an outside system has the job: the handle by which it knows it, since when, and what it has
+    /// said of it, if anything.
+    #[must_use]
+    pub fn outside(&self) -> Option<(&str, Timestamp, Option<&Completion>)> {
+        match self {
+            Self::Delayed | Self::Started => None,
+            Self::Pending { handle, since } => Some((handle, *since, None)),
+            Self::Told { handle, since, completion } => Some((handle, *since, Some(completion))),
+        }
+    }
+
+    /// How the outside says that the job stands, where it has it.
+    #[must_use]
+    pub fn status(&self) -> Option<Status> {
+        let (_, _, said) = self.outside()?;
+        Some(said.map_or(Status::Pending, |said| said.status))
+    }
+}
+
+/// What a payload is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobForm {
+    #[default]
+    Json,
+    Text,
+    Bytes,
+}
+
+/// What a delayed job is called. In order of due time, for one step.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DelayedKey {
+    pub step: Address,
+    pub due: Timestamp,
+    /// Given by the store, and never twice.
+    pub sequence: u64,
+}
+
+impl DelayedJob {
+    /// Whether it waits for its turn at its step, and for no time any more. `due`: when it is due.
+    #[must_use]
+    pub fn waits_for_turn(&self, due: Timestamp, now: Timestamp) -> bool {
+        self.standing == Standing::Delayed && self.to.is_none() && due <= now
+    }
+}
+
+/// When those are due that no time makes due.
+pub const NEVER: Timestamp = Timestamp(i64::MAX);

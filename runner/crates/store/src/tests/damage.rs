@@ -1,0 +1,128 @@
+//! Files that are damaged in random places: what is read from them is right, or is refused.
+
+use super::history::{COMMITS, commit, delayed, generation, run, snapshot};
+use super::*;
+use crate::{Outcome, verify};
+use tidegate_model::DeliveryHash;
+
+/// Numbers that look random; the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        // splitmix64
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % end as u64).unwrap()
+    }
+}
+
+/// The file as it is after a clean end, and as a crash leaves it.
+fn good_files() -> [Vec<u8>; 2] {
+    let disk = FaultyDisk::new();
+    let (_, mut writer) = open_on(&disk);
+    assert_eq!(run(&mut writer, COMMITS), COMMITS);
+    let crashed = disk.bytes();
+    drop(writer);
+    [disk.bytes(), crashed]
+}
+
+fn damage(file: &mut Vec<u8>, random: &mut Random) {
+    // Half of the damage goes where the pages in use are likely to be.
+    let end = if random.below(2) == 0 { file.len() } else { file.len().min(64 << 10) };
+    let at = random.below(end);
+    match random.below(5) {
+        0 => file[at] ^= 1 << random.below(8),
+        1 => (0..16).for_each(|_| {
+            let near = (at + random.below(512)).min(file.len() - 1);
+            file[near] = u8::try_from(random.below(256)).unwrap();
+        }),
+        2 => {
+            let end = (at + random.below(8192)).min(file.len());
+            file[at..end].fill(0);
+        }
+        3 => {
+            let (from, len) = (random.below(file.len()), random.below(4096));
+            let len = len.min(file.len() - from).min(file.len() - at);
+            file.copy_within(from..from + len, at);
+        }
+        _ => file.truncate(at),
+    }
+}
+
+/// Reads everything; what is answered must be what was written.
+fn assert_nothing_is_wrong(store: &Store, truth: &Store) {
+    for name in ["a/in", "a/out"].map(address) {
+        let Ok(Some(state)) = store.queue(&name) else { continue };
+        assert!(state.head <= truth.queue(&name).unwrap().unwrap().head);
+        let mut next = state.first;
+        while let Ok(Some(batch)) = store.read(&name, next, 50, 1 << 20) {
+            let Ok(Some(expected)) = truth.read(&name, next, batch.len(), usize::MAX) else { break };
+            let len = expected.len().min(batch.len());
+            assert!(batch.payloads.iter().take(len).eq(expected.payloads.iter().take(len)));
+            next += len as u64;
+        }
+    }
+    let step = address("a/step");
+    let commits = store.transaction().unwrap_or(0);
+    assert!(commits <= COMMITS);
+    if let Ok(Some(progress)) = store.progress(&step, &address("a/in")) {
+        assert!(progress.watermark() <= COMMITS);
+    }
+    if let Ok(Some(position)) = store.sink(&step) {
+        assert!(position.offset <= COMMITS);
+    }
+    for number in 1..=COMMITS {
+        if let Ok(Some(outcome)) = store.delivery(DeliveryHash(number.into())) {
+            assert_eq!(outcome, Outcome::Output { jobs: u32::try_from(number).unwrap() });
+        }
+        let _ = store.mark(&step, number * 10);
+    }
+    assert_details_are_right(store);
+    let _ = (store.queues(), store.all_progress(), store.segments(&step), verify(store));
+}
+
+/// As [`assert_nothing_is_wrong`], for what the history keeps of a commit by its number.
+fn assert_details_are_right(store: &Store) {
+    let step = address("a/step");
+    for found in store.snapshots(&step).unwrap_or_default() {
+        assert_eq!(found, snapshot(found.number));
+    }
+    for (key, job) in store.due(&step, Timestamp(i64::MAX), None, 100, 1 << 20).unwrap_or_default() {
+        assert_eq!(job, delayed(key.sequence).job);
+    }
+    if let Ok(Some(found)) = store.generation() {
+        assert_eq!(found, generation(found.number));
+    }
+    let _ =
+        (store.all_snapshots(), store.generations(), store.next_due(&step, None), store.delayed_count(&step));
+    if let Ok(Some((batch, origins))) = store.read_details(&address("a/out"), 1, 50, 1 << 20) {
+        for (index, origin) in (batch.first..).zip(origins) {
+            assert_eq!(origin.unwrap().inputs, [("a/in".to_owned(), index)]);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_file_never_panics_and_never_lies() {
+    let files = good_files();
+    let truth_disk = FaultyDisk::with(files[0].clone());
+    let (truth, _truth_writer) = open_on(&truth_disk);
+    let mut opened = 0;
+    for seed in 0..600 {
+        let mut random = Random(seed);
+        let mut file = files[random.below(2)].clone();
+        for _ in 0..=random.below(3) {
+            if !file.is_empty() {
+                damage(&mut file, &mut random);
+            }
+        }
+        let Ok((store, mut writer)) = open_disk(Box::new(FaultyDisk::with(file))) else { continue };
+        opened += 1;
+        assert_nothing_is_wrong(&store, &truth);
+        let _ = writer.commit(commit(COMMITS + 1));
+    }
+    assert!(opened > 50, "{opened}");
+}

@@ -1,0 +1,277 @@
+//! A fixed history of commits that touch every table, each of which can be told from the outside:
+//! what the crash tests run again and again.
+
+use std::sync::LazyLock;
+
+use super::*;
+use crate::{
+    Delayed, DelayedJob, DelayedKey, Delivered, Generation, JobForm, Outcome, Snapshot, SnapshotInput,
+    Standing, Stop, Trim, TrimWhen, verify,
+};
+use tidegate_model::{DeliveryHash, Mark, Origins, Progress, Segment, SinkPosition, TokenKey};
+
+pub(crate) const COMMITS: u64 = 40;
+
+/// The jobs that each commit appends to `a/in`, by its number.
+fn jobs_in() -> &'static [Vec<Vec<u8>>] {
+    static ALL: LazyLock<Vec<Vec<Vec<u8>>>> = LazyLock::new(|| (0..=COMMITS + 1).map(make_jobs).collect());
+    &ALL
+}
+
+fn make_jobs(number: u64) -> Vec<Vec<u8>> {
+    // Now and then one that needs many pages, so that the file grows within the history.
+    let size = if number.is_multiple_of(8) { 40_000 } else { 30 };
+    (0..=number % 3)
+        .map(|position| {
+            let start = format!("\"job {position} of commit {number} ");
+            let noise = (0..size).map(|at| b'a' + u8::try_from((at * at + number) % 25).unwrap());
+            start.into_bytes().into_iter().chain(noise).chain(*b"\"").collect()
+        })
+        .collect()
+}
+
+fn head_in(commits: u64) -> u64 {
+    jobs_in().iter().skip(1).zip(0..commits).map(|(jobs, _)| jobs.len() as u64).sum()
+}
+
+/// What commit `number` changes.
+pub(crate) fn commit(number: u64) -> &'static Changes {
+    static ALL: LazyLock<Vec<Changes>> = LazyLock::new(|| (1..=COMMITS + 1).map(changes).collect());
+    &ALL[usize::try_from(number).unwrap() - 1]
+}
+
+fn changes(number: u64) -> Changes {
+    let jobs = &jobs_in()[usize::try_from(number).unwrap()];
+    let first = jobs.split_first().unwrap();
+    let mut progress = Progress::default();
+    progress.finish(1, number);
+    let number32 = u32::try_from(number).unwrap();
+    let step = address("a/step");
+    Changes {
+        now: Timestamp(i64::from(number32)),
+        appends: vec![
+            Append { queue: address("a/in"), block: block([&first.0[..]]) },
+            out(number),
+            Append { queue: address("a/in"), block: block(first.1.iter().map(|job| &job[..])) },
+        ],
+        progress: vec![(step.clone(), address("a/in"), progress)],
+        handled: Vec::new(),
+        sinks: vec![(step.clone(), position(number))],
+        marks: vec![(step.clone(), mark(number))],
+        segments: vec![(step.clone(), segment(number32))],
+        deliveries: vec![delivered(number)],
+        settled: vec![Snapshot { number: number.saturating_sub(2), ..snapshot(number) }.key()],
+        snapshots: vec![snapshot(number)],
+        pauses: vec![(step.clone(), number % 2 == 1)],
+        begins_run: number.is_multiple_of(3),
+        stops: vec![stop(number)],
+        undelayed: vec![DelayedKey {
+            step: step.clone(),
+            due: delayed(number / 2).due,
+            sequence: number / 2,
+        }],
+        delayed: vec![delayed(number)],
+        // The first one stays.
+        token_key: TokenKey::new(&[u8::try_from(number).unwrap(); 32]),
+        generation: Some(generation(number)),
+        ticked: vec![(step.clone(), ticked(number))],
+        trims: vec![Trim {
+            queue: address("a/in"),
+            up_to: head_in(number / 2),
+            when: TrimWhen::Always,
+            max_bytes: None,
+        }],
+    }
+}
+
+/// The job of `a/out`, made of the job of `a/in` with the same index.
+fn out(number: u64) -> Append {
+    let mut origins = Origins::new(address("a/step"), vec!["a/in".into()]);
+    origins.push(&[number]);
+    let carried = carried(number);
+    let carried: Payloads = [carried.as_bytes()].into_iter().collect();
+    let details = Details { origins: Some(&origins), carried: Some(&carried) };
+    let payload = number.to_string();
+    let payloads: Payloads = [payload.as_bytes()].into_iter().collect();
+    Append { queue: address("a/out"), block: Block::encode(&payloads, details) }
+}
+
+fn stop(number: u64) -> Stop {
+    Stop {
+        step: address("a/step"),
+        since: Timestamp(7),
+        at: Some(format!("job {number}")),
+        job: Some((address("a/in"), number)),
+        why: "it stands in the way".into(),
+    }
+}
+
+fn carried(number: u64) -> String {
+    format!(r#"{{"a/in":{{"index":{number}}}}}"#)
+}
+
+/// Kept until the third commit after it.
+fn delivered(number: u64) -> Delivered {
+    let now = i64::try_from(number).unwrap();
+    let outcome = Outcome::Output { jobs: u32::try_from(number).unwrap() };
+    Delivered { hash: DeliveryHash(number.into()), outcome, keep_until: Timestamp(now + 3) }
+}
+
+pub(crate) fn snapshot(number: u64) -> Snapshot {
+    let input = SnapshotInput { name: "in".into(), address: address("a/in"), first: number, jobs: 2 };
+    Snapshot { step: address("a/step"), number, inputs: vec![input], jobs: 2, time: Timestamp(7) }
+}
+
+/// The one with the sequence `number`: later ones are due earlier.
+pub(crate) fn delayed(number: u64) -> Delayed {
+    let job = DelayedJob {
+        inputs: vec![("a/in".into(), number)],
+        attempt: u32::try_from(number).unwrap(),
+        first_attempt: Some(Timestamp(-1)),
+        last_error: Some("busy".into()),
+        from_error: number.is_multiple_of(3).then(|| (address("a/failed"), number)),
+        to: number.is_multiple_of(4).then(|| "late".into()),
+        standing: match number % 5 {
+            0 => Standing::Pending { handle: format!("handle {number}"), since: Timestamp(-3) },
+            1 => Standing::Started,
+            _ => Standing::Delayed,
+        },
+        form: JobForm::Text,
+        payload: format!("delayed {number}").into_bytes(),
+        carried: number.is_multiple_of(2).then(|| carried(number)),
+    };
+    Delayed { step: address("a/step"), due: Timestamp(-i64::try_from(number).unwrap()), job }
+}
+
+pub(crate) fn generation(number: u64) -> Generation {
+    Generation { number, fingerprint: number * 7, time: Timestamp(5) }
+}
+
+/// Now and then the clock is set back.
+fn ticked(number: u64) -> Timestamp {
+    Timestamp(1_000 * i64::try_from(number % 7).unwrap())
+}
+
+fn position(number: u64) -> SinkPosition {
+    SinkPosition { offset: number, tail_len: 1, tail_hash: 2, device: 3, inode: 4, path_hash: 5, open: true }
+}
+
+fn mark(number: u64) -> Mark {
+    Mark { index: number * 10, segment: 0, offset: number * 100, line: number }
+}
+
+fn segment(ordinal: u32) -> Segment {
+    Segment {
+        ordinal,
+        first: u64::from(ordinal),
+        path: format!("in/{ordinal}.ndjson").into(),
+        device: 1,
+        inode: 2,
+        fingerprint: 3,
+        offset: 0,
+        line: 1,
+        tail: None,
+        siblings_known: true,
+        end: None,
+        fingerprint_len: 4,
+    }
+}
+
+/// Asserts that the store is as the first `commits` commits left it, in every part.
+pub(crate) fn assert_is_after(store: &Store, commits: u64) {
+    assert_has_come_back(store, commits);
+    // The first of a run stays.
+    let stopped = (commits > 0).then(|| stop((commits / 3 * 3).max(1)));
+    assert_eq!(store.stops().unwrap(), stopped.into_iter().collect::<Vec<_>>());
+}
+
+/// As [`assert_is_after`], of a store that may have come from an export: which steps stopped in the last run
+/// is no part of that.
+pub(crate) fn assert_has_come_back(store: &Store, commits: u64) {
+    assert_eq!(store.transaction().unwrap(), commits);
+    assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
+    let step = address("a/step");
+    assert_eq!(store.delivery(DeliveryHash(u128::from(commits) + 1)).unwrap(), None);
+    assert_details_are_after(store, commits);
+    if commits == 0 {
+        assert_eq!(store.queues().unwrap(), []);
+        assert_eq!(store.segments(&step).unwrap(), []);
+        return;
+    }
+    let kept = commits / 2 + 1..=commits;
+    let all = jobs(store, &address("a/in"));
+    assert!(all.iter().eq(kept.flat_map(|number| &jobs_in()[usize::try_from(number).unwrap()])));
+    let out: Vec<_> = (1..=commits).map(|number| number.to_string().into_bytes()).collect();
+    assert_eq!(jobs(store, &address("a/out")), out);
+    let progress = store.progress(&step, &address("a/in")).unwrap().unwrap();
+    assert_eq!((progress.watermark(), progress.finished()), (commits, &[][..]));
+    assert_eq!(store.sink(&step).unwrap(), Some(position(commits)));
+    assert_eq!(store.mark(&step, u64::MAX).unwrap(), Some(mark(commits)));
+    let segments: Vec<_> = (1..=u32::try_from(commits).unwrap()).map(segment).collect();
+    assert_eq!(store.segments(&step).unwrap(), segments);
+    assert_eq!(store.index_at(&address("a/out"), Timestamp(i64::from(u32::MAX))).unwrap(), None);
+    for index in 1..=commits {
+        let time = Timestamp(i64::try_from(index).unwrap());
+        assert_eq!(store.index_at(&address("a/out"), time).unwrap(), Some(index));
+    }
+}
+
+fn assert_details_are_after(store: &Store, commits: u64) {
+    let step = address("a/step");
+    let numbers: Vec<_> = (1..=commits).collect();
+    let hashes: Vec<_> = numbers.iter().map(|&number| DeliveryHash(number.into())).collect();
+    let kept = numbers.iter().map(|number| (number + 3 > commits).then(|| delivered(*number).outcome));
+    assert_eq!(store.deliveries(&hashes).unwrap(), kept.collect::<Vec<_>>());
+    let open: Vec<_> = numbers.iter().rev().take(2).rev().map(|&number| snapshot(number)).collect();
+    assert_eq!(store.snapshots(&step).unwrap(), open);
+    assert_eq!(store.all_snapshots().unwrap(), open);
+    let waiting: Vec<_> = numbers.iter().rev().filter(|&&number| number > commits / 2).copied().collect();
+    let due = store.due(&step, Timestamp(0), None, usize::MAX, usize::MAX).unwrap();
+    assert!(due.iter().map(|(key, _)| key.sequence).eq(waiting.iter().copied()));
+    assert!(due.iter().all(|(key, job)| *job == delayed(key.sequence).job));
+    assert_eq!(store.delayed_count(&step).unwrap(), waiting.len() as u64);
+    assert_eq!(store.next_due(&step, None).unwrap(), waiting.first().map(|&number| delayed(number).due));
+    assert_eq!(store.pauses().unwrap().len() as u64, commits % 2);
+    assert_eq!(store.generation().unwrap(), numbers.last().map(|&number| generation(number)));
+    assert_eq!(store.ticked(&step).unwrap(), numbers.last().map(|&number| ticked(number)));
+    assert_eq!(store.ticked(&address("a/in")).unwrap(), None);
+    let mut next = 1;
+    while let Some((batch, origins)) = store.read_details(&address("a/out"), next, 9, 9_999).unwrap() {
+        for (position, origin) in origins.iter().enumerate() {
+            assert_eq!(origin.as_ref().unwrap().inputs, [("a/in".to_owned(), next)]);
+            let text = batch.carried.as_ref().unwrap().get(position);
+            assert_eq!(text, Some(carried(next).as_bytes()));
+            let stamp = batch.stamp(position).unwrap();
+            assert_eq!((stamp.time.0.cast_unsigned(), stamp.transaction), (next, next));
+            next += 1;
+        }
+    }
+    assert_eq!(next, commits + 1);
+}
+
+/// Makes the first `commits` commits, until one fails; answers with the number of the last one that
+/// succeeded.
+pub(crate) fn run(writer: &mut Writer, commits: u64) -> u64 {
+    for number in 1..=commits {
+        match writer.commit(commit(number)) {
+            Ok(committed) => assert_eq!(committed.transaction, number),
+            Err(_) => return number - 1,
+        }
+    }
+    commits
+}
+
+#[test]
+fn the_history_is_what_it_says() {
+    let disk = FaultyDisk::new();
+    let (store, mut writer) = open_on(&disk);
+    for number in 0..=COMMITS {
+        if number > 0 {
+            writer.commit(commit(number)).unwrap();
+        }
+        assert_is_after(&store, number);
+    }
+    drop(writer);
+    let (store, _writer) = open_on(&disk);
+    assert_is_after(&store, COMMITS);
+}

@@ -1,0 +1,161 @@
+//! Stores of older versions: each is made here as that version made it.
+
+use redb::{Database, TableDefinition};
+use twox_hash::XxHash3_64;
+
+use super::*;
+use crate::{Delivered, Outcome, verify};
+use tidegate_model::{DeliveryHash, Stamp};
+
+type Records<K> = TableDefinition<'static, K, &'static [u8]>;
+
+const META: Records<&str> = TableDefinition::new("meta");
+const NAMES: Records<&str> = TableDefinition::new("names");
+const QUEUES: Records<u32> = TableDefinition::new("queues");
+const LOG: Records<(u32, u64)> = TableDefinition::new("log");
+const PROGRESS: Records<(u32, u32)> = TableDefinition::new("progress");
+const MARKS: Records<(u32, u64)> = TableDefinition::new("marks");
+const SEGMENTS: Records<(u32, u32)> = TableDefinition::new("segments");
+const SINKS: Records<u32> = TableDefinition::new("sinks");
+const DELIVERIES: Records<u128> = TableDefinition::new("deliveries");
+const TICKS: Records<u32> = TableDefinition::new("ticks");
+
+fn seed(table: u8, a: u64, b: u64) -> u64 {
+    XxHash3_64::oneshot(&[&[table][..], &a.to_le_bytes(), &b.to_le_bytes()].concat())
+}
+
+fn text(key: &str) -> u64 {
+    XxHash3_64::oneshot(key.as_bytes())
+}
+
+fn sealed(seed: u64, record: &[u8]) -> Vec<u8> {
+    [record, &XxHash3_64::oneshot_with_seed(seed, record).to_le_bytes()].concat()
+}
+
+/// The three jobs `1`, `22` and an empty one, committed at the time 5.
+fn value_of_version_1() -> Vec<u8> {
+    let body = [&[1, 2, 0][..], b"122"].concat();
+    let time = 5_i64.to_le_bytes();
+    let checksum = XxHash3_64::oneshot(&body).to_le_bytes();
+    let rest = [&[1][..], &time, &[3, 1], &[0, 3, 6, 6], &checksum].concat();
+    let checksum = XxHash3_64::oneshot_with_seed(seed(3, 1, 1), &rest).to_le_bytes();
+    [&checksum[..], &rest, &body].concat()
+}
+
+fn store_of_version_1(path: &std::path::Path) {
+    let database = Database::create(path).unwrap();
+    let txn = database.begin_write().unwrap();
+    {
+        let mut meta = txn.open_table(META).unwrap();
+        meta.insert("format", &1_u32.to_le_bytes()[..]).unwrap();
+        meta.insert("created", &*sealed(seed(0, text("created"), 0), &4_i64.to_le_bytes())).unwrap();
+        let commit = [1_u64.to_le_bytes(), 5_i64.to_le_bytes()].concat();
+        meta.insert("commit", &*sealed(seed(0, text("commit"), 0), &commit)).unwrap();
+        let mut names = txn.open_table(NAMES).unwrap();
+        for (name, id) in [("a/q", 1_u32), ("a/step", 2)] {
+            names.insert(name, &*sealed(seed(1, text(name), 0), &id.to_le_bytes())).unwrap();
+        }
+        let value = value_of_version_1();
+        let queue = [3, 1, value.len() as u64].map(u64::to_le_bytes).concat();
+        txn.open_table(QUEUES).unwrap().insert(1, &*sealed(seed(2, 1, 0), &queue)).unwrap();
+        txn.open_table(LOG).unwrap().insert((1, 1), &*value).unwrap();
+        let progress =
+            br#"{"watermark":2,"finished":[],"counters":{"taken":2,"given":0,"filtered":0,"failed":0}}"#;
+        txn.open_table(PROGRESS).unwrap().insert((2, 1), &*sealed(seed(4, 2, 1), progress)).unwrap();
+        let delivery = sealed(seed(8, 77, 0), &[0, 6, 0, 0, 0]);
+        txn.open_table(DELIVERIES).unwrap().insert(77, &*delivery).unwrap();
+        txn.open_table(MARKS).unwrap();
+        txn.open_table(SEGMENTS).unwrap();
+        txn.open_table(SINKS).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+fn bytes_of_version_1() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.redb");
+    store_of_version_1(&path);
+    std::fs::read(path).unwrap()
+}
+
+fn assert_is_whole(store: &Store) {
+    assert_eq!(verify(store).unwrap().problems, Vec::<String>::new());
+    let batch = store.read(&address("a/q"), 1, 9, 99).unwrap().unwrap();
+    assert!(batch.payloads.iter().take(3).eq([&b"1"[..], b"22", b""]));
+    let stamp = Stamp { position: 0, time: Timestamp(5), transaction: 0 };
+    assert_eq!(batch.stamps.first(), Some(&stamp));
+    assert_eq!(store.progress(&address("a/step"), &address("a/q")).unwrap().unwrap().watermark(), 2);
+    let outcome = Outcome::Output { jobs: 6 };
+    assert_eq!(store.delivery(DeliveryHash(77)).unwrap(), Some(outcome));
+}
+
+#[test]
+fn a_store_of_version_1_goes_on_as_one_of_this_version() {
+    let disk = FaultyDisk::with(bytes_of_version_1());
+    for round in 0..2 {
+        let (store, mut writer) = open_on(&disk);
+        assert_is_whole(&store);
+        assert_eq!(store.transaction().unwrap(), 1 + round);
+        let keep_until = Timestamp(i64::MAX - 1);
+        let deliveries = vec![Delivered { hash: DeliveryHash(78), outcome: Outcome::Error, keep_until }];
+        let appends = vec![append("a/q", ["4"])];
+        writer.commit(&Changes { now: Timestamp(9), appends, deliveries, ..Changes::default() }).unwrap();
+        let batch = store.read(&address("a/q"), 3, 9, 99).unwrap().unwrap();
+        assert_eq!(batch.stamps[1], Stamp { position: 1, time: Timestamp(9), transaction: 2 });
+    }
+}
+
+#[test]
+fn a_store_of_version_2_3_or_4_goes_on_as_one_of_this_version() {
+    // What those lack is the table of ticks; what they have is the same.
+    for version in [2, 3, 4] {
+        goes_on(version);
+    }
+}
+
+fn goes_on(version: u32) {
+    let folder = tempfile::tempdir().unwrap();
+    {
+        let (_store, mut writer) = crate::open(folder.path()).unwrap();
+        let appends = vec![append("a/q", ["1", "2"])];
+        writer.commit(&Changes { now: Timestamp(5), appends, ..Changes::default() }).unwrap();
+    }
+    let database = Database::open(folder.path().join("store.redb")).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(META).unwrap().insert("format", &version.to_le_bytes()[..]).unwrap();
+    if version < 4 {
+        txn.delete_table(TICKS).unwrap();
+    }
+    txn.commit().unwrap();
+    drop(database);
+    for round in 0..2 {
+        let (store, mut writer) = crate::open(folder.path()).unwrap();
+        assert_eq!(store.transaction().unwrap(), 1 + round);
+        assert_eq!(store.queue(&address("a/q")).unwrap().unwrap().head, 2);
+        let outcome = Outcome::Arrived { first: 1, jobs: 2, content: u64::MAX };
+        let keep_until = Timestamp(i64::MAX);
+        let deliveries = vec![Delivered { hash: DeliveryHash(78), outcome, keep_until }];
+        let ticked = vec![(address("a/tick"), Timestamp(8))];
+        assert_eq!(store.ticked(&address("a/tick")).unwrap(), (round > 0).then_some(Timestamp(8)));
+        writer.commit(&Changes { now: Timestamp(9), deliveries, ticked, ..Changes::default() }).unwrap();
+        assert_eq!(store.delivery(DeliveryHash(78)).unwrap(), Some(outcome));
+        assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_migration_that_is_cut_off_is_made_again() {
+    let image = bytes_of_version_1();
+    for operation in 1.. {
+        let disk = FaultyDisk::with(image.clone());
+        disk.fail(crate::testing::Failure::From(operation));
+        let _ = open_disk(Box::new(disk.clone()));
+        if !disk.struck() {
+            break;
+        }
+        for left in [disk.bytes(), disk.survivors(0), disk.survivors(operation)] {
+            let (store, _writer) = open_on(&FaultyDisk::with(left));
+            assert_is_whole(&store);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Exit codes, and the one way in which a command says that it failed.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use super::console::{self, Gravity};
+use tidegate_config::{Diagnostics, Severity};
+use tidegate_model::log_target;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done,
+    Failed,
+    Usage,
+    Configuration,
+}
+
+impl Exit {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 64,
+            Self::Configuration => 78,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// Says what went wrong on standard error.
+pub(crate) fn fail(what: impl fmt::Display) -> Exit {
+    console::say(Gravity::Error, what);
+    Exit::Failed
+}
+
+/// Says what a person should know, though the command goes on.
+pub(crate) fn warn(what: impl fmt::Display) {
+    console::say(Gravity::Warning, what);
+}
+
+/// Says what a person at a terminal should know.
+pub(crate) fn note(what: impl fmt::Display) {
+    console::say(Gravity::Info, what);
+}
+
+/// Says what is wrong with the command's arguments.
+pub(crate) fn misuse(what: impl fmt::Display) -> Exit {
+    fail(what);
+    Exit::Usage
+}
+
+/// Shows diagnostics on standard error: for people, or in a log of JSON a line each.
+pub(crate) fn show(diagnostics: &Diagnostics) {
+    if !console::speaks_json() {
+        return console::write(&diagnostics.render(console::colours()));
+    }
+    for record in diagnostics.records() {
+        let gravity = match record.severity {
+            Severity::Error => Gravity::Error,
+            Severity::Warning => Gravity::Warning,
+        };
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(&record) else { continue };
+        fields.retain(|name, _| !matches!(name.as_str(), "severity" | "message"));
+        console::record(gravity, log_target::CONFIG, &record.message, &fields);
+    }
+}

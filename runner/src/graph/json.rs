@@ -1,0 +1,91 @@
+//! The graph for programs, with what each node depends on and what depends on it.
+
+use serde::Serialize;
+
+use super::topology::{EdgeKind, Topology};
+use tidegate_config::OutputOrder;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Document {
+    nodes: Vec<Node>,
+    edges: Vec<Edge>,
+}
+
+#[derive(Debug, Serialize)]
+struct Node {
+    /// `KIND:PIPELINE/NAME`, since a sink and its step may have one name.
+    id: String,
+    kind: &'static str,
+    pipeline: String,
+    name: String,
+    /// Of a source or a sink.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    sort: Option<&'static str>,
+    /// Of a step: `from`, `join` or `alts`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    take: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery: Option<&'static str>,
+    /// Of a step: whether its outputs stand `in order` of its jobs or `as finished`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<&'static str>,
+    /// Of a queue: whether steps give their errors to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<bool>,
+    /// Jobs that a queue holds, with `--live`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<u64>,
+    /// Everything that its jobs may come from, however far.
+    upstream: Vec<String>,
+    /// Everything that its jobs may come to, however far.
+    downstream: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Edge {
+    from: String,
+    to: String,
+    /// `input`, `output` or `errors`.
+    kind: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    binding: String,
+    /// Jobs that wait for the step, with `--live`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<u64>,
+}
+
+pub(crate) fn document(topology: &Topology) -> Document {
+    use super::topology::Kind;
+    let downstream = topology.downstream();
+    let id = |node: usize| topology.nodes[node].id();
+    let nodes = topology.nodes.iter().enumerate().map(|(at, node)| {
+        let is = |kind| node.kind == kind;
+        let feeds = (0..topology.nodes.len()).filter(|&other| downstream[other].contains(&at));
+        Node {
+            id: node.id(),
+            kind: node.kind.as_str(),
+            pipeline: node.address.pipeline.to_string(),
+            name: node.address.name.to_string(),
+            sort: (is(Kind::Source) || is(Kind::Sink)).then_some(node.sort),
+            take: is(Kind::Step).then_some(if node.sort.is_empty() { "from" } else { node.sort }),
+            delivery: is(Kind::Step).then_some(node.delivery.unwrap_or("exactly-once")),
+            order: node.order.map(OutputOrder::as_str),
+            errors: is(Kind::Queue).then_some(node.sort == "errors"),
+            kept: node.kept,
+            upstream: feeds.map(id).collect(),
+            downstream: downstream[at].iter().copied().map(id).collect(),
+        }
+    });
+    let edges = topology.edges.iter().map(|edge| Edge {
+        from: id(edge.from),
+        to: id(edge.to),
+        kind: match edge.kind {
+            EdgeKind::Input => "input",
+            EdgeKind::Output => "output",
+            EdgeKind::Errors => "errors",
+        },
+        binding: edge.binding.clone(),
+        waiting: edge.waiting,
+    });
+    Document { nodes: nodes.collect(), edges: edges.collect() }
+}

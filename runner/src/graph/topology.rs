@@ -1,0 +1,278 @@
+//! A configuration as nodes and edges, with how many jobs wait where that is known.
+//!
+//! Everything that draws starts from it, and none of them looks at the configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::look::{QueueStatus, StepStatus};
+use tidegate_config::{Configuration, Input, OutputOrder, Promise, SinkKind, SourceKind, Step, Take, Target};
+use tidegate_model::Address;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Topology {
+    /// Sources, queues, steps and sinks, each in the order of the configuration.
+    pub(crate) nodes: Vec<Node>,
+    /// In the order of the steps that they belong to.
+    pub(crate) edges: Vec<Edge>,
+    /// Names alone would not do.
+    pub(crate) several_pipelines: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    pub(crate) address: Address,
+    /// Of which sort it is: `file`, `stdout`, `join`, `alts`, `errors`; empty where that needs no word.
+    pub(crate) sort: &'static str,
+    /// Of a step that promises something else than exactly-once.
+    pub(crate) delivery: Option<&'static str>,
+    /// Of a step: what it promises about the order of its outputs.
+    pub(crate) order: Option<OutputOrder>,
+    /// Jobs that a queue holds, where that was asked.
+    pub(crate) kept: Option<u64>,
+    /// The sink whose `from` brought this step along.
+    implied_by: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Queue,
+    Source,
+    Step,
+    Sink,
+}
+
+/// Jobs go from one node to another. Nodes are positions in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) kind: EdgeKind,
+    /// The name under which the step sees it; empty where it has none.
+    pub(crate) binding: String,
+    /// Jobs that wait on it, where that was asked and can be said.
+    pub(crate) waiting: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EdgeKind {
+    Input,
+    Output,
+    Errors,
+}
+
+/// How many jobs wait and are kept, by the names that answers have for things.
+#[derive(Debug, Default)]
+pub(crate) struct Depths {
+    /// By step and input.
+    pub(crate) waiting: BTreeMap<(String, String), u64>,
+    /// By queue.
+    pub(crate) kept: BTreeMap<String, u64>,
+}
+
+impl Kind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Queue => "queue",
+            Self::Step => "step",
+            Self::Sink => "sink",
+        }
+    }
+}
+
+impl Node {
+    /// A name that no other node has.
+    pub(crate) fn id(&self) -> String {
+        format!("{}:{}", self.kind.as_str(), self.address)
+    }
+}
+
+impl Edge {
+    /// What stands beside it: its binding, and how many jobs wait.
+    pub(crate) fn label(&self) -> String {
+        let waiting = self.waiting.map(|waiting| format!("{waiting} waiting"));
+        let binding = (!self.binding.is_empty()).then(|| self.binding.clone());
+        binding.into_iter().chain(waiting).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Depths {
+    pub(crate) fn of(steps: &[StepStatus], queues: &[QueueStatus]) -> Self {
+        let waiting = steps.iter().filter_map(|step| {
+            step.waiting.map(|waiting| ((step.step.clone(), step.input.clone()), waiting))
+        });
+        let kept = queues.iter().map(|queue| (queue.queue.clone(), queue.jobs));
+        Self { waiting: waiting.collect(), kept: kept.collect() }
+    }
+}
+
+impl Topology {
+    pub(crate) fn of(configuration: &Configuration, depths: Option<&Depths>) -> Self {
+        let node = |kind, address: &Address, sort| Node {
+            kind,
+            address: address.clone(),
+            sort,
+            delivery: None,
+            order: None,
+            kept: None,
+            implied_by: None,
+        };
+        let mut nodes = Vec::new();
+        for source in &configuration.sources {
+            let SourceKind::File(_) = source.kind;
+            nodes.push(node(Kind::Source, &source.address, "file"));
+        }
+        let queues = nodes.len();
+        for queue in &configuration.queues {
+            let sort = if queue.holds_errors { "errors" } else { "" };
+            let kept = depths.map(|depths| depths.kept.get(&queue.address.to_string()).copied().unwrap_or(0));
+            // A source that is pushed is its queue.
+            let node = match &queue.source {
+                Some(source) => node(Kind::Source, &queue.address, source.sort()),
+                None => node(Kind::Queue, &queue.address, sort),
+            };
+            nodes.push(Node { kept, ..node });
+        }
+        let steps = nodes.len();
+        let sinks = steps + configuration.steps.len();
+        for step in &configuration.steps {
+            let implied_by = implied_by(step, configuration).map(|sink| sinks + sink);
+            let delivery = promise(step.delivery);
+            let (order, sort) = (Some(step.order()), take(step.take));
+            nodes.push(Node { delivery, order, implied_by, ..node(Kind::Step, &step.address, sort) });
+        }
+        for sink in &configuration.sinks {
+            let sort = match sink.kind {
+                SinkKind::File(_) => "file",
+                SinkKind::Stdout(_) => "stdout",
+                SinkKind::Http(_) => "http",
+                SinkKind::Null => "null",
+            };
+            nodes.push(node(Kind::Sink, &sink.address, sort));
+        }
+        let mut edges = Vec::new();
+        for (step, at) in configuration.steps.iter().zip(steps..) {
+            for input in &step.inputs {
+                let (from, waiting) = match input.input {
+                    Input::Source(source) => (source.0, None),
+                    Input::Queue(queue) => {
+                        let key = (step.address.to_string(), input.address.to_string());
+                        let waiting = depths.map(|depths| depths.waiting.get(&key).copied().unwrap_or(0));
+                        (queues + queue.0, waiting)
+                    }
+                };
+                let binding = input.binding.clone();
+                edges.push(Edge { from, to: at, kind: EdgeKind::Input, binding, waiting });
+            }
+            for output in &step.outputs {
+                let to = match output.target {
+                    Target::Queue(queue) => queues + queue.0,
+                    Target::Sink(sink) => sinks + sink.0,
+                };
+                let binding = output.binding.clone();
+                edges.push(Edge { from: at, to, kind: EdgeKind::Output, binding, waiting: None });
+            }
+            if let Some(queue) = step.errors {
+                let (to, binding) = (queues + queue.0, String::new());
+                edges.push(Edge { from: at, to, kind: EdgeKind::Errors, binding, waiting: None });
+            }
+        }
+        Self { nodes, edges, several_pipelines: configuration.pipelines.len() > 1 }
+    }
+
+    /// With each sink in the place of the steps that its `from` brings along, as people see it.
+    pub(crate) fn without_implied_steps(&self) -> Self {
+        let mut place = Vec::with_capacity(self.nodes.len());
+        let mut nodes = Vec::new();
+        for node in &self.nodes {
+            place.push(nodes.len());
+            if node.implied_by.is_none() {
+                nodes.push(node.clone());
+            }
+        }
+        let moved = |node: usize| place[self.nodes[node].implied_by.unwrap_or(node)];
+        let mut edges: Vec<Edge> = Vec::new();
+        for edge in &self.edges {
+            let edge = Edge { from: moved(edge.from), to: moved(edge.to), ..edge.clone() };
+            // What a sink hands to itself, and errors that several of its steps send to one queue.
+            if edge.from != edge.to && !edges.contains(&edge) {
+                edges.push(edge);
+            }
+        }
+        for (node, at) in self.nodes.iter().zip(0..) {
+            if node.implied_by.is_some() && node.delivery.is_some() {
+                nodes[moved(at)].delivery = node.delivery;
+            }
+        }
+        Self { nodes, edges, ..*self }
+    }
+
+    pub(crate) fn pipelines(&self) -> BTreeSet<&str> {
+        self.nodes.iter().map(|node| node.address.pipeline.as_str()).collect()
+    }
+
+    /// The name for people: with its pipeline where there are several.
+    pub(crate) fn name(&self, node: usize) -> String {
+        let address = &self.nodes[node].address;
+        if self.several_pipelines { address.to_string() } else { address.name.to_string() }
+    }
+
+    /// The nodes right after each one, each once.
+    pub(crate) fn next(&self) -> Vec<Vec<usize>> {
+        let mut next = vec![Vec::new(); self.nodes.len()];
+        for edge in &self.edges {
+            if !next[edge.from].contains(&edge.to) {
+                next[edge.from].push(edge.to);
+            }
+        }
+        next
+    }
+
+    /// All nodes that jobs of each one may come to; itself too, where they go round.
+    pub(crate) fn downstream(&self) -> Vec<BTreeSet<usize>> {
+        let next = self.next();
+        let reach = |start: usize| {
+            let mut found = BTreeSet::new();
+            let mut waiting = vec![start];
+            while let Some(node) = waiting.pop() {
+                waiting.extend(next[node].iter().copied().filter(|&after| found.insert(after)));
+            }
+            found
+        };
+        (0..self.nodes.len()).map(reach).collect()
+    }
+}
+
+/// The sink whose `from` makes this step: it does nothing but hand jobs on to a sink of its name.
+fn implied_by(step: &Step, configuration: &Configuration) -> Option<usize> {
+    let [output] = &step.outputs[..] else { return None };
+    let Target::Sink(sink) = output.target else { return None };
+    let address = &configuration.sinks[sink.0].address;
+    let rest = step.address.name.as_str().strip_prefix(address.name.as_str())?;
+    let filter = &step.filter;
+    let is_plain = step.processors.is_empty()
+        && step.take == Take::From
+        && filter.types.is_empty()
+        && filter.topics.is_empty()
+        && filter.when.is_none();
+    let is_named_so = rest.is_empty() || rest.starts_with('-');
+    (is_plain && is_named_so && address.pipeline == step.address.pipeline && output.binding.is_empty())
+        .then_some(sink.0)
+}
+
+fn take(take: Take) -> &'static str {
+    match take {
+        Take::From => "",
+        Take::Join => "join",
+        Take::Alts => "alts",
+    }
+}
+
+fn promise(promise: Promise) -> Option<&'static str> {
+    match promise {
+        Promise::ExactlyOnce => None,
+        Promise::AtLeastOnce => Some("at-least-once"),
+        Promise::AtMostOnce => Some("at-most-once"),
+    }
+}

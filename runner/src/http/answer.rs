@@ -1,0 +1,177 @@
+//! Answers, and refusals with what was wrong, both JSON.
+
+use std::fmt::{self, Display};
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{
+    ALLOW, CONNECTION, CONTENT_TYPE, DATE, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use hyper::{Method, StatusCode};
+use jiff::fmt::rfc2822::DateTimePrinter;
+use serde::Serialize;
+
+use tidegate_model::log_target;
+use tidegate_model::{Address, Clock as _, SystemClock, Timestamp};
+
+pub(crate) type Response = hyper::Response<Full<Bytes>>;
+
+/// Why a request is not carried out.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    status: StatusCode,
+    error: String,
+    /// The job that stands in the way.
+    job: Option<String>,
+    hint: Option<Hint>,
+    /// What the client still sends is not read.
+    closes: bool,
+}
+
+/// What would be carried out, for programs: a header.
+#[derive(Debug)]
+enum Hint {
+    /// The same, in a moment.
+    Later,
+    /// The same, with a token.
+    Token,
+    /// One of these methods.
+    Methods(String),
+}
+
+impl Refusal {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into(), job: None, hint: None, closes: false }
+    }
+
+    pub(crate) fn missing(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+
+    pub(crate) fn wrong(error: impl Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.to_string())
+    }
+
+    /// It may be another way in a moment.
+    pub(crate) fn later(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { hint: Some(Hint::Later), ..Self::new(status, error) }
+    }
+
+    pub(crate) fn ending() -> Self {
+        Self::later(StatusCode::SERVICE_UNAVAILABLE, "the runner is ending; nothing was taken").closing()
+    }
+
+    pub(crate) fn broken(error: &str) -> Self {
+        tracing::error!(target: log_target::HTTP, error, "a request cannot be answered");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the runner cannot answer; its log says why")
+    }
+
+    pub(crate) fn method(method: &Method, methods: &[Method]) -> Self {
+        let allowed: Vec<&str> = methods.iter().map(Method::as_str).collect();
+        let allowed = allowed.join(", ");
+        let error = format!("{method} is not for this path; it takes {allowed}");
+        Self { hint: Some(Hint::Methods(allowed)), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, error) }
+    }
+
+    pub(crate) fn unknown_caller(error: &str) -> Self {
+        Self { hint: Some(Hint::Token), ..Self::new(StatusCode::UNAUTHORIZED, error) }.closing()
+    }
+
+    /// Something else came before under the same key, and stands at `job`.
+    pub(crate) fn conflict(error: String, job: Option<String>) -> Self {
+        Self { job, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, error) }
+    }
+
+    pub(crate) fn closing(mut self) -> Self {
+        self.closes = true;
+        self
+    }
+
+    pub(crate) fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Said {
+            error: String,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            job: Option<String>,
+        }
+        let Self { status, error, job, hint, closes } = self;
+        let mut response = json(status, &Said { error, job });
+        let headers = response.headers_mut();
+        match hint {
+            Some(Hint::Later) => _ = headers.insert(RETRY_AFTER, HeaderValue::from_static("1")),
+            Some(Hint::Token) => _ = headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")),
+            Some(Hint::Methods(methods)) => {
+                headers.extend(HeaderValue::from_str(&methods).ok().map(|methods| (ALLOW, methods)));
+            }
+            None => {}
+        }
+        if closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status.as_u16(), self.error)
+    }
+}
+
+pub(crate) fn json(status: StatusCode, said: &impl Serialize) -> Response {
+    // What is told has names for keys, so that it can be written.
+    let mut body = serde_json::to_vec(said).unwrap_or_default();
+    body.push(b'\n');
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// As [`json`], and where the job is looked at.
+pub(crate) fn at_job(status: StatusCode, said: &impl Serialize, queue: &Address, index: u64) -> Response {
+    let mut response = json(status, said);
+    if let Ok(location) = HeaderValue::from_str(&format!("/jobs/{queue}/{index}")) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+/// With the time of the answer.
+pub(crate) fn dated(mut response: Response) -> Response {
+    let date = http_date(SystemClock.now()).and_then(|date| HeaderValue::from_str(&date).ok());
+    response.headers_mut().extend(date.map(|date| (DATE, date)));
+    response
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, as RFC 9110 wants it; `None` past the years that it can say.
+fn http_date(time: Timestamp) -> Option<String> {
+    let time = jiff::Timestamp::from_millisecond(time.0).ok()?;
+    DateTimePrinter::new().timestamp_to_rfc9110_string(&time).ok()
+}
+
+/// Whether the runner takes jobs; `full`: why it does not, where a disk is full.
+pub(crate) fn health(full: Option<String>) -> Response {
+    #[derive(Serialize)]
+    struct Health {
+        status: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    }
+    let Some(why) = full else { return json(StatusCode::OK, &Health { status: "ok", error: None }) };
+    let error = format!("the disk is full: {why}; nothing is lost, and the run goes on when there is room");
+    json(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "full", error: Some(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_stands_before_1970_is_no_trouble() {
+        let date = |millis| http_date(Timestamp(millis));
+        assert_eq!(date(784_111_777_999).as_deref(), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+        assert_eq!(date(-1).as_deref(), Some("Wed, 31 Dec 1969 23:59:59 GMT"));
+        assert_eq!(date(i64::MIN), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! The body of a request, up to a size, as long as there is room for it and it keeps coming.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::StatusCode;
+use hyper::body::{Body as _, Bytes, Incoming};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::answer::Refusal;
+use crate::places::Place;
+use tidegate_model::format_size;
+
+/// How long more of a body may take to come …
+const PIECE_PATIENCE: Duration = Duration::from_secs(15);
+/// … and all of it.
+const BODY_PATIENCE: Duration = Duration::from_mins(5);
+
+/// How long room for a body is waited for.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A whole body, and the room that it takes.
+pub(crate) struct Whole {
+    pub(crate) bytes: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads no more than `most` bytes, a limit that `whose` names, and none where the client has said that there are more.
+pub(crate) async fn collect(
+    mut body: Incoming,
+    (whose, most): (&str, usize),
+    room: &Arc<Semaphore>,
+    place: &Place,
+) -> Result<Whole, Refusal> {
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_large(whose, most));
+    }
+    let deadline = Instant::now() + BODY_PATIENCE;
+    let (mut first, mut rest) = (Bytes::new(), Vec::new());
+    let mut taken: Option<OwnedSemaphorePermit> = None;
+    loop {
+        let patience = deadline.min(Instant::now() + PIECE_PATIENCE);
+        let frame = match timeout_at(patience, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => {
+                return Err(Refusal::wrong(format!("the body broke off: {error}")).closing());
+            }
+            Ok(None) => break,
+            Err(_) => {
+                let error = "the body does not come; nothing was taken";
+                return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, error).closing());
+            }
+        };
+        let Ok(piece) = frame.into_data() else { continue };
+        if first.len() + rest.len() + piece.len() > most {
+            return Err(too_large(whose, most));
+        }
+        let more = reserve(room, piece.len())?;
+        match &mut taken {
+            Some(taken) => taken.merge(more),
+            None => taken = Some(more),
+        }
+        if first.is_empty() && rest.is_empty() {
+            first = piece;
+        } else {
+            if rest.is_empty() {
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&piece);
+        }
+    }
+    place.work();
+    let bytes = if rest.is_empty() { first } else { Bytes::from(rest) };
+    Ok(Whole { bytes, _room: taken })
+}
+
+/// Room for `bytes` that parsing makes of a whole body. It is waited for: what has it needs no more of it.
+pub(crate) async fn reserve_parsed(
+    parsed: &Arc<Semaphore>,
+    bytes: usize,
+) -> Result<OwnedSemaphorePermit, Refusal> {
+    let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let room = timeout(ROOM_PATIENCE, Arc::clone(parsed).acquire_many_owned(permits)).await;
+    room.ok().and_then(Result::ok).ok_or_else(full)
+}
+
+/// Nobody waits for room with half a body, so that nobody waits for ever.
+fn reserve(room: &Arc<Semaphore>, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+    let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+    Arc::clone(room).try_acquire_many_owned(permits).map_err(|_| full())
+}
+
+fn full() -> Refusal {
+    let error = "the runner has as many bodies in hand as it has room for; nothing was taken";
+    Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing()
+}
+
+fn too_large(whose: &str, most: usize) -> Refusal {
+    let error = format!("the body is longer than {} {whose}", format_size(most as u64));
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error).closing()
+}

@@ -1,0 +1,257 @@
+//! `POST /jobs/PIPELINE/QUEUE/INDEX/complete`: an outside system says what became of a job that was handed
+//! to it.
+
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::{Method, Request, StatusCode};
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use super::answer::{Refusal, Response, json};
+use super::route::Asked;
+use super::sources::{AT_ONCE_BYTES, committed, refuse_while_full};
+use super::{Shop, aside, body, jobs, only};
+use crate::control::Desk;
+use crate::look::{JobStatus, Status};
+use crate::places::Place;
+use tidegate_components::script::json as text;
+use tidegate_config::Configuration;
+use tidegate_engine::{Claim, Completed, Granted, Reply, check, claim, completion_of};
+use tidegate_model as words;
+use tidegate_model::Address;
+use tidegate_store::Completion;
+
+/// The longest body, in bytes.
+const BODY_BYTES_MAX: usize = 16 << 20;
+
+pub(crate) async fn complete(
+    request: Request<Incoming>,
+    asked: Asked,
+    shop: &Shop,
+    place: &Place,
+) -> Result<Response, Refusal> {
+    only(&request, &[Method::POST])?;
+    let token = token(request.headers(), request.uri().query()).ok_or_else(stranger)?;
+    let (desk, whereabouts, of) = (shop.desk.clone(), Arc::clone(&shop.whereabouts), asked.clone());
+    let claim = aside(move || {
+        let found = claim(&desk.store, &desk.configuration, &whereabouts, (&of.queue, of.index), &token);
+        match found {
+            Ok(Some(claim)) => Ok((claim, token)),
+            Ok(None) => Err(stranger()),
+            Err(error) => Err(jobs::unreadable(&error)),
+        }
+    });
+    let (claim, token) = claim.await?;
+    let limit = ("(the most that can be said of a job)", BODY_BYTES_MAX);
+    let body = body::collect(request.into_body(), limit, &shop.room, place).await?;
+    let (configuration, step) = (Arc::clone(&shop.desk.configuration), claim.step.clone());
+    let at_once = body.bytes.len() <= AT_ONCE_BYTES;
+    let judge = move || judge(&configuration, &step, &body.bytes);
+    let completion = if at_once { judge()? } else { aside(judge).await? };
+    take(&shop.desk, &asked, (claim, token), completion).await
+}
+
+/// `Authorization: Bearer TOKEN`, or `?token=TOKEN` for those who can only be given an address.
+fn token(headers: &HeaderMap, query: Option<&str>) -> Option<String> {
+    if let Some(shown) = headers.get(AUTHORIZATION) {
+        let (scheme, token) = shown.to_str().ok()?.split_once(' ')?;
+        return scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned());
+    }
+    let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(name, _)| *name == "token").map(|(_, token)| token.to_owned())
+}
+
+/// The same for whatever is not there, so that nobody learns what is.
+fn stranger() -> Refusal {
+    Refusal::new(StatusCode::FORBIDDEN, "this is not the token of a job that was handed on here").closing()
+}
+
+/// What a body says; nothing at all says that the job is through.
+fn read(body: &[u8]) -> Result<Completion, String> {
+    if body.trim_ascii().is_empty() {
+        return Ok(Completion { status: words::Status::Committed, result: None, reason: None });
+    }
+    text::check(body).map_err(|error| format!("this is no JSON: {error}; nothing was taken"))?;
+    completion_of(body).map_err(|why| format!("{why}; nothing was taken"))
+}
+
+/// How the job stands.
+#[derive(Serialize)]
+struct Stands<'a> {
+    job: String,
+    step: String,
+    status: &'a str,
+    /// It was said before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    known: bool,
+}
+
+/// What the body says of a job of the step, if that can be.
+fn judge(configuration: &Configuration, step: &Address, body: &[u8]) -> Result<Completion, Refusal> {
+    let completion = read(body).map_err(Refusal::wrong)?;
+    let declared = configuration.steps.iter().find(|declared| declared.address == *step);
+    if let Some(declared) = declared {
+        check(declared, &completion).map_err(|why| Refusal::wrong(format!("{why}; nothing was taken")))?;
+    }
+    Ok(completion)
+}
+
+async fn take(
+    desk: &Desk,
+    asked: &Asked,
+    (claim, token): (Claim, String),
+    completion: Completion,
+) -> Result<Response, Refusal> {
+    let Claim { step, index, row } = claim;
+    let (job, status) = (format!("{}/{index}", asked.queue), completion.status.as_str());
+    let name = step.to_string();
+    let request = tidegate_engine::Request::Complete { step, index, token, completion, row };
+    let stands =
+        |known| json(StatusCode::OK, &Stands { job: job.clone(), step: name.clone(), status, known });
+    let refused = |error: String| Err(Refusal::new(StatusCode::CONFLICT, error));
+    match answer(desk, request).await? {
+        Err(why) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
+        Ok(Granted::Completed(Completed::Taken)) => Ok(stands(false)),
+        Ok(Granted::Completed(Completed::Known)) => Ok(stands(true)),
+        // That does not hold for ever: it is there again in a while, or is through by another word.
+        Ok(Granted::Completed(Completed::Otherwise { status: before }))
+            if before.waits() || before == words::Status::Unknown =>
+        {
+            not_now(desk, asked, name).await
+        }
+        Ok(Granted::Completed(Completed::Otherwise { status: before })) => {
+            let before = before.as_str();
+            refused(format!(
+                "something else was said of job {job} before, that it is {before}, and that holds"
+            ))
+        }
+        Ok(Granted::Completed(Completed::Refused { from })) => {
+            refused(format!("job {job} is {}, and cannot become {status}", from.as_str()))
+        }
+        Ok(Granted::Completed(Completed::NotPending)) => not_now(desk, asked, name).await,
+        Ok(_) => Err(Refusal::broken("an answer to another question")),
+    }
+}
+
+async fn not_now(desk: &Desk, asked: &Asked, step: String) -> Result<Response, Refusal> {
+    let (desk, asked) = (desk.clone(), asked.clone());
+    aside(move || Err(not_pending(&desk, &asked, &step))).await
+}
+
+/// What the run answers, for which no thread waits.
+async fn answer(desk: &Desk, request: tidegate_engine::Request) -> Result<Result<Granted, String>, Refusal> {
+    refuse_while_full(desk)?;
+    let (sender, mut answered) = mpsc::unbounded_channel();
+    // Whoever has gone away does not want the answer.
+    if !desk.handle.ask_with(request, Reply::new(move |answer| _ = sender.send(answer))) {
+        return Err(Refusal::ending());
+    }
+    match committed(answered.recv(), desk).await {
+        Some(Some(answer)) => Ok(answer),
+        Some(None) => Err(Refusal::ending()),
+        // Too late to say no.
+        None => {
+            let error = "whether this was taken is not known yet; say it again";
+            Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
+        }
+    }
+}
+
+/// A job that will be pending, perhaps, is worth another try.
+fn not_pending(desk: &Desk, asked: &Asked, step: &str) -> Refusal {
+    let (queue, index) = (&asked.queue, asked.index);
+    let found = match jobs::look(asked, desk, false) {
+        Ok(JobStatus { steps, .. }) => steps.into_iter().find(|outcome| outcome.step == step),
+        // A source that is never copied knows nothing of its jobs.
+        Err(_) => None,
+    };
+    let job = format!("job {queue}/{index}");
+    let later = |what: &str| {
+        let error = format!("{job} is {what} at step `{step}`, and not pending yet; say it again");
+        Refusal::later(StatusCode::CONFLICT, error)
+    };
+    match found.map(|outcome| outcome.status) {
+        Some(Status::Waiting) => later("waiting"),
+        Some(Status::Begun) => later("begun"),
+        Some(Status::Delayed) => later("delayed"),
+        Some(Status::Pending) => later("on its way"),
+        Some(Status::Failed) => through(&job, "failed", step),
+        Some(Status::Before) => through(&job, "none of the jobs", step),
+        Some(Status::Cancelled) => through(&job, "cancelled", step),
+        Some(Status::Done) => through(&job, "done", step),
+        None => {
+            let error = format!("{job} is not pending at step `{step}`; if it may become so, say it again");
+            Refusal::later(StatusCode::CONFLICT, error)
+        }
+    }
+}
+
+fn through(job: &str, what: &str, step: &str) -> Refusal {
+    let error = format!("{job} is {what} at step `{step}`, and nothing changes that");
+    Refusal::new(StatusCode::CONFLICT, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(body: &str) -> String {
+        match read(body.as_bytes()) {
+            Ok(completion) => serde_json::to_string(&completion).unwrap(),
+            Err(why) => why,
+        }
+    }
+
+    #[test]
+    fn a_body_says_it_as_a_monitor_would() {
+        let bodies = [
+            "",
+            " \n",
+            "\"invalid\"",
+            r#"{"status": "committed", "result": {"id": 7, "tx": 1.50}}"#,
+            r#"{"status": "invalid", "reason": "spent twice"}"#,
+            r#"{"status": "unknown", "more": 1}"#,
+        ];
+        insta::assert_snapshot!(bodies.map(said).join("\n"), @r#"
+        {"status":"committed"}
+        {"status":"committed"}
+        {"status":"invalid"}
+        {"status":"committed","result":"{\"id\": 7, \"tx\": 1.50}"}
+        {"status":"invalid","reason":"spent twice"}
+        {"status":"unknown"}
+        "#);
+    }
+
+    #[test]
+    fn a_body_that_means_nothing_is_told_why() {
+        let deep = "[".repeat(200);
+        let bodies = ["{", "{\"status\":\n  done}", "null", "{}", "7", "\"done\"", r#"{"status": 7}"#, &deep];
+        insta::assert_snapshot!(bodies.map(said).join("\n"), @r#"
+        this is no JSON: the text ends in the middle of an object, at column 1; nothing was taken
+        this is no JSON: `done` is no JSON value: it is none of true, false, null, a number, a text in double quotes, a list or an object, at line 2, column 3; nothing was taken
+        `null` says nothing of the job; nothing was taken
+        `{}` has no `status` that is a text: missing field `status` at line 1 column 2; nothing was taken
+        `7` is neither a status nor a map with one; nothing was taken
+        `"done"` is no status; there are `pending`, `valid`, `committed`, `invalid`, `unknown`; nothing was taken
+        `{"status": 7}` has no `status` that is a text: invalid type: integer `7`, expected a string at line 1 column 12; nothing was taken
+        this is no JSON: values nest deeper than 120 levels, at column 121; nothing was taken
+        "#);
+    }
+
+    #[test]
+    fn a_token_stands_in_a_header_or_in_the_address() {
+        let shown = |header: Option<&str>, query| {
+            let header = header.map(|header| (AUTHORIZATION, header.parse().unwrap()));
+            token(&header.into_iter().collect(), query)
+        };
+        let abc = Some("abc".to_owned());
+        assert_eq!(shown(Some("bearer abc"), None), abc);
+        assert_eq!(shown(None, Some("a=1&token=abc")), abc);
+        assert_eq!(shown(Some("Bearer abc"), Some("token=other")), abc);
+        assert_eq!(shown(Some("Basic abc"), Some("token=abc")), None);
+        assert_eq!(shown(None, Some("tokens=abc")), None);
+        assert_eq!(shown(None, None), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! What a path asks for.
+
+use super::answer::Refusal;
+use tidegate_model::suggest::did_you_mean;
+use tidegate_model::{Address, Name};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// `/sources/PIPELINE/SOURCE`
+    Source(Address),
+    /// `/jobs/PIPELINE/SOURCE/INDEX`
+    Job(Asked),
+    /// `/jobs/PIPELINE/QUEUE/INDEX/complete`
+    Complete(Asked),
+    /// `/monitor/PIPELINE/STEP`
+    Monitor(Address),
+    /// `/healthz`
+    Health,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) queue: Address,
+    pub(crate) index: u64,
+}
+
+impl Route {
+    pub(crate) fn of(path: &str) -> Result<Self, Refusal> {
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        let found = match parts[..] {
+            ["sources", pipeline, source] => address(pipeline, source).map(Self::Source),
+            ["jobs", pipeline, queue, index] => Asked::of(pipeline, queue, index).map(Self::Job),
+            ["jobs", pipeline, queue, index, "complete"] => {
+                Asked::of(pipeline, queue, index).map(Self::Complete)
+            }
+            ["monitor", pipeline, step] => address(pipeline, step).map(Self::Monitor),
+            ["healthz"] => Some(Self::Health),
+            _ => None,
+        };
+        found.ok_or_else(|| {
+            let ways = "`POST /sources/PIPELINE/SOURCE`, `GET /jobs/PIPELINE/SOURCE/INDEX`, \
+                        `POST /jobs/PIPELINE/QUEUE/INDEX/complete`, `POST /monitor/PIPELINE/STEP` and \
+                        `GET /healthz`";
+            Refusal::missing(format!("nothing is at this path; there are {ways}"))
+        })
+    }
+}
+
+impl Route {
+    /// Refuses parameters that mean nothing here: a client that sends one expects something of it.
+    pub(crate) fn check(&self, query: Option<&str>) -> Result<(), Refusal> {
+        let known: &[&str] = if let Self::Complete(_) = self { &["token"] } else { &[] };
+        let names = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        let names = names.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+        match names.into_iter().find(|name| !known.contains(name)) {
+            None => Ok(()),
+            Some(unknown) => {
+                let near = did_you_mean(unknown, known.iter().copied());
+                let near = near.map_or_else(String::new, |near| format!("; {near}"));
+                Err(Refusal::wrong(format!("there is no parameter `{unknown}`{near}")).closing())
+            }
+        }
+    }
+}
+
+impl Asked {
+    fn of(pipeline: &str, queue: &str, index: &str) -> Option<Self> {
+        // One job has one address: no sign, and no zeros before the number.
+        let digits = index.bytes().all(|byte| byte.is_ascii_digit());
+        let index = index.parse().ok().filter(|_| digits && (index == "0" || !index.starts_with('0')))?;
+        Some(Self { queue: address(pipeline, queue)?, index })
+    }
+}
+
+/// Names are made of letters that a path needs not write in another way.
+fn address(pipeline: &str, name: &str) -> Option<Address> {
+    Some(Address::new(Name::new(pipeline)?, Name::new(name)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lead_somewhere_or_say_where_to_go() {
+        let route = |path| Route::of(path).ok();
+        let address = Address::parse("p/q").unwrap();
+        assert_eq!(route("/sources/p/q"), Some(Route::Source(address.clone())));
+        let job = Asked { queue: address.clone(), index: 7 };
+        assert_eq!(route("/jobs/p/q/7"), Some(Route::Job(job.clone())));
+        assert_eq!(route("/jobs/p/q/7/complete"), Some(Route::Complete(job)));
+        assert_eq!(route("/monitor/p/q"), Some(Route::Monitor(address)));
+        assert_eq!(route("/healthz"), Some(Route::Health));
+        for path in [
+            "/",
+            "",
+            "/sources/p",
+            "/sources/p/q/",
+            "/sources/p/../q",
+            "/jobs/p/q/x",
+            "/jobs/p/q/-1",
+            "/jobs/p/q/+1",
+            "/jobs/p/q/01",
+            "/jobs/p/q/+1/complete",
+            "/jobs/p/q/99999999999999999999",
+            "/jobs/p/q/7/x",
+            "/monitor/p",
+        ] {
+            assert_eq!(route(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_means_nothing_is_refused() {
+        let check = |path: &str, query| {
+            Route::of(path)
+                .unwrap()
+                .check(query)
+                .map_or_else(|refusal| refusal.to_string(), |()| "taken".into())
+        };
+        assert_eq!(check("/sources/p/q", None), "taken");
+        assert_eq!(check("/sources/p/q", Some("")), "taken");
+        assert_eq!(check("/jobs/p/q/7/complete", Some("token=abc")), "taken");
+        assert_eq!(check("/sources/p/q", Some("delay=5s")), "400 there is no parameter `delay`");
+        assert_eq!(check("/jobs/p/q/7", Some("why")), "400 there is no parameter `why`");
+        assert_eq!(
+            check("/jobs/p/q/7/complete", Some("token=abc&tokem=abc")),
+            "400 there is no parameter `tokem`; did you mean `token`?"
+        );
+    }
+}

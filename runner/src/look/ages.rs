@@ -1,0 +1,85 @@
+//! How long jobs have waited, as far as it is known when they came.
+
+use serde::{Deserialize, Serialize};
+
+use super::rfc3339;
+use tidegate_config::{Input, Step};
+use tidegate_engine::Spot;
+use tidegate_model::{Address, Timestamp};
+use tidegate_store::{DelayedKey, ReadError, Store};
+
+/// A job that has waited longer than others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Oldest {
+    /// `pipeline/queue/index`
+    pub(crate) job: String,
+    /// When it came; RFC 3339.
+    pub(crate) since: String,
+    pub(crate) age_seconds: f64,
+    /// It came at that time or earlier: that is when it was first seen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) at_least: bool,
+}
+
+/// A job of a queue; `None` where it is not kept, or nobody has written down when it came.
+pub(crate) fn of_queue(
+    store: &Store,
+    queue: &Address,
+    index: u64,
+    now: Timestamp,
+) -> Result<Option<Oldest>, ReadError> {
+    let since = committed_at(store, queue, index)?;
+    Ok(since.map(|since| Oldest::new(queue, index, since, false, now)))
+}
+
+/// A job of a step that picks: by when it was committed; where that is not known, by when it was read or
+/// attempted first.
+pub(crate) fn of_spot(
+    store: &Store,
+    step: &Step,
+    spot: &Spot,
+    now: Timestamp,
+) -> Result<Option<Oldest>, ReadError> {
+    let Some(input) = step.inputs.first() else { return Ok(None) };
+    let keys: Vec<DelayedKey> = spot.row.iter().map(|row| row.key(&step.address)).collect();
+    let job = store.delayed(&keys)?.pop().flatten();
+    let index = match &job {
+        Some(job) => job.inputs.first().map(|&(_, index)| index),
+        None => spot.key.is_fresh().then_some(spot.key.0),
+    };
+    // It is through by now.
+    let Some(index) = index else { return Ok(None) };
+    if let Input::Queue(_) = input.input
+        && let Some(oldest) = of_queue(store, &input.address, index, now)?
+    {
+        return Ok(Some(oldest));
+    }
+    let seen = spot.read.or_else(|| job.and_then(|job| job.first_attempt));
+    Ok(seen.map(|since| Oldest::new(&input.address, index, since, true, now)))
+}
+
+/// When a job was committed; `None` where it is no longer kept.
+pub(crate) fn committed_at(
+    store: &Store,
+    queue: &Address,
+    index: u64,
+) -> Result<Option<Timestamp>, ReadError> {
+    match store.read(queue, index, 1, 0) {
+        Ok(batch) => {
+            let batch = batch.filter(|batch| batch.first == index);
+            Ok(batch.and_then(|batch| batch.stamp(0).map(|stamp| stamp.time)))
+        }
+        Err(ReadError::Gone { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Oldest {
+    fn new(queue: &Address, index: u64, since: Timestamp, at_least: bool, now: Timestamp) -> Self {
+        // A clock may have been set back since.
+        let millis = now.0.saturating_sub(since.0).max(0);
+        #[expect(clippy::cast_precision_loss, reason = "times are shorter than that")]
+        let age_seconds = millis as f64 / 1000.0;
+        Self { job: format!("{queue}/{index}"), since: rfc3339(since), age_seconds, at_least }
+    }
+}

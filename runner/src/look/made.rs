@@ -1,0 +1,61 @@
+//! What a step has made of one job, found on a queue by where its jobs came from.
+
+use std::ops::Range;
+
+use tidegate_model::{Address, Timestamp};
+use tidegate_store::{Made, MadeOf, ReadError, Store};
+
+/// So many jobs are looked through from where the job was committed on, and so many about the place
+/// where its like were made.
+const LOOKED_THROUGH: u64 = 20_000;
+
+/// A step, and a job of one of its inputs.
+#[derive(Debug)]
+pub(crate) struct Maker<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) step: &'a Address,
+    /// The input, as delivery hashes name it.
+    pub(crate) input: &'a str,
+    pub(crate) index: u64,
+    /// When the job was committed, where that is known.
+    pub(crate) since: Option<Timestamp>,
+}
+
+impl Maker<'_> {
+    /// What it has made of the job on `queue`, as far as that is found.
+    pub(crate) fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<Made>, ReadError> {
+        let Some(state) = self.store.queue(queue)? else { return Ok(Vec::new()) };
+        let from = match self.since {
+            Some(time) => self.store.index_at(queue, time)?,
+            None => Some(state.first),
+        };
+        let Some(from) = from else { return Ok(Vec::new()) };
+        let end = state.head + 1;
+        let first = from..from.saturating_add(LOOKED_THROUGH).min(end);
+        let place = self.place(queue, from..end)?;
+        let about =
+            place.saturating_sub(LOOKED_THROUGH / 2).max(first.end)..place.saturating_add(LOOKED_THROUGH / 2);
+        let mut found = Vec::new();
+        for range in [first, about.start..about.end.min(end)] {
+            let left = most - found.len();
+            found.extend(self.store.made(queue, range, self.of(), left)?);
+        }
+        Ok(found)
+    }
+
+    /// About where the step has come to the job: a step makes one job after the other, more or less.
+    fn place(&self, queue: &Address, range: Range<u64>) -> Result<u64, ReadError> {
+        let Range { mut start, mut end } = range;
+        while end - start > LOOKED_THROUGH / 4 {
+            let middle = start + (end - start) / 2;
+            // Where others have made so many, it is not worth a longer search.
+            let Some(index) = self.store.made_about(queue, middle, self.of())? else { break };
+            if index < self.index { start = middle } else { end = middle }
+        }
+        Ok(start)
+    }
+
+    fn of(&self) -> MadeOf<'_> {
+        MadeOf { step: self.step, input: self.input, index: self.index }
+    }
+}

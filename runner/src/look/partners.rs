@@ -1,0 +1,99 @@
+//! What a job of a join goes with.
+
+use tidegate_config::{Input, InputRef, Step, Take};
+use tidegate_model::Progress;
+use tidegate_store::{ReadError, Snapshot, Store};
+
+/// The partners of a job that waits.
+#[derive(Debug, Default)]
+pub(crate) struct Partners {
+    /// Those that are there.
+    pub(crate) with: Vec<String>,
+    /// Why it waits for the others.
+    pub(crate) why: Vec<String>,
+}
+
+/// The other parts of what is made of these: `pipeline/queue/index`. `own` is the input that is asked about.
+pub(crate) fn others(step: &Step, own: &InputRef, parts: &[(String, u64)]) -> Vec<String> {
+    let inputs = step.inputs.iter().filter(|input| input.address != own.address);
+    let part = |input: &InputRef| {
+        let name = input.hash_name();
+        parts.iter().find(|(part, _)| *part == name).map(|(_, index)| format!("{}/{index}", input.address))
+    };
+    inputs.filter_map(part).collect()
+}
+
+/// The other parts of the tuple that was begun with the job at `index`.
+pub(crate) fn begun(own: &InputRef, index: u64, snapshot: &Snapshot) -> Vec<String> {
+    let offset = snapshot.inputs.iter().find(|one| one.address == own.address).map(|one| index - one.first);
+    let others = snapshot.inputs.iter().filter(|one| one.address != own.address);
+    // As many of each, one after the other.
+    let part = |offset| others.map(move |one| format!("{}/{}", one.address, one.first + offset)).collect();
+    offset.map_or_else(Vec::new, part)
+}
+
+/// What the job goes with before which so many of its input wait: as many of each other input wait before
+/// its partner there. Nothing where the step joins nothing.
+pub(crate) fn of_waiting(
+    store: &Store,
+    step: &Step,
+    own: &InputRef,
+    before: u64,
+) -> Result<Partners, ReadError> {
+    let mut partners = Partners::default();
+    if step.take != Take::Join {
+        return Ok(partners);
+    }
+    for input in step.inputs.iter().filter(|input| input.address != own.address) {
+        let progress = store.progress(&step.address, &input.address)?.unwrap_or_default();
+        let (address, binding) = (&input.address, &input.binding);
+        match input.input {
+            Input::Source(_) => {
+                let index = open_after(&progress, 1, before);
+                partners.why.push(format!("its partner is job {index} of `{address}`, once that is read"));
+            }
+            Input::Queue(_) => {
+                let (first, head) = store.queue(address)?.map_or((1, 0), |queue| (queue.first, queue.head));
+                let index = open_after(&progress, first, before);
+                if index <= head {
+                    partners.with.push(format!("{address}/{index}"));
+                } else {
+                    partners.why.push(format!(
+                        "it waits for a partner on `{binding}`: `{address}` has no job {index} yet"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(partners)
+}
+
+/// The index from `first` on that is not accounted for and has so many of those before it.
+fn open_after(progress: &Progress, first: u64, before: u64) -> u64 {
+    let mut index = first.max(progress.watermark() + 1).saturating_add(before);
+    for &(from, to) in progress.finished().iter().filter(|&&(_, to)| to >= first) {
+        if from > index {
+            break;
+        }
+        index = index.saturating_add(to - from.max(first) + 1);
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_are_accounted_for_are_passed_over() {
+        let mut progress = Progress::default();
+        progress.finish(1, 2);
+        progress.finish(5, 6);
+        progress.finish(8, 8);
+        let open = |first| [0, 1, 2, 3, 4].map(|before| open_after(&progress, first, before));
+        assert_eq!(open(1), [3, 4, 7, 9, 10]);
+        assert_eq!(open(4), [4, 7, 9, 10, 11]);
+        assert_eq!(open(6), [7, 9, 10, 11, 12]);
+        assert_eq!(open(9), [9, 10, 11, 12, 13]);
+    }
+}

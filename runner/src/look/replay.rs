@@ -1,0 +1,178 @@
+//! What it comes to when a step runs again from an earlier job on.
+
+use super::{Again, Answer, Replay, ReplayStart, rfc3339};
+use tidegate_config::{Configuration, Input, InputRef, Step, Take, Target};
+use tidegate_model::Timestamp;
+use tidegate_model::suggest::{did_you_mean_address, listed};
+use tidegate_store::{ReadError, Store};
+
+pub(crate) fn plan(
+    store: &Store,
+    configuration: &Configuration,
+    step: &str,
+    input: Option<&str>,
+    start: ReplayStart,
+) -> Result<Answer, ReadError> {
+    match find(store, configuration, step, input, start) {
+        Ok(plan) => Ok(Answer::Replay(plan)),
+        Err(No::Because(why)) => Ok(Answer::Missing(why)),
+        Err(No::Read(error)) => Err(error),
+    }
+}
+
+/// Why there is no plan.
+enum No {
+    /// It cannot be done; a sentence.
+    Because(String),
+    Read(ReadError),
+}
+
+impl From<ReadError> for No {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<String> for No {
+    fn from(why: String) -> Self {
+        Self::Because(why)
+    }
+}
+
+fn find(
+    store: &Store,
+    configuration: &Configuration,
+    step: &str,
+    input: Option<&str>,
+    start: ReplayStart,
+) -> Result<Replay, No> {
+    let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
+    let Some(position) = names.iter().position(|name| name == step) else {
+        let hint = did_you_mean_address(step, names.iter().map(String::as_str));
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        return Err(format!("the configuration has no step `{step}`{hint}").into());
+    };
+    let step = &configuration.steps[position];
+    let chosen = choose(step, input)?;
+    let (from, note) = match start {
+        ReplayStart::At(index) => (index, None),
+        ReplayStart::Since(time) => index_since(store, chosen, Timestamp(time))?,
+    };
+    let last = watermark(store, step, chosen)?;
+    if from > last {
+        let (step, input) = (&step.address, &chosen.address);
+        let why = match last {
+            0 => format!("there is nothing to run again: `{step}` has taken nothing from `{input}` yet"),
+            _ => format!(
+                "there is nothing to run again from {from} on: `{step}` has accounted for `{input}` up to {last}"
+            ),
+        };
+        return Err(why.into());
+    }
+    let jobs = last + 1 - from;
+    let mut inputs = Vec::new();
+    // The parts of a join stay together.
+    let together =
+        step.inputs.iter().filter(|input| step.take == Take::Join || input.address == chosen.address);
+    for input in together {
+        inputs.push(again(store, step, input, jobs)?);
+    }
+    let outputs = outputs(configuration, step);
+    Ok(Replay { step: step.address.clone(), inputs, jobs, outputs, note })
+}
+
+/// The last `jobs` jobs of an input, if they are all kept.
+fn again(store: &Store, step: &Step, input: &InputRef, jobs: u64) -> Result<Again, No> {
+    let last = watermark(store, step, input)?;
+    let input = &input.address;
+    let Some(before) = last.checked_sub(jobs) else {
+        return Err(format!("`{input}` has given only {last} jobs, and {jobs} would have to go back").into());
+    };
+    let first = before + 1;
+    // A source keeps its own.
+    let oldest = store.queue(input)?.map(|queue| queue.first);
+    if let Some(oldest) = oldest.filter(|&oldest| first < oldest) {
+        let why = format!(
+            "job {first} of `{input}` is no longer kept; the oldest that is has index {oldest} (`retain` of the \
+             queue says how long jobs are kept)"
+        );
+        return Err(why.into());
+    }
+    Ok(Again { input: input.clone(), first, last })
+}
+
+fn watermark(store: &Store, step: &Step, input: &InputRef) -> Result<u64, ReadError> {
+    let progress = store.progress(&step.address, &input.address)?;
+    Ok(progress.map_or(0, |progress| progress.watermark()))
+}
+
+fn choose<'s>(step: &'s Step, name: Option<&str>) -> Result<&'s InputRef, String> {
+    let names = || {
+        let name = |input: &InputRef| match input.binding.as_str() {
+            "" => input.address.to_string(),
+            binding => binding.to_owned(),
+        };
+        step.inputs.iter().map(name).collect::<Vec<_>>()
+    };
+    let Some(name) = name else {
+        return match &step.inputs[..] {
+            [one] => Ok(one),
+            _ => {
+                let names = names();
+                let names = listed(names.iter().map(String::as_str), "or");
+                Err(format!("`{}` has several inputs; say which with `--input`: {names}", step.address))
+            }
+        };
+    };
+    let is = |input: &&InputRef| {
+        input.binding == name || input.address.to_string() == name || input.address.name.as_str() == name
+    };
+    step.inputs.iter().find(is).ok_or_else(|| {
+        let names = names();
+        let names = listed(names.iter().map(String::as_str), "and");
+        format!("`{}` has no input `{name}`; it has {names}", step.address)
+    })
+}
+
+/// The first job that came then or later, and what there is to say of others that did.
+fn index_since(store: &Store, input: &InputRef, time: Timestamp) -> Result<(u64, Option<String>), No> {
+    let name = &input.address;
+    if let Input::Source(_) = input.input {
+        let why = format!("`{name}` is a source, which does not tell when its jobs came; say `--from INDEX`");
+        return Err(why.into());
+    }
+    let Some(queue) = store.queue(name)? else {
+        return Err(format!("there is nothing to run again: no job has come to `{name}`").into());
+    };
+    let gone = queue.first - 1;
+    let index = store.index_at(name, time)?;
+    let index = index.ok_or_else(|| {
+        let since = rfc3339(time);
+        match queue.jobs() {
+            0 => format!(
+                "the jobs of `{name}` up to {gone} are no longer kept (`retain` of the queue says how long jobs \
+                 are kept), so that none can run again since {since}"
+            ),
+            _ => format!("there is nothing to run again: no job came to `{name}` since {since}"),
+        }
+    })?;
+    // The oldest that is kept may be not the first that came since then.
+    let note = (index == queue.first && gone > 0).then(|| {
+        format!("jobs of `{name}` up to {gone} are no longer kept, and some may have come since then")
+    });
+    Ok((index, note))
+}
+
+fn outputs(configuration: &Configuration, step: &Step) -> Vec<String> {
+    let queue = |position: usize| configuration.queues[position].address.to_string();
+    let mut outputs = Vec::new();
+    for output in &step.outputs {
+        outputs.push(match output.target {
+            Target::Queue(at) => queue(at.0),
+            Target::Sink(at) => configuration.sinks[at.0].address.to_string(),
+        });
+    }
+    outputs.extend(step.errors.map(|errors| queue(errors.0)));
+    outputs.dedup();
+    outputs
+}

@@ -1,0 +1,80 @@
+//! What a panic says on standard error: plain text, or in a log of JSON one line.
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::PanicHookInfo;
+use std::thread;
+
+use serde_json::{Map, Value};
+
+use super::console::{self, Gravity};
+use tidegate_model::log_target;
+use tidegate_model::plain;
+use tidegate_store as store;
+
+/// From now on panics are told so.
+pub(crate) fn watch() {
+    std::panic::set_hook(Box::new(tell));
+}
+
+/// A panic, in texts.
+struct Told {
+    message: String,
+    thread: String,
+    place: String,
+    trace: Option<String>,
+}
+
+fn tell(panic: &PanicHookInfo<'_>) {
+    if store::answers_panics() {
+        return;
+    }
+    let backtrace = Backtrace::capture();
+    let told = Told {
+        message: panic.payload_as_str().unwrap_or("no message").to_owned(),
+        thread: thread::current().name().unwrap_or("without a name").to_owned(),
+        place: panic.location().map(ToString::to_string).unwrap_or_default(),
+        trace: (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string()),
+    };
+    let text = if console::speaks_json() { told.json() } else { told.text() };
+    console::write_of_panic(&text);
+}
+
+impl Told {
+    fn text(&self) -> String {
+        let Self { message, thread, place, trace } = self;
+        let trace = trace.as_deref().unwrap_or_default();
+        let text = format!("\nthread `{thread}` panicked at {place}:\n{message}\n{trace}");
+        plain::lines(&text)
+    }
+
+    fn json(self) -> String {
+        let Self { message, thread, place, trace } = self;
+        let fields = [("thread", Some(thread)), ("place", Some(place)), ("backtrace", trace)];
+        let fields: Map<String, Value> =
+            fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into()))).collect();
+        console::json_line(Gravity::Error, log_target::PANIC, &format!("panicked: {message}"), &fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_plain_text_or_one_line_of_json() {
+        let told = Told {
+            message: "no \u{1b}[2J\nway".into(),
+            thread: "worker-0".into(),
+            place: "a.rs:1:2".into(),
+            trace: Some("0: main\n1: start\n".into()),
+        };
+        let text = "\nthread `worker-0` panicked at a.rs:1:2:\nno \\u{1b}[2J\nway\n0: main\n1: start\n";
+        assert_eq!(told.text(), text);
+        let line = told.json();
+        assert_eq!(line.lines().count(), 1);
+        let value: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["message"], "panicked: no \u{1b}[2J\nway");
+        assert_eq!(value["backtrace"], "0: main\n1: start\n");
+        assert_eq!((&value["level"], &value["place"]), (&"ERROR".into(), &"a.rs:1:2".into()));
+    }
+}

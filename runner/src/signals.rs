@@ -1,0 +1,151 @@
+//! Signals: the first that asks for an end ends the run in order, the second ends the process.
+//!
+//! SIGTERM, SIGINT and SIGHUP ask for an end. A SIGHUP that is ignored from the start (`nohup`) stays so. From
+//! [`Signals::watch`] on, no signal ends the process in another way.
+
+use std::fs;
+use std::future::poll_fn;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle as Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{console, log};
+use tidegate_components::plugin::leave;
+use tidegate_engine::Handle;
+use tidegate_model::log_target;
+
+/// So often the log tells what it has left out.
+const TELLS: Duration = Duration::from_secs(1);
+
+/// The thread that carries signals, and whatever else waits for the outside of a run.
+pub(crate) struct Signals {
+    runtime: Runtime,
+    phase: Arc<Mutex<Phase>>,
+}
+
+/// What an end would end.
+enum Phase {
+    /// Nothing: there is nothing that a run could leave undone.
+    Loading,
+    /// A run that does not listen yet, and whether it shall end.
+    Starting {
+        asked: bool,
+    },
+    Running {
+        run: Handle,
+        asked: bool,
+    },
+}
+
+impl Signals {
+    /// Begins to take signals, on a thread that ends with the process.
+    pub(crate) fn watch() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let phase = Arc::new(Mutex::new(Phase::Loading));
+        let guard = runtime.enter();
+        let asks = asks()?;
+        // A write past the limit of a file's size then fails as one to a full disk does.
+        let too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+        drop(guard);
+        let signals = Self { runtime: runtime.handle().clone(), phase: Arc::clone(&phase) };
+        let carry = async move {
+            let _too_large = too_large;
+            tokio::spawn(tell_what_is_left_out());
+            obey(asks, &phase).await;
+        };
+        thread::Builder::new().name("io".into()).spawn(move || runtime.block_on(carry))?;
+        Ok(signals)
+    }
+
+    /// From now on an end is one of a run.
+    pub(crate) fn starts(&self) {
+        *lock(&self.phase) = Phase::Starting { asked: false };
+    }
+
+    /// From now on an end is one of this run, which also ends where it was asked for meanwhile.
+    pub(crate) fn runs(&self, run: Handle) {
+        let mut phase = lock(&self.phase);
+        let asked = matches!(*phase, Phase::Starting { asked: true });
+        if asked {
+            stop(&run);
+        }
+        *phase = Phase::Running { run, asked };
+    }
+
+    /// Where the thread's other tasks run.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+}
+
+/// The signals that ask for an end, each with its number.
+fn asks() -> io::Result<Vec<(i32, Signal)>> {
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+    let kinds = kinds.into_iter().filter(|kind| *kind != SignalKind::hangup() || !is_ignored(*kind));
+    kinds.map(|kind| Ok((kind.as_raw_value(), signal(kind)?))).collect()
+}
+
+/// Whether the process was started so that it ignores the signal; where that cannot be found out, it was not.
+fn is_ignored(kind: SignalKind) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (kind.as_raw_value() - 1) & 1 == 1)
+}
+
+/// Answers the next one that comes.
+async fn next(asks: &mut [(i32, Signal)]) -> i32 {
+    poll_fn(|context| {
+        let come = asks
+            .iter_mut()
+            .find_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
+        come.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+async fn obey(mut asks: Vec<(i32, Signal)>, phase: &Mutex<Phase>) {
+    loop {
+        let number = next(&mut asks).await;
+        match &mut *lock(phase) {
+            Phase::Loading => {
+                console::log(console::Gravity::Info, "tidegate", "stopped before the run began");
+                std::process::exit(0);
+            }
+            Phase::Starting { asked: asked @ false } => *asked = true,
+            Phase::Running { run, asked } if !*asked => {
+                *asked = true;
+                stop(run);
+            }
+            Phase::Starting { .. } => leave(128 + number),
+            // Nothing is lost: what is not committed runs again.
+            Phase::Running { run, .. } => {
+                run.abandon();
+                leave(128 + number);
+            }
+        }
+    }
+}
+
+fn stop(run: &Handle) {
+    // First, since the log may have to wait for a reader.
+    run.stop();
+    tracing::info!(target: log_target::RUNNER, "stopping: what runs is finished first; a second signal ends at once");
+}
+
+async fn tell_what_is_left_out() {
+    loop {
+        tokio::time::sleep(TELLS).await;
+        log::tell_rest(false);
+    }
+}
+
+/// It is whole after every statement.
+fn lock(phase: &Mutex<Phase>) -> MutexGuard<'_, Phase> {
+    phase.lock().unwrap_or_else(PoisonError::into_inner)
+}
