@@ -232,6 +232,41 @@ fn every_page_is_linked_from_the_readme() {
     }
 }
 
+/// A reader searches for the words of the field, and finds them on the page that they belong to.
+#[test]
+fn the_words_of_the_field_are_found_on_their_pages() {
+    for (word, page) in [
+        ("dead letter queue", "docs/operating.md"),
+        ("dead letter queue", "docs/recipes.md"),
+        ("backpressure", "docs/http.md"),
+        ("backpressure", "docs/recipes.md"),
+        ("exactly-once", "docs/delivery.md"),
+        ("at-least-once", "docs/delivery.md"),
+        ("at-most-once", "docs/delivery.md"),
+        ("group commit", "docs/delivery.md"),
+        ("retention", "docs/delivery.md"),
+        ("idempotency key", "docs/delivery.md"),
+        ("idempotency key", "docs/http.md"),
+        ("webhook", "docs/http.md"),
+        ("cron", "docs/sources.md"),
+        ("log rotation", "docs/sources.md"),
+        ("rate limit", "docs/queuers.md"),
+        ("delayed job", "docs/retries.md"),
+        ("jitter", "docs/retries.md"),
+        ("redelivery", "docs/concepts.md"),
+        ("in flight", "docs/performance.md"),
+        ("backlog", "docs/operating.md"),
+        ("visibility timeout", "docs/limits.md"),
+        ("consumer group", "docs/limits.md"),
+        ("saga", "docs/recipes.md"),
+    ] {
+        let text = fs::read_to_string(repository().join(page)).expect("it can be read");
+        // A line may end within it.
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        assert!(text.contains(word), "{page}: a reader who searches for `{word}` does not find it");
+    }
+}
+
 #[test]
 fn the_readme_is_read_in_one_sitting() {
     let text = fs::read_to_string(repository().join("README.md")).expect("it can be read");
