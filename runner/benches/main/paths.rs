@@ -12,15 +12,22 @@ const FORK: &str = "fn process(job) { job.added = job.id * 2; #{ one: job, two: 
 
 const JOIN: &str = "fn process(job) { job.left.added = job.right.id * 2; job.left }";
 
-/// The function of the floor, with a look into a table of 100,000 entries.
-const LOOK_UP: &str =
+/// The function of the floor, with a look into a table that another script exports.
+const LOOK_UP_CONSTANT: &str =
     "import \"table\" as t; fn process(job) { job.added = t::TABLE[job.name].factor * job.id; job }";
 
-/// As [`LOOK_UP`], without the table.
+/// The same with a table of the step's `config`.
+const LOOK_UP_CONFIG: &str =
+    "fn process(job, ctx) { job.added = ctx.config.table[job.name].factor * job.id; job }";
+
+/// The same without a table.
 const NO_TABLE: &str = "fn process(job) { job.added = 2 * job.id; job }";
 
-/// How many entries the table has.
-const TABLE_ENTRIES: u32 = 100_000;
+/// How many entries a table has that a script exports. Rhai compares each key of a literal with all before it.
+const CONSTANT_ENTRIES: u32 = 10_000;
+
+/// How many entries a table of a step's `config` has.
+const CONFIG_ENTRIES: u32 = 100_000;
 
 /// The pipelines by name, as their TOML.
 pub(crate) fn pipeline(path: &str) -> Option<String> {
@@ -64,8 +71,14 @@ pub(crate) fn pipeline(path: &str) -> Option<String> {
             }
             let _ = write!(toml, "[step.out]\nfrom = \"queue10\"\nto = \"out\"\n");
         }
-        "table" | "bare" => {
+        "constant" | "config" | "bare" => {
             toml += &step("add", "events", "out").replace("add.rhai", &format!("{path}-step.rhai"));
+            if path == "config" {
+                toml += "[step.add.config.table]\n";
+                for number in 0..CONFIG_ENTRIES {
+                    let _ = writeln!(toml, "sensor-{number} = {{ factor = 2, site = \"site {number}\" }}");
+                }
+            }
         }
         "isolated" => {
             toml += &step("pass", "events", "out")
@@ -139,8 +152,9 @@ pub(crate) fn write_configuration(folder: &Path, path: &str) -> io::Result<()> {
     fs::write(folder.join("bench.toml"), toml)?;
     fs::write(folder.join("fork.rhai"), FORK)?;
     fs::write(folder.join("join.rhai"), JOIN)?;
-    if path == "table" {
-        fs::write(folder.join("table-step.rhai"), LOOK_UP)?;
+    fs::write(folder.join("config-step.rhai"), LOOK_UP_CONFIG)?;
+    if path == "constant" {
+        fs::write(folder.join("constant-step.rhai"), LOOK_UP_CONSTANT)?;
         fs::write(folder.join("table.rhai"), table())?;
     }
     fs::write(folder.join("bare-step.rhai"), NO_TABLE)?;
@@ -150,7 +164,7 @@ pub(crate) fn write_configuration(folder: &Path, path: &str) -> io::Result<()> {
 /// A script that exports a table, in which each job finds its name.
 fn table() -> String {
     let mut script = "export const TABLE = #{\n".to_owned();
-    for number in 0..TABLE_ENTRIES {
+    for number in 0..CONSTANT_ENTRIES {
         let _ = writeln!(script, "\"sensor-{number}\": #{{ factor: 2, site: \"site {number}\" }},");
     }
     script + "};\n"
