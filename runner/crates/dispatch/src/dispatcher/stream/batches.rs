@@ -189,11 +189,13 @@ impl Stream {
     }
 
     /// Has batches begun that need it, few at a time. What is held back is not begun, so that a run that ends
-    /// has not done it in vain.
+    /// has not done it in vain; nor is anything once a job is about to halt the step, but for the turn, which
+    /// that job waits for.
     pub(crate) fn begin(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
-        if self.before == Before::Nothing || self.halted || self.about_to_halt() {
+        if self.before == Before::Nothing || self.halted {
             return;
         }
+        let about_to_halt = self.about_to_halt();
         let begun = |batch: &BatchState| {
             batch.kind == Kind::Line && matches!(batch.phase, Phase::Beginning | Phase::Begun)
         };
@@ -203,7 +205,8 @@ impl Stream {
         while at < self.batches.len() {
             let batch = &self.batches[at];
             let in_line = batch.kind == Kind::Line;
-            if batch.phase == Phase::Formed && !(in_line && (holds_back || count >= BEGUN_MAX)) {
+            let has_to_wait = about_to_halt || in_line && (holds_back || count >= BEGUN_MAX);
+            if batch.phase == Phase::Formed && (batch.kind == Kind::Turn || !has_to_wait) {
                 self.fit(at, next, commands);
                 self.batches[at].phase = Phase::Beginning;
                 count += usize::from(in_line);

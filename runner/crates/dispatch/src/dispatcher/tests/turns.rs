@@ -176,6 +176,27 @@ fn a_job_that_halts_behind_one_that_waits_halts_after_it() {
 }
 
 #[test]
+fn a_job_whose_turn_it_is_is_begun_though_one_behind_it_halts() {
+    let mut play = Play::new(&[Flow { before: Before::Snapshot, ..source() }], &[]);
+    play.start();
+    play.read(0, 1, 4);
+    play.begun(0, 0);
+    assert_eq!(play.waits(0, 0, 50), "split #0+1 #1, commit 0@1+1, run 0#1");
+    assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.1@0");
+    assert_eq!(play.ends(1, 1, EndedBy::Halts), "");
+    play.on(parked(1, 50));
+    play.committed(0, 0);
+    // What comes again beside the line waits for the next run.
+    assert_eq!(play.read_from(0, 1, 9, 1), "#2 = b9+1");
+    assert_eq!(play.at(50), "return 0@1");
+    assert_eq!(play.read_from(0, 2, 1, 1), "#3 = c1+1, begin 0#3");
+    assert_eq!(play.begun(0, 3), "run 0#3");
+    assert_eq!(play.ran(0, 3, 1), "commit 0@1+1");
+    assert_eq!(play.committed(0, 3), "commit 0@2+1");
+    assert_eq!(play.committed(0, 1), "drop #2, Halted");
+}
+
+#[test]
 fn a_closed_gate_holds_back_what_was_not_started() {
     let mut play = Play::new(&[source()], &[]);
     play.start();
