@@ -104,6 +104,7 @@ mod import;
 
 mod attempts;
 
+#[cfg(any(test, feature = "testing"))]
 mod faulty;
 
 pub use attempts::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
@@ -130,8 +131,8 @@ pub use verify::{Report, verify};
 pub use walk::DelayedJobs;
 pub use write::{Append, Appended, Changes, Committed, Reopened, Writer};
 
-/// What tests of the floors above need to break the store.
-#[doc(hidden)]
+/// A disk that fails on demand, for the tests of the crates above.
+#[cfg(any(test, feature = "testing"))]
 pub mod testing {
     pub use super::faulty::{Failure, FaultyDisk};
 }
