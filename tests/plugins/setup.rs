@@ -31,6 +31,8 @@ fn a_plugin_that_cannot_be_made_again_holds_its_step_back_and_fails_no_other_job
     for (plugin, isolate, act) in cases {
         let ends = format!("{{\"id\":3,\"do\":\"{act}\"}}\n");
         let project = needy(plugin, &format!("isolate = \"{isolate}\"\ncrash_limit = 1"))
+            // Another worker may have an instance from before, and go on with that.
+            .file("tidegate.toml", tidegate_toml() + "workers = 1\n")
             .file("there", "")
             .file("in.ndjson", jobs(1..=2) + ends.as_str() + jobs(4..=900).as_str());
         let mut running = project.started();
