@@ -195,9 +195,8 @@ mod tests {
 
     /// A page of the manual. The folder `docs` is beside this crate or above it.
     fn page(name: &str) -> String {
-        let found =
-            Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("docs").join(name));
-        let found = found.filter_map(|path| fs::read_to_string(path).ok()).next();
+        let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        let found = folders.find_map(|folder| fs::read_to_string(folder.join("docs").join(name)).ok());
         found.unwrap_or_else(|| panic!("there is no docs/{name}"))
     }
 
