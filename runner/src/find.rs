@@ -17,7 +17,6 @@ use tidegate_config::{Configuration, LoadOptions, shown};
 use tidegate_engine::{Chain, Generation, Granted, Request, amend};
 pub(crate) use tidegate_model::plain::{json as plain_json, lines as plain};
 use tidegate_model::{Clock as _, SystemClock};
-use tidegate_store as store;
 use tidegate_store::{OpenError, Store, Writer};
 
 /// How long a store that another command has is waited for.
@@ -73,7 +72,7 @@ impl Place {
     /// As [`Self::ask`]; also tells who has answered.
     pub(crate) fn ask_whoever(&self, query: Query) -> Result<(Answer, Teller), Exit> {
         let question = Question::Look(query);
-        match self.find(&question, store::open_existing)? {
+        match self.find(&question, tidegate_store::open_existing)? {
             Found::Runner(Told::Answer(answer)) => Ok((answer, Teller::Runner)),
             Found::Runner(Told::Change(_)) => Err(other_question()),
             Found::Store(store, _writer) => {
@@ -89,8 +88,9 @@ impl Place {
         let question = Question::Change(request);
         // What is pushed may be the first that there is.
         let pushes = matches!(question, Question::Change(Request::Push { .. }));
-        let open =
-            |data: &Path| if pushes { store::open(data).map(Some) } else { store::open_existing(data) };
+        let open = |data: &Path| {
+            if pushes { tidegate_store::open(data).map(Some) } else { tidegate_store::open_existing(data) }
+        };
         match self.find(&question, open)? {
             Found::Runner(Told::Change(outcome)) => Ok((outcome, Teller::Runner)),
             Found::Runner(Told::Answer(_)) => Err(other_question()),

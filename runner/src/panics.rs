@@ -9,7 +9,6 @@ use serde_json::{Map, Value};
 use super::console::{self, Gravity};
 use tidegate_model::log_target;
 use tidegate_model::plain;
-use tidegate_store as store;
 
 /// From now on panics are told so.
 pub(crate) fn watch() {
@@ -25,7 +24,7 @@ struct Told {
 }
 
 fn tell(panic: &PanicHookInfo<'_>) {
-    if store::answers_panics() {
+    if tidegate_store::answers_panics() {
         return;
     }
     let backtrace = Backtrace::capture();

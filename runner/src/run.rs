@@ -17,11 +17,9 @@ use tidegate_components::plugin::Setups;
 use tidegate_components::plugin::{ExitGuard, leave};
 use tidegate_config::{Configuration, Diagnostics, LogFormat, shown};
 use tidegate_dispatch::End;
-use tidegate_engine as engine;
 use tidegate_engine::{Chain, Generation, Options, Report, Stats};
 use tidegate_model::SystemClock;
 use tidegate_model::log_target;
-use tidegate_store as store;
 use tidegate_store::Attempts;
 
 pub(crate) fn run(command: &cli::Run) -> Exit {
@@ -39,13 +37,13 @@ pub(crate) fn run(command: &cli::Run) -> Exit {
     exit::show(&generation.warnings);
     signals.starts();
     let files = open_files::raise();
-    let (store, writer) = match find::open_patiently(|| store::open(&configuration.data)) {
+    let (store, writer) = match find::open_patiently(|| tidegate_store::open(&configuration.data)) {
         Ok(opened) => opened,
         Err(error) => return exit::fail(Chain(&error)),
     };
     let options = options(command, &configuration);
     let clock = Arc::new(SystemClock);
-    let run = engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
+    let run = tidegate_engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
         .with_plugins(generation.plugins)
         .with_files(generation.files)
         .with_attempts(Attempts::open(&configuration.data))

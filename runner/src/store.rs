@@ -15,7 +15,6 @@ use super::table::{grouped, jobs};
 use tidegate_config::shown;
 use tidegate_engine::Chain;
 use tidegate_model::{create_private, format_size};
-use tidegate_store as store;
 use tidegate_store::{Inventory, OpenError};
 
 pub(crate) fn verify(command: &Look) -> Exit {
@@ -53,7 +52,7 @@ pub(crate) fn compact(command: &Look) -> Exit {
         Err(exit) => return exit,
     };
     let data = &place.configuration.data;
-    let sizes = match open_patiently(|| store::compact(data)) {
+    let sizes = match open_patiently(|| tidegate_store::compact(data)) {
         Ok(Some(compacted)) => Sizes { before: compacted.before, after: compacted.after },
         Ok(None) => return exit::fail(no_state(&place.configuration)),
         Err(error @ OpenError::Locked { .. }) => {
@@ -140,10 +139,10 @@ pub(crate) fn import(command: &StoreFile) -> Exit {
     };
     let data = &place.configuration.data;
     let imported = if command.file == Path::new("-") {
-        store::import(data, BufReader::new(io::stdin()))
+        tidegate_store::import(data, BufReader::new(io::stdin()))
     } else {
         match File::open(&command.file) {
-            Ok(file) => store::import(data, BufReader::new(file)),
+            Ok(file) => tidegate_store::import(data, BufReader::new(file)),
             Err(error) => {
                 return exit::fail(format_args!("cannot read `{}`: {error}", command.file.display()));
             }

@@ -19,7 +19,6 @@ use crate::places::Place;
 use tidegate_components::script::json as text;
 use tidegate_config::Configuration;
 use tidegate_engine::{Claim, Completed, Granted, Reply, check, claim, completion_of};
-use tidegate_model as words;
 use tidegate_model::Address;
 use tidegate_store::Completion;
 
@@ -71,7 +70,7 @@ fn stranger() -> Refusal {
 /// What a body says; nothing at all says that the job is through.
 fn read(body: &[u8]) -> Result<Completion, String> {
     if body.trim_ascii().is_empty() {
-        return Ok(Completion { status: words::Status::Committed, result: None, reason: None });
+        return Ok(Completion { status: tidegate_model::Status::Committed, result: None, reason: None });
     }
     text::check(body).map_err(|error| format!("this is no JSON: {error}; nothing was taken"))?;
     completion_of(body).map_err(|why| format!("{why}; nothing was taken"))
@@ -117,7 +116,7 @@ async fn take(
         Ok(Granted::Completed(Completed::Known)) => Ok(stands(true)),
         // That does not hold for ever: it is there again in a while, or is through by another word.
         Ok(Granted::Completed(Completed::Otherwise { status: before }))
-            if before.waits() || before == words::Status::Unknown =>
+            if before.waits() || before == tidegate_model::Status::Unknown =>
         {
             not_now(desk, asked, name).await
         }

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::{Answer, rfc3339, steps};
 use tidegate_config::{Configuration, InputRef};
 use tidegate_engine::Row;
-use tidegate_model as words;
 use tidegate_model::{Address, Clock as _, SystemClock, Timestamp};
 use tidegate_store::{DelayedJob, DelayedKey, NEVER, ReadError, Standing, Store};
 
@@ -40,7 +39,7 @@ pub(crate) struct DelayedStatus {
     pub(crate) since: Option<String>,
     /// What it has said of the job unasked, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) told: Option<words::Status>,
+    pub(crate) told: Option<tidegate_model::Status>,
     /// The output that it was made for already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<String>,

@@ -11,9 +11,7 @@ use super::{Answer, parked, partners, rfc3339, stopped};
 use crate::times;
 use tidegate_config::{Configuration, InputRef, Promise, Step, Take, Target};
 use tidegate_dispatch::Turn;
-use tidegate_engine as engine;
 use tidegate_engine::{Dropped, Handle, Row};
-use tidegate_model as words;
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp, delivery_hash};
 use tidegate_store::{DelayedJob, DelayedKey, Made, Outcome, ReadError, Snapshot, Standing, Store};
 
@@ -63,7 +61,7 @@ pub(crate) struct StepOutcome {
     pub(crate) since: Option<String>,
     /// … and what it has said of it unasked, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) told: Option<words::Status>,
+    pub(crate) told: Option<tidegate_model::Status>,
     /// Why it failed, last or for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
@@ -271,7 +269,7 @@ struct Look<'a> {
 impl Look<'_> {
     fn outcome(&self) -> Result<StepOutcome, ReadError> {
         let store = self.store;
-        let progress = engine::progress(store, self.step, self.input)?;
+        let progress = tidegate_engine::progress(store, self.step, self.input)?;
         if !progress.has(self.index) {
             let begun = self.begun()?;
             let before = self.before(&progress)?;
@@ -321,7 +319,7 @@ impl Look<'_> {
         let (outputs, joined_with) = self.outputs()?;
         let nowhere = errors.is_empty() && outputs.is_empty();
         let input = self.input.hash_name();
-        let dropped = engine::dropped(store, &self.step.address, (&input, self.index))?;
+        let dropped = tidegate_engine::dropped(store, &self.step.address, (&input, self.index))?;
         let status = match (nowhere, dropped) {
             (true, Some(_)) => Status::Cancelled,
             (true, None) if self.on_record()? == Some(Outcome::Error) => Status::Failed,
@@ -391,7 +389,7 @@ impl Look<'_> {
         let paused = store.pauses()?.iter().any(|pause| pause.step == step.address);
         let paused = paused.then(|| why::PAUSED.to_owned());
         // One that stands in the store by itself is the first in line, or has no place in it.
-        let first = if row.is_none() { engine::first_in_line(store, step)? } else { None };
+        let first = if row.is_none() { tidegate_engine::first_in_line(store, step)? } else { None };
         let held = first.map(|(turn, due)| self.held_behind(turn, due));
         Ok((stopped.into_iter().chain(paused).chain(held).collect(), false))
     }

@@ -11,7 +11,6 @@ use super::{
 };
 use tidegate_config::{Configuration, GateRef, Input, InputRef, Step, Take};
 use tidegate_dispatch::{JobKey, LaneCounts, Survey, Turn};
-use tidegate_engine as engine;
 use tidegate_engine::{Asked, ClosedBy, Glance, Handle, Sight, StepStats};
 use tidegate_model::suggest::did_you_mean_address;
 use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp};
@@ -63,7 +62,7 @@ pub(crate) fn statuses(
                 known.iter().find(|(name, from, _)| *name == step.address && *from == input.address);
             let progress = match progress {
                 Some((_, _, progress)) => progress.clone(),
-                None => engine::progress(store, step, input)?,
+                None => tidegate_engine::progress(store, step, input)?,
             };
             steps.push(look.input(at, input, &progress, &pauses)?);
         }
@@ -182,7 +181,7 @@ impl Look<'_> {
         let Some(glance) = &self.glance else {
             let rows = Rows::count(self.store, address, self.now)?;
             status.begun += rows.begun;
-            let first = engine::first_in_line(self.store, self.step)?;
+            let first = tidegate_engine::first_in_line(self.store, self.step)?;
             status.held_behind = first.map(|first| self.held_behind(first));
             self.add_rows(status, &rows, 0)?;
             return self.add_stored_lanes(status);

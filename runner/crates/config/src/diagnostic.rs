@@ -1,6 +1,6 @@
 //! Mistakes and doubts about a configuration, each with its place.
 //!
-//! Every floor that reads what a person wrote reports through [`Diagnostics`]. They are kept in
+//! Every crate that reads a configuration reports through [`Diagnostics`]. They are kept in
 //! order of file and place, each once. How they look to a person is next door, in `render`.
 
 use std::cmp::Ordering;
@@ -183,7 +183,7 @@ impl Diagnostics {
         }
     }
 
-    /// Makes a text known that diagnostics of a floor above point into.
+    /// Makes a text known that diagnostics of a crate above point into.
     pub fn add_file(&mut self, path: impl Into<PathBuf>, text: impl Into<Arc<str>>) {
         self.files.add(path, text);
     }

@@ -39,7 +39,7 @@ pub struct LoadOptions {
     pub env: Box<Lookup>,
 }
 
-/// What could be read of a configuration, and what is wrong with it so far. The floor above checks
+/// What could be read of a configuration, and what is wrong with it so far. The crate above checks
 /// the scripts of whatever could be read, so that all mistakes are told at once.
 #[derive(Clone, Debug)]
 pub struct Draft {

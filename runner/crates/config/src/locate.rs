@@ -1,4 +1,4 @@
-//! Finds the place of a value again, for floors above that know it only by its way.
+//! Finds the place of a value again, for crates above that know it only by its way.
 
 use std::ops::Range;
 

@@ -8,7 +8,6 @@ use twox_hash::XxHash3_64;
 
 use super::peek::{list, peek, word};
 use tidegate_config::{LaneMissing, Queuer, Strategy};
-use tidegate_dispatch as decide;
 use tidegate_dispatch::{Card, JobId, JobKey, Rules};
 use tidegate_model::Timestamp;
 use tidegate_model::suggest::nearest;
@@ -36,16 +35,16 @@ impl Cards {
 
     /// How a step with this queuer chooses.
     pub(crate) fn rules(&self) -> Rules {
-        let rate = |rate: tidegate_model::Rate| decide::Rate { jobs: rate.count, per: rate.per };
+        let rate = |rate: tidegate_model::Rate| tidegate_dispatch::Rate { jobs: rate.count, per: rate.per };
         let lane = self.queuer.lane.as_ref();
         Rules {
             strategy: match &self.queuer.strategy {
-                Strategy::Fifo => decide::Strategy::Fifo,
-                Strategy::Serial => decide::Strategy::Serial,
-                Strategy::OneRoundSerial { .. } => decide::Strategy::OneRoundSerial,
-                Strategy::OneRoundParallel { .. } => decide::Strategy::OneRoundParallel,
-                Strategy::Priority { aging, .. } => decide::Strategy::Priority { aging: *aging },
-                Strategy::Rounds { pause } => decide::Strategy::Rounds { pause: *pause },
+                Strategy::Fifo => tidegate_dispatch::Strategy::Fifo,
+                Strategy::Serial => tidegate_dispatch::Strategy::Serial,
+                Strategy::OneRoundSerial { .. } => tidegate_dispatch::Strategy::OneRoundSerial,
+                Strategy::OneRoundParallel { .. } => tidegate_dispatch::Strategy::OneRoundParallel,
+                Strategy::Priority { aging, .. } => tidegate_dispatch::Strategy::Priority { aging: *aging },
+                Strategy::Rounds { pause } => tidegate_dispatch::Strategy::Rounds { pause: *pause },
             },
             max_processing: self.queuer.max_processing,
             max_per_lane: lane.and_then(|lane| lane.max_per_lane),

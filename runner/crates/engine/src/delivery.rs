@@ -6,7 +6,6 @@ use super::request::Asked;
 use super::ticks::Ticked;
 use tidegate_dispatch::{BatchId, Before};
 use tidegate_model::{Counters, DeliveryHash, Mark, Origins, Segment};
-use tidegate_store as store;
 use tidegate_store::{Block, Delayed, DelayedKey, Details, Outcome, Stop};
 
 /// What the committer is given to do.
@@ -69,7 +68,7 @@ pub(crate) struct Delivery {
     /// Where the step keeps records: the outcome of each job.
     pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
     /// Jobs that are no suspects any more when this is durable.
-    pub(crate) settles: Vec<store::Span>,
+    pub(crate) settles: Vec<tidegate_store::Span>,
     pub(crate) counters: Counters,
     /// Bytes of the jobs, as they were read.
     pub(crate) bytes: usize,

@@ -9,7 +9,6 @@ use super::plugins;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::script;
 use tidegate_components::script::{CompileError, Entry, Mentions};
-use tidegate_config as config;
 use tidegate_config::{
     Configuration, Diagnostic, Diagnostics, Draft, Inquiry, Invocation, Limits, LoadOptions, Place, Position,
     Processor, Script, Step, read_text,
@@ -51,7 +50,7 @@ impl Generation {
     }
 
     fn draft(path: &Path, options: &LoadOptions) -> Draft {
-        let mut draft = config::load(path, options);
+        let mut draft = tidegate_config::load(path, options);
         let (steps, gates) = (draft.steps().to_vec(), draft.gates().to_vec());
         let has_port = draft.settings().listen.is_some();
         for step in &steps {
@@ -74,7 +73,7 @@ impl Generation {
         plugins::note(&mut configuration, &loaded);
         // Without its plugins nobody knows what of it acts outside.
         if with_plugins {
-            config::check_order(&configuration, &mut warnings);
+            tidegate_config::check_order(&configuration, &mut warnings);
         }
         if warnings.has_errors() {
             return Err(warnings);

@@ -1,14 +1,13 @@
 //! What a run knows of its steps at one moment.
 
 use crate::request::Row;
-use tidegate_dispatch as decide;
 use tidegate_dispatch::JobKey;
 use tidegate_model::Timestamp;
 
 /// What a run knows of one step.
 #[derive(Clone, Debug)]
 pub struct Glance {
-    pub counts: decide::Glance,
+    pub counts: tidegate_dispatch::Glance,
     /// So many of the jobs that stand in the store by themselves are on their way through the step, which
     /// takes its jobs as they come.
     pub returned: u64,

@@ -19,7 +19,6 @@ use super::retrying::{self, Retrying, before};
 use super::status::Word;
 use tidegate_components::script::{Entry, Outlet, ScriptStep};
 use tidegate_components::scrub::Scrub;
-use tidegate_config as config;
 use tidegate_config::{Configuration, Processor, Promise, Take};
 use tidegate_dispatch::{Before, JobEnd};
 use tidegate_model::{Address, Clock, Counters, Form, Origins, Status, Timestamp};
@@ -73,13 +72,13 @@ impl Worker {
     /// cannot be set up.
     pub(crate) fn new(
         configuration: &Configuration,
-        step: &config::Step,
+        step: &tidegate_config::Step,
         generation: u64,
         store: &Store,
         common: &Common<'_>,
         ever_set_up: &Arc<AtomicBool>,
     ) -> Result<Self, String> {
-        let scripts: Vec<config::Script> =
+        let scripts: Vec<tidegate_config::Script> =
             step.processors.iter().filter_map(Processor::script).cloned().collect();
         let filter = &step.filter;
         let runner = if Links::needed(configuration, step) {

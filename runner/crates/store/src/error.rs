@@ -127,7 +127,7 @@ impl CommitError {
     }
 }
 
-/// What went wrong inside this floor, before it is known whose question it was.
+/// What went wrong inside this crate, before it is known whose question it was.
 #[derive(Debug)]
 pub(crate) enum Cause {
     Interrupted,

@@ -1,4 +1,4 @@
-//! Keeps panics of redb inside this floor.
+//! Keeps panics of redb inside this crate.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

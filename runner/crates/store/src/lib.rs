@@ -32,7 +32,7 @@
 //! | `attempts` | the file beside it that says what was attempted when the process died |
 //! | `faulty` | a disk that fails on demand, for tests |
 //!
-//! Architecture Invariant: only this floor knows redb, and none of redb's types is in its API.
+//! Architecture Invariant: only this crate knows redb, and none of redb's types is in its API.
 
 mod error;
 

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::twin;
-use tidegate_config as config;
 use tidegate_config::{Configuration, LoadOptions, Promise, Take};
 use tidegate_model::Address;
 
@@ -76,7 +75,7 @@ impl Blueprint {
                 let before = if is_script { &version } else { "" };
                 std::fs::write(folder.join(name), format!("{before}{text}")).unwrap();
             }
-            let loaded = config::load(folder, &LoadOptions::default()).finish();
+            let loaded = tidegate_config::load(folder, &LoadOptions::default()).finish();
             return loaded.unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{:?}", self.files)).0;
         }
         for (name, text) in [("work.rhai", twin::WORK), ("again.rhai", twin::AGAIN)] {
@@ -87,7 +86,7 @@ impl Blueprint {
             std::fs::write(folder.join(format!("{pipeline}.toml")), text).unwrap();
         }
         let options = LoadOptions::default();
-        let loaded = config::load(folder, &options).finish();
+        let loaded = tidegate_config::load(folder, &options).finish();
         loaded
             .unwrap_or_else(|mistakes| panic!("{mistakes:?}\n{}{}", self.pipeline("p"), self.pipeline("q")))
             .0

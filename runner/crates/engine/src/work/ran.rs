@@ -6,7 +6,6 @@ use crate::delivery::Made;
 use crate::gather::Item;
 use crate::result::Ran;
 use crate::retrying;
-use tidegate_config as config;
 use tidegate_config::Target;
 use tidegate_dispatch::JobEnd;
 use tidegate_model::{Address, Origins, Timestamp};
@@ -151,7 +150,7 @@ impl Side {
 }
 
 impl Binding {
-    pub(crate) fn new(output: &config::OutputRef) -> Self {
+    pub(crate) fn new(output: &tidegate_config::OutputRef) -> Self {
         Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
     }
 }
