@@ -1,14 +1,18 @@
-//! Decides what is read, what runs, and what is committed next.
+//! Dispatcher: decides what each step reads, runs and commits next.
 //!
-//! Every step takes its jobs in batches, of as many jobs as take about 50 ms ([`sizing`]). Most take them
-//! as they come ([`stream`]): made of what the inputs give, of whichever gives something, or of as many
-//! jobs of each. Their batches run on any worker at the same time and in any order, and are committed in
-//! the order of the inputs. What stands behind a job that waits for its next attempt may run, and is
-//! committed after it. Where a job halts its step, what stands before it is committed, and nothing behind
-//! it is. Others pick them by rules ([`picker`]), and commit each batch as soon as it is through.
+//! Every step takes its jobs in batches. A batch has as many jobs as take about 50 ms ([`sizing`]).
 //!
-//! It knows reads and batches by number and size only; their jobs stay with the engine. Time comes in
-//! with every event.
+//! Most steps take their jobs in order ([`stream`]). A batch is made of one input, of whichever input has
+//! jobs, or of the same number of jobs of each input. The batches run on any worker, at the same time and in
+//! any order. They are committed in the order of the inputs. A job behind one that waits for its next attempt
+//! may run; it is committed after that one. If a job halts its step, the jobs before it are committed and the
+//! jobs behind it are not.
+//!
+//! The other steps pick their jobs by the rules of a queuer ([`picker`]). They commit each batch as soon as
+//! it has run.
+//!
+//! The dispatcher knows reads and batches by number and size only; the engine keeps their jobs. Every event
+//! carries the time.
 
 mod flow;
 
@@ -37,20 +41,20 @@ use stream::Stream;
 use super::queuer::{Card, JobKey, State};
 use tidegate_model::Timestamp;
 
-/// The state machine. Feed it with [`Event`]s; carry out its [`Command`]s.
+/// State machine of all steps: takes [`Event`]s and answers with [`Command`]s to carry out.
 #[derive(Debug)]
 pub struct Dispatcher {
     steps: Vec<Box<dyn Machine>>,
-    /// By step: starts nothing for now.
+    /// Per step: whether it is paused and starts nothing.
     paused: Vec<bool>,
     /// The last index of each queue.
     heads: Vec<u64>,
     bounds: Bounds,
-    /// How many more batches workers can be given.
+    /// Number of further batches that the workers can take.
     free_slots: usize,
     next_batch: u64,
     until_idle: bool,
-    /// Jobs are on their way to a queue from outside of all steps.
+    /// Whether jobs are on their way to a queue from outside the steps, such as a schedule.
     expecting: bool,
     stage: Stage,
 }
@@ -58,14 +62,14 @@ pub struct Dispatcher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Running,
-    /// Nothing more is started, and it ends so.
+    /// Nothing more is started; the run ends with this outcome.
     Ending(End),
     Done,
 }
 
 impl Dispatcher {
-    /// A dispatcher at rest. `heads` are the last indices of the queues, `flows` the steps, upstream
-    /// before downstream. Nothing happens before [`Self::start`].
+    /// Creates an idle dispatcher. `heads` are the last indices of the queues; `flows` are the steps,
+    /// upstream before downstream. Nothing happens before [`Self::start`].
     #[must_use]
     pub fn new(flows: Vec<Flow>, heads: Vec<u64>, bounds: Bounds, until_idle: bool) -> Self {
         let redo = flows.iter().flat_map(|flow| flow.redo.iter().map(|redo| redo.number + 1));
@@ -87,28 +91,28 @@ impl Dispatcher {
         }
     }
 
-    /// Takes a step out before anything begins.
+    /// Excludes a step before the run starts.
     pub fn exclude(&mut self, step: usize) {
         self.steps[step].exclude();
     }
 
-    /// Whether jobs are on their way to a queue from outside of all steps. As long as they are, nothing
-    /// is over unless somebody stops it; [`Event::Tick`] has that looked at again.
+    /// Sets whether jobs are on their way to a queue from outside the steps. While they are, the run ends
+    /// only on [`Event::Stop`]. [`Event::Tick`] makes the dispatcher check this again.
     pub fn expect(&mut self, expecting: bool) {
         self.expecting = expecting;
     }
 
-    /// Has a step start nothing, before anything begins.
+    /// Pauses a step before the run starts.
     pub fn pause(&mut self, step: usize) {
         self.paused[step] = true;
     }
 
-    /// The first commands.
+    /// Adds the first commands of the run to `commands`.
     pub fn start(&mut self, now: Timestamp, commands: &mut Vec<Command>) {
         self.decide(now, commands);
     }
 
-    /// Takes in what happened and adds what shall be done about it to `commands`.
+    /// Handles one event and adds the commands that follow from it to `commands`.
     pub fn handle(&mut self, event: Event, now: Timestamp, commands: &mut Vec<Command>) {
         let (step, event) = match event {
             Event::Read { port: Port { step, input }, read, first, jobs, bytes } => {
@@ -154,90 +158,90 @@ impl Dispatcher {
         self.decide(now, commands);
     }
 
-    /// A job of a step waits in the store for its next attempt, and goes before all others that are not
+    /// Adds a job that waits in the store for its next attempt. It goes before all other jobs that are not
     /// delivered. Takes effect with the next event.
     pub fn park(&mut self, step: usize, turn: Turn, due: Timestamp) {
         self.steps[step].park(turn, due);
     }
 
-    /// Jobs that a step may pick were seen.
+    /// Adds a job to the waiting room of a queued step.
     pub fn saw(&mut self, step: usize, card: &Card<'_>, state: State) {
         self.steps[step].saw(card, state);
     }
 
-    /// An output of a step that picks, made already, is due at `due`.
+    /// Adds an output of a queued step that was made earlier and is due at `due`.
     pub fn saw_late(&mut self, step: usize, key: JobKey, due: Timestamp) {
         self.steps[step].saw_late(key, due);
     }
 
-    /// What became of these jobs of a step that picks, which were pending, is known: it is delivered
-    /// like any batch.
+    /// Delivers completed jobs of a queued step, which were pending, as a batch.
     pub fn settle(&mut self, step: usize, jobs: Vec<JobKey>, now: Timestamp, commands: &mut Vec<Command>) {
         self.steps[step].settle(jobs);
         self.decide(now, commands);
     }
 
-    /// Where a job stands of a step that picks; an output that is due later is delayed.
+    /// State of a job of a queued step. An output that is due later counts as delayed.
     #[must_use]
     pub fn state(&self, step: usize, key: JobKey) -> Option<State> {
         self.steps[step].state(key)
     }
 
-    /// Nothing is done with a delayed job until [`Self::reschedule`].
+    /// Freezes a delayed job until [`Self::reschedule`].
     pub fn hold(&mut self, step: usize, key: JobKey) {
         self.steps[step].reschedule(key, Timestamp(i64::MAX));
     }
 
-    /// A delayed job is due at another time. Takes effect with the next event.
+    /// Changes the due time of a delayed job. Takes effect with the next event.
     pub fn reschedule(&mut self, step: usize, key: JobKey, due: Timestamp) {
         self.steps[step].reschedule(key, due);
     }
 
-    /// Takes out a job that nobody works on, and of which nothing is to be settled. Takes effect with the
-    /// next event. One of the input is withheld before it is accounted for or released, though it was not
-    /// seen yet.
+    /// Removes a job that is neither in flight nor waiting for the delivery of a known outcome. Takes effect
+    /// with the next event. A job of the input is withheld until it is accounted for or released, even if the
+    /// step has not seen it yet.
     pub fn cancel(&mut self, step: usize, key: JobKey, now: Timestamp) {
         self.steps[step].cancel(key, now);
     }
 
-    /// Whether a job of the input is being taken out.
+    /// Whether a job of the input is being cancelled.
     #[must_use]
     pub fn withholds(&self, step: usize, index: u64) -> bool {
         self.steps[step].withholds(index)
     }
 
-    /// A job of the input that was to be taken out was not: it is accounted for, or is not there.
+    /// Ends the cancellation of a job of the input that was not cancelled: it is accounted for already, or it
+    /// does not exist.
     pub fn release(&mut self, step: usize, index: u64) {
         self.steps[step].release(index);
     }
 
-    /// A job of the input, which was taken out, is accounted for.
+    /// Marks a cancelled job of the input as accounted for.
     pub fn account(&mut self, step: usize, index: u64, now: Timestamp, commands: &mut Vec<Command>) {
         self.steps[step].account(index, commands);
         self.decide(now, commands);
     }
 
-    /// The jobs of a step that picks them, and what holds them all.
+    /// Snapshot of the waiting room of a queued step, and of the conditions that block the whole step.
     #[must_use]
     pub fn look(&self, step: usize) -> Option<Look<'_>> {
         let look = self.steps[step].look()?;
         Some(Look { paused: self.paused[step], ..look })
     }
 
-    /// How many jobs of a step stand where. `lanes`: those with the most jobs waiting, up to so many. Of a
-    /// step that picks this looks at every job in its room.
+    /// Counts the jobs of a step by state. `lanes` is the maximum number of lanes listed, those with the most
+    /// waiting jobs first. For a queued step the count walks every job in its waiting room.
     #[must_use]
     pub fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> Glance {
         self.steps[step].glance(&self.heads, lanes, now)
     }
 
-    /// The step goes on, at these indices of its inputs: its progress was put back, or could not be.
+    /// Resumes a step at these indices of its inputs, after its progress was put back or could not be.
     pub fn rewound(&mut self, step: usize, next: &[u64], now: Timestamp, commands: &mut Vec<Command>) {
         self.steps[step].rewound(next);
         self.decide(now, commands);
     }
 
-    /// When it wants to be told that time has passed, if only that has to happen.
+    /// Time at which the dispatcher needs [`Event::Tick`], if a step waits for a time.
     #[must_use]
     pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         if self.stage != Stage::Running {
@@ -247,7 +251,7 @@ impl Dispatcher {
         open.filter_map(|(step, _)| step.wakes(now)).min()
     }
 
-    /// Whether the step can take no more jobs in this run because one of them halted it.
+    /// Whether a job halted the step, so that it takes no more jobs in this run.
     #[must_use]
     pub fn is_halted(&self, step: usize) -> bool {
         self.steps[step].is_halted()
@@ -258,7 +262,7 @@ impl Dispatcher {
             self.work(now, commands);
             let Some(end) = self.end(now) else { return };
             if self.stage == Stage::Running && self.steps.iter().any(|step| step.has_left()) {
-                // What waits behind a job that is not due now is given up in order.
+                // Jobs that wait behind one that is not due now are dropped in order.
                 self.stage = Stage::Ending(end);
                 continue;
             }
@@ -277,8 +281,8 @@ impl Dispatcher {
             let (bounds, heads, next_batch) = (&self.bounds, &*self.heads, &mut self.next_batch);
             step.advance(&mut Around { bounds, heads, next_batch, mode }, now, commands);
         }
-        // Those furthest downstream first, so that what is begun gets out before more is let in, and
-        // queues stay short.
+        // The steps furthest downstream run first: begun jobs leave before more are let in, and queues stay
+        // short.
         for (step, &paused) in self.steps.iter_mut().zip(&self.paused).rev() {
             let (bounds, free, next_batch) = (&self.bounds, &mut self.free_slots, &mut self.next_batch);
             step.run(&mut Hands { bounds, paused, free, next_batch }, commands);
@@ -291,8 +295,8 @@ impl Dispatcher {
             Stage::Running | Stage::Done => None,
         };
         for (step, &paused) in self.steps.iter().zip(&self.paused) {
-            // What a paused step has not begun would wait for somebody who has it go on, and that of one which
-            // cannot be set up for what it needs.
+            // A paused step leaves the jobs that it has not begun until an operator resumes it. A step that
+            // cannot be set up leaves them until its setup succeeds.
             let waits = (paused || step.is_held(now)) && self.until_idle && ending.is_none();
             if if waits { step.is_at_work() } else { step.is_busy(ending.is_some()) } {
                 return None;

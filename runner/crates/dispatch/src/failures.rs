@@ -1,5 +1,4 @@
-//! Failed jobs in the log: the first of a cause is reported at once, the others are counted and reported
-//! together once a minute.
+//! Failure log: logs the first failed job of each cause at once, and a count of the others once a minute.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,10 +6,10 @@ use std::time::Duration;
 
 use tidegate_model::Timestamp;
 
-/// A cause is reported at most so often, in milliseconds.
+/// Minimum time between two lines of one cause, in milliseconds.
 const WINDOW: i64 = 60_000;
 
-/// The jobs of a batch that failed of one cause.
+/// Jobs of a batch that failed with one cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
     pub cause: FailureCause,
@@ -19,18 +18,18 @@ pub struct Failed {
     pub last: FailedJob,
 }
 
-/// Failures with the same cause share their lines in the log.
+/// Cause of failures that share their log lines.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FailureCause {
-    /// As in error records: `failed`, `timeout`, `http 503`.
+    /// Kind as in error records: `failed`, `timeout`, `http 503`.
     pub kind: Cow<'static, str>,
     pub ending: Ending,
 }
 
-/// What became of a job that failed for good.
+/// Outcome of a job that failed permanently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ending {
-    /// It went to the error queue.
+    /// It was moved to the error queue.
     SetAside,
     /// Its retry policy dropped it.
     DroppedByPolicy,
@@ -41,30 +40,30 @@ pub enum Ending {
 /// One failed job, as an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedJob {
-    /// `pipeline/queue/index`.
+    /// Address: `pipeline/queue/index`.
     pub job: String,
     pub why: String,
 }
 
-/// A line for the log.
+/// Line for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureLine {
-    /// The position of the step in the configuration.
+    /// Position of the step in the configuration.
     pub step: usize,
     pub cause: FailureCause,
     pub jobs: u64,
-    /// The time in which they failed; `None` for the first job of a cause.
+    /// Time span of the failures; `None` for the first job of a cause.
     pub within: Option<Duration>,
     pub last: FailedJob,
 }
 
-/// The limiter: takes in failures, and answers with the lines that are due.
+/// Rate limiter of log lines: takes failures and returns the lines that are due.
 #[derive(Debug, Default)]
 pub struct FailureLog {
     windows: BTreeMap<(usize, FailureCause), Window>,
 }
 
-/// The time after a line, in which failures of its cause are only counted.
+/// Time after a line in which failures of its cause are only counted.
 #[derive(Debug)]
 struct Window {
     since: Timestamp,
@@ -73,7 +72,7 @@ struct Window {
 }
 
 impl Failed {
-    /// Adds a job to those of its cause.
+    /// Adds a job to its cause.
     pub fn add(all: &mut Vec<Self>, cause: FailureCause, job: FailedJob) {
         match all.iter_mut().find(|failed| failed.cause == cause) {
             Some(failed) => {
@@ -86,7 +85,7 @@ impl Failed {
 }
 
 impl FailureLog {
-    /// Takes in failures of a step. Answers with a line where they are the first of their cause.
+    /// Adds failures of a step. Returns a line if they are the first of their cause.
     pub fn note(&mut self, step: usize, failed: Failed, now: Timestamp) -> Option<FailureLine> {
         let Failed { cause, jobs, first, last } = failed;
         if let Some(window) = self.windows.get_mut(&(step, cause.clone())) {
@@ -100,20 +99,19 @@ impl FailureLog {
         Some(FailureLine { step, cause, jobs: 1, within: None, last: first })
     }
 
-    /// When [`Self::tick`] has something to do.
+    /// Time at which [`Self::tick`] has work.
     #[must_use]
     pub fn wakes(&self) -> Option<Timestamp> {
         self.windows.values().map(|window| Timestamp(window.since.0.saturating_add(WINDOW))).min()
     }
 
-    /// Reports what was counted in windows that are over; a cause without failures in its window is
-    /// forgotten.
+    /// Returns lines for the windows that are over. A cause without failures in its window is removed.
     pub fn tick(&mut self, now: Timestamp) -> Vec<FailureLine> {
         // A clock that was set back ends a window too.
         self.report(now, |since| now.0.saturating_sub(since.0) >= WINDOW || now < since)
     }
 
-    /// Reports all that was counted; for the end of a run.
+    /// Returns lines for all counted failures, at the end of a run.
     pub fn finish(&mut self, now: Timestamp) -> Vec<FailureLine> {
         self.report(now, |_| true)
     }
@@ -154,7 +152,7 @@ mod tests {
         all.remove(0)
     }
 
-    /// `kind jobs/within-ms last`
+    /// Lines as `kind jobs/within-ms last`.
     fn shown(lines: impl IntoIterator<Item = FailureLine>) -> Vec<String> {
         let line = |line: FailureLine| {
             let within = line.within.map_or("first".to_owned(), |within| within.as_millis().to_string());
@@ -175,7 +173,7 @@ mod tests {
         assert_eq!(log.wakes(), Some(Timestamp(60_005)));
         assert_eq!(log.tick(Timestamp(60_004)), []);
         assert_eq!(shown(log.tick(Timestamp(60_005))), ["0: failed 1002 60000 p/in/1003"]);
-        // A quiet minute, and the next failure is the first again.
+        // A minute passes without failures, so the next failure is logged at once.
         assert_eq!(log.wakes(), Some(Timestamp(120_005)));
         assert_eq!(log.tick(Timestamp(120_005)), []);
         assert_eq!(log.wakes(), None);

@@ -1,6 +1,6 @@
-//! Decisions, as pure functions and state machines: events in, commands out.
+//! Decisions of Tidegate: pure functions and state machines that turn events into commands.
 //!
-//! Architecture Invariant: nothing here does I/O, reads a clock, or knows a thread.
+//! Architecture Invariant: nothing here does I/O, reads a clock or starts a thread.
 
 mod dispatcher;
 mod failures;

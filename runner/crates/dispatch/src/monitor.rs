@@ -1,9 +1,9 @@
-//! What became of jobs that somebody outside finishes: who is asked for, when, and what an answer changes.
+//! Poller: polls the status of pending jobs, and applies answers and completions to them.
 //!
-//! Every so often all pending jobs are asked for, in batches, one batch after the other: those of one lane
-//! together, and first those that were not asked for longest. An answer moves a job from one status to
-//! another as the table says ([`Status::may_become`]); any other is refused, and so is one that nobody has
-//! asked for. Neither has any effect.
+//! A poll covers all pending jobs at a fixed interval, in batches, one batch after the other. Jobs of one
+//! lane go together, and those with the oldest check go first. An answer changes the status of a job if the
+//! table allows it ([`Status::may_become`]). Other answers, and answers that were not requested, are rejected
+//! without effect.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,67 +12,67 @@ use std::time::Duration;
 use super::queuer::JobKey;
 use tidegate_model::{Soon, Status, Timestamp};
 
-/// However often somebody wants to know at once: polls do not begin more often than that, or than they do
-/// anyway.
+/// Minimum time between polls that clients request, unless the configured interval is shorter.
 const SOONEST: Duration = Duration::from_secs(1);
 
-/// Something that has happened.
+/// Fact about pending jobs.
 #[derive(Clone, Copy, Debug)]
 pub enum MonitorEvent<'a> {
-    /// A job is pending since then.
+    /// A job is pending since this time.
     Pended { key: JobKey, lane: &'a [u8], since: Timestamp },
-    /// It is not pending any more.
+    /// A job is no longer pending.
     Left { key: JobKey },
-    /// What was asked for is answered.
+    /// A poll batch was answered.
     Answered { ask: u64, answers: &'a [(JobKey, Status)] },
-    /// It could not be answered.
+    /// A poll batch failed.
     Failed { ask: u64 },
-    /// Somebody says so of a job, without having been asked.
+    /// An external system reported the status of a job on its own.
     Told { key: JobKey, status: Status },
-    /// What somebody has said of it was not taken: it stands as if nothing had been said.
+    /// A reported completion was not committed: the job is pending as before.
     Untold { key: JobKey },
-    /// Somebody wants to know at once.
+    /// A client requested a poll at once.
     Poll,
     /// Time has passed.
     Tick,
 }
 
-/// Something to be done.
+/// Action that the engine must carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MonitorCommand {
-    /// Find out how these jobs stand. Answered by `Answered` or `Failed`; until then nothing else is asked.
+    /// Poll the status of these jobs. Answered by `Answered` or `Failed`; no other batch is polled until
+    /// then.
     Ask { ask: u64, jobs: Vec<JobKey> },
-    /// The job is through outside, or unknown there. Followed by `Left` when that is durable.
+    /// Deliver the job: it is completed or unknown. Followed by `Left` when that is durable.
     Settle { key: JobKey, status: Status },
-    /// So many answers for jobs that were not asked for were discarded.
+    /// Number of discarded answers, for jobs that were not polled.
     Discarded { answers: usize },
-    /// An answer was not believed.
+    /// The table does not allow the change of status.
     Refused { key: JobKey, from: Status, to: Status },
 }
 
-/// The pending jobs of one step. Feed it with [`MonitorEvent`]s; carry out its [`MonitorCommand`]s.
+/// Pending jobs of one step: takes [`MonitorEvent`]s and answers with [`MonitorCommand`]s to carry out.
 #[derive(Debug)]
 pub struct Monitor {
     batch: usize,
     every: Duration,
-    /// There is somebody to ask.
+    /// Whether the step has a monitor.
     asks: bool,
     jobs: HashMap<JobKey, Watched>,
-    /// Those that can be asked for, by lane and turn: the longer ago the check, the smaller.
+    /// Jobs that can be polled, by lane and turn; a smaller turn has the older check.
     lanes: BTreeMap<Arc<[u8]>, BTreeMap<u64, JobKey>>,
-    /// The lanes, by the turn of their first job.
+    /// Lanes, by the turn of their first job.
     order: BTreeMap<u64, Arc<[u8]>>,
     next_turn: u64,
     asked: Option<(u64, BTreeSet<JobKey>)>,
     next_ask: u64,
-    /// The poll that is under way asks for all with a smaller turn.
+    /// The poll in progress covers all jobs with a smaller turn.
     up_to: Option<u64>,
-    /// When the last poll began.
+    /// Start of the last poll.
     began: Option<Timestamp>,
-    /// When the first of those became pending that are pending now.
+    /// Time since which at least one job has been pending without interruption.
     first: Option<Timestamp>,
     wanted: bool,
-    /// How many are valid.
+    /// Number of jobs with the status `valid`.
     valid: usize,
 }
 
@@ -84,7 +84,7 @@ struct Watched {
 }
 
 impl Monitor {
-    /// About `batch` jobs are asked for at once, all of them `every` so often.
+    /// Creates a poller of about `batch` jobs a request and one poll each `every`.
     #[must_use]
     pub fn new(batch: usize, every: Duration) -> Self {
         Self {
@@ -105,13 +105,13 @@ impl Monitor {
         }
     }
 
-    /// Of a step whose jobs nobody can be asked for: the outside tells.
+    /// Creates the poller of a step without a monitor: external systems report completions on their own.
     #[must_use]
     pub fn silent() -> Self {
         Self { asks: false, ..Self::new(1, Duration::ZERO) }
     }
 
-    /// Takes in what happened, and adds what shall be done about it to `commands`.
+    /// Handles one event and adds the commands that follow from it to `commands`.
     pub fn handle(&mut self, event: MonitorEvent<'_>, now: Timestamp, commands: &mut Vec<MonitorCommand>) {
         match event {
             MonitorEvent::Pended { key, lane, since } => self.pended(key, lane, since),
@@ -126,13 +126,13 @@ impl Monitor {
             MonitorEvent::Poll => self.wanted = true,
             MonitorEvent::Tick => {}
         }
-        // Others may come with this one, and shall be asked for together with it.
+        // More jobs may come together with this one; they belong into the same poll.
         if !matches!(event, MonitorEvent::Pended { .. }) {
             self.go_on(now, commands);
         }
     }
 
-    /// When it wants to be told that time has passed.
+    /// Time at which it needs [`MonitorEvent::Tick`].
     #[must_use]
     pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         if self.asked.is_some() || self.order.is_empty() || !self.asks {
@@ -149,7 +149,7 @@ impl Monitor {
         began.max(first).max(Some(now))
     }
 
-    /// When the poll begins that somebody wants.
+    /// Start of the poll that a client requests now.
     #[must_use]
     pub fn soon(&self, now: Timestamp) -> Soon {
         match self.wakes(now) {
@@ -160,19 +160,19 @@ impl Monitor {
         }
     }
 
-    /// How the outside says that a pending job stands.
+    /// Status of a pending job.
     #[must_use]
     pub fn status(&self, key: JobKey) -> Option<Status> {
         self.jobs.get(&key).map(|watched| watched.status)
     }
 
-    /// How many jobs are watched.
+    /// Number of pending jobs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// How many of them are valid.
+    /// Number of jobs with the status `valid`.
     #[must_use]
     pub fn valid(&self) -> usize {
         self.valid
@@ -210,7 +210,7 @@ impl Monitor {
     fn untold(&mut self, key: JobKey) {
         let Some(watched) = self.jobs.get_mut(&key).filter(|watched| !watched.status.waits()) else { return };
         watched.status = Status::Pending;
-        // One that is being asked for goes to the others when that is answered.
+        // A job in an open request is queued again when that is answered.
         if !self.asked.as_ref().is_some_and(|(_, asked)| asked.contains(&key)) {
             self.line_up(key);
         }
@@ -225,7 +225,7 @@ impl Monitor {
         };
         let (mut discarded, asked) = (0, open.clone());
         for &(key, status) in answers {
-            // Of two answers for one job the first counts.
+            // The first of two answers for one job counts.
             if open.remove(&key) {
                 self.believe(key, status, commands);
             } else {
@@ -245,7 +245,7 @@ impl Monitor {
     fn believe(&mut self, key: JobKey, to: Status, commands: &mut Vec<MonitorCommand>) {
         let Some(watched) = self.jobs.get_mut(&key) else { return };
         let from = watched.status;
-        // Whoever comes second says nothing new.
+        // A repeated status changes nothing.
         if from == to && !to.waits() {
             return;
         }
@@ -262,7 +262,7 @@ impl Monitor {
         }
     }
 
-    /// Asks for the next batch of the poll that is under way, or begins one.
+    /// Requests the next batch of the poll in progress, or begins a poll.
     fn go_on(&mut self, now: Timestamp, commands: &mut Vec<MonitorCommand>) {
         if self.asked.is_some() || !self.asks {
             return;
@@ -283,13 +283,13 @@ impl Monitor {
         commands.push(MonitorCommand::Ask { ask, jobs });
     }
 
-    /// How long after the beginning of a poll the next one begins at the soonest.
+    /// Minimum time between the starts of two polls.
     fn rest(&self) -> Duration {
         if self.wanted { self.every.min(SOONEST) } else { self.every }
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
-        // A clock that was set back makes nothing wait for long.
+        // A clock that was set back ends the wait.
         let over = |from: Option<Timestamp>, wait: Duration| {
             from.is_none_or(|from| !(0..millis(wait)).contains(&now.0.saturating_sub(from.0)))
         };
@@ -315,7 +315,7 @@ impl Monitor {
         jobs
     }
 
-    /// Puts a job behind all others.
+    /// Queues a job behind all others.
     fn line_up(&mut self, key: JobKey) {
         let Some(watched) = self.jobs.get_mut(&key) else { return };
         watched.turn = self.next_turn;
@@ -327,7 +327,7 @@ impl Monitor {
         line.insert(watched.turn, key);
     }
 
-    /// Takes a job from where it can be asked for, if it stands there.
+    /// Removes a job from the queue, if it is there.
     fn step_out(&mut self, key: JobKey) {
         let Some(watched) = self.jobs.get(&key) else { return };
         let Some(line) = self.lanes.get_mut(&watched.lane) else { return };

@@ -1,8 +1,8 @@
-//! The waiting room of one step: who of the waiting jobs may start, by the rules of its queuer.
+//! Waiting room: holds the jobs of one step and chooses the ones that may start, by the rules of its queuer.
 //!
-//! It is told what comes, what becomes of what it started, and the time; what it answers follows from
-//! that alone. Starting costs what is started, not what waits: a lane that can start nothing is not
-//! looked at until something changes that.
+//! Its input is new jobs, the results of started jobs, and the time. Its answers depend on nothing else. The
+//! cost of a start depends on the number of started jobs, not of waiting ones. A lane that cannot start a job
+//! is skipped until an event changes that.
 
 mod choose;
 mod conflicts;
@@ -33,37 +33,37 @@ pub use rules::{
 };
 use tidegate_model::Timestamp;
 
-/// The jobs of one step that are not accounted for, and who of them may start.
+/// Jobs of one step that are not accounted for, with the choice of the next ones to start.
 ///
-/// A job is added, is started, and is then told finished, put back, delayed, pending or forgotten. What
-/// is told of a job for which it cannot be true is refused and has no effect, so that reports may come
-/// twice, late or unasked.
+/// A job is added, then started, then reported as finished, put back, delayed, pending or forgotten. A report
+/// that does not fit the job's state is refused and has no effect, so duplicate, late and unrequested reports
+/// do no harm.
 #[derive(Clone, Debug)]
 pub struct WaitingRoom {
     rules: Rules,
-    /// Whether each lane has lines of its own; otherwise all share those of lane 0.
+    /// Whether each lane has lists of its own; otherwise all lanes share the lists of lane 0.
     per_lane: bool,
     jobs: Jobs,
     lanes: Lanes,
-    /// Those who wait; two for each lane where each round has its own jobs, or one.
+    /// Lists of waiting jobs: two a lane if each round has its own jobs, otherwise one.
     lines: Vec<Line>,
-    /// The lines that have a job that may start: of this round, and of the next.
+    /// Lists with a job that may start, in this round and in the next.
     ready: [Heap<(Stand, i64)>; 2],
-    /// What a round takes before it asks the lanes: what is unknown, and what is no longer delayed.
+    /// Jobs that a round takes before those of the lanes: unknown jobs, and jobs whose delay is over.
     urgent: [Line; 2],
     delayed: Delays,
     conflicts: Conflicts,
     log: Log,
-    /// How many jobs stand in the lines of lanes, by turn.
+    /// Number of jobs in the lists of the lanes, by parity.
     lined_up: [usize; 2],
-    /// How many jobs there are, by stand.
+    /// Number of jobs in each state.
     stands: [usize; 8],
-    /// Which of the two turns is that of this round. Without rounds it is always the same.
+    /// Parity of this round. Without rounds it never changes.
     turn: bool,
     round: u64,
-    /// Whether a round of `rounds` is under way.
+    /// Whether a round of `rounds` is in progress.
     open: bool,
-    /// When the last one ended.
+    /// End of the last round.
     ended: Option<Timestamp>,
     latest: Timestamp,
 }
@@ -101,7 +101,7 @@ impl WaitingRoom {
         room
     }
 
-    /// Takes in a job that is new here, or that stood so when the process died or the rules changed.
+    /// Adds a job that is new, or that had this state before a restart or a change of the rules.
     pub fn add(&mut self, card: Card<'_>, state: State) -> Result<(), Refusal> {
         let (key, age) = (card.key, card.age);
         if self.jobs.find(key).is_some() {
@@ -135,7 +135,7 @@ impl WaitingRoom {
         Ok(())
     }
 
-    /// Starts up to `most` jobs, and adds them to `started` in the order in which they shall start.
+    /// Starts up to `most` jobs and adds them to `started`, in the order in which they start.
     pub fn start(&mut self, now: Timestamp, most: usize, started: &mut Vec<JobKey>) {
         self.observe(now);
         for _ in 0..most {
@@ -145,31 +145,31 @@ impl WaitingRoom {
         }
     }
 
-    /// The job, which ran or was pending, is accounted for and leaves.
+    /// Removes a running or pending job that is accounted for.
     pub fn finished(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
         let slot = self.told(key, "finish", &[Stand::Running, Stand::Pending])?;
         self.remove(slot, now);
         Ok(())
     }
 
-    /// The job did not come to run: it waits again, before all of its lane that never started.
+    /// Returns a job that did not run: it waits again, before the jobs of its lane that never started.
     pub fn put_back(&mut self, key: JobKey) -> Result<(), Refusal> {
         let slot = self.told(key, "be put back", &[Stand::Running])?;
         self.change(slot, Stand::PutBack);
         Ok(())
     }
 
-    /// The attempt failed; the next one is not before `until`.
+    /// Delays a job whose attempt failed; the next attempt starts at `until` or later.
     pub fn delay(&mut self, key: JobKey, until: Timestamp, now: Timestamp) -> Result<(), Refusal> {
         let slot = self.told(key, "be delayed", &[Stand::Running, Stand::Pending])?;
-        // It stands in no line, so that no neighbours are overwritten.
+        // The job is in no list now, so its place can hold the time.
         self.jobs.set_until(slot, until);
         self.change(slot, Stand::Delayed);
         self.end_round(now);
         Ok(())
     }
 
-    /// Moves the end of a delay.
+    /// Changes the end of a delay.
     pub fn reschedule(&mut self, key: JobKey, until: Timestamp) -> Result<(), Refusal> {
         let slot = self.told(key, "be rescheduled", &[Stand::Delayed])?;
         self.step_out(slot);
@@ -178,7 +178,7 @@ impl WaitingRoom {
         Ok(())
     }
 
-    /// The outside has the job, and will finish it.
+    /// Marks a job as pending in an external system.
     pub fn pend(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
         let slot = self.told(key, "be pending", &[Stand::Running])?;
         self.change(slot, Stand::Pending);
@@ -186,14 +186,14 @@ impl WaitingRoom {
         Ok(())
     }
 
-    /// The outside does not know the job: it is unknown, and goes before anything else of its lane.
+    /// Marks a job as unknown to the external system: it goes before all other jobs of its lane.
     pub fn forgot(&mut self, key: JobKey) -> Result<(), Refusal> {
         let slot = self.told(key, "be unknown", &[Stand::Running, Stand::Pending])?;
         self.change(slot, Stand::Unknown);
         Ok(())
     }
 
-    /// Takes out a job that nobody here works on; the outside may have it.
+    /// Removes a job that is not running here; an external system may still have it.
     pub fn cancel(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
         let idle =
             [Stand::Waiting, Stand::PutBack, Stand::Due, Stand::Unknown, Stand::Delayed, Stand::Pending];
@@ -205,7 +205,7 @@ impl WaitingRoom {
     fn extra(&self, card: Card<'_>) -> Option<Extra> {
         let rank = match self.rules.strategy {
             Strategy::Priority { aging: None } => -i128::from(card.priority),
-            // Two that wait gain alike by waiting on: whoever is ahead once is ahead for ever.
+            // All waiting jobs age at the same rate, so the order of two jobs never changes.
             Strategy::Priority { aging: Some(aging) } => {
                 i128::from(card.since.0) - i128::from(card.priority) * i128::from(millis(aging).max(1))
             }
@@ -224,7 +224,7 @@ impl WaitingRoom {
         needed.then(|| Extra { rank, id: card.id, reads: reads.into(), writes: writes.into(), blocked: 0 })
     }
 
-    /// The slot of a job of which something is told that needs it to stand like that.
+    /// Finds the slot of a job and checks that its state allows the transition.
     fn told(&self, key: JobKey, deed: &'static str, from: &[Stand]) -> Result<u32, Refusal> {
         let slot = self.jobs.find(key).ok_or(Refusal::Absent(key))?;
         if from.contains(&self.jobs.stand(slot)) {
@@ -250,7 +250,7 @@ impl WaitingRoom {
         self.change(slot, Stand::Running);
     }
 
-    /// The job stands differently from now on.
+    /// Changes the state of a job and moves it to the list of that state.
     fn change(&mut self, slot: u32, stand: Stand) {
         self.step_out(slot);
         self.count_out(slot);
@@ -272,7 +272,7 @@ impl WaitingRoom {
         self.end_round(now);
     }
 
-    /// Holds and frees jobs of one lane, which is to be refreshed.
+    /// Applies the changed conflicts of one lane. The caller refreshes the lane.
     fn apply(&mut self, changes: &Changes) {
         for &slot in &changes.held {
             if let Some(extra) = self.jobs.extra_mut(slot) {
@@ -292,18 +292,18 @@ impl WaitingRoom {
         }
     }
 
-    /// Whether the job stands so that a conflict keeps it from its line.
+    /// Whether a conflict keeps a job of this state out of its list.
     fn yields(&self, slot: u32) -> bool {
         matches!(self.jobs.stand(slot), Stand::Waiting | Stand::PutBack)
     }
 
-    /// Puts a job where its stand says. Its lane is to be refreshed.
+    /// Adds a job to the list of its state. The caller refreshes the lane.
     fn place(&mut self, slot: u32) {
         let stand = self.jobs.stand(slot);
         match stand {
             Stand::Running | Stand::Pending | Stand::Free => {}
             Stand::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
-            // Others of its lane may have a place in this round, and do not go before it.
+            // Other jobs of its lane may have a place in this round; they must not go before it.
             Stand::Unknown if self.has_conflicts() => self.hurry(slot, self.turn),
             Stand::Unknown if self.has_lists() => self.hurry(slot, !self.turn),
             Stand::Waiting | Stand::PutBack if self.jobs.is_blocked(slot) => {}
@@ -320,7 +320,7 @@ impl WaitingRoom {
         }
     }
 
-    /// Puts a job where a round takes it before it asks the lanes.
+    /// Adds a job to the list that a round takes before those of the lanes.
     fn hurry(&mut self, slot: u32, turn: bool) {
         self.urgent[usize::from(turn)].push(slot, &mut self.jobs);
         self.jobs.set_hall(slot, Hall::Urgent, turn);
@@ -333,7 +333,7 @@ impl WaitingRoom {
         self.jobs.set_hall(slot, Hall::Lane, turn);
     }
 
-    /// Takes a job from where it stands. Its lane is to be refreshed.
+    /// Removes a job from its list. The caller refreshes the lane.
     fn step_out(&mut self, slot: u32) {
         if self.jobs.stand(slot) == Stand::Delayed {
             self.delayed.remove(self.jobs.until(slot), slot, &self.jobs);
@@ -367,7 +367,7 @@ impl WaitingRoom {
         self.stands[stand as usize]
     }
 
-    /// What plain waiting jobs cost: all but strays, delays and conflicts.
+    /// Bytes of plain waiting jobs: all except stray, delayed and conflicting ones.
     #[cfg(test)]
     fn bytes(&self) -> usize {
         let lines = self.lines.capacity() * size_of::<Line>();

@@ -1,25 +1,25 @@
-//! One schedule at work: which of its ticks are handled, which are due, and when the next one comes.
+//! Ticker: decides which ticks of one schedule are handled or due, and when the next one comes.
 
 use tidegate_model::{LATE, Missed, Schedule, Timestamp};
 
-/// A schedule that is told the time, and says which ticks are due.
+/// State of one schedule: takes the time and returns the ticks that are due.
 ///
-/// A tick was missed when it came before this began, or when it is more than a minute late. All others
-/// are due, each once, though several may be at the same time.
+/// A tick was missed if it came before the ticker began, or if it is more than one minute late. All other
+/// ticks are due once each, and several may be due at the same time.
 #[derive(Clone, Debug)]
 pub struct Ticker {
     schedule: Schedule,
     missed: Missed,
-    /// Up to here all ticks are handled.
+    /// Time up to which all ticks are handled.
     handled: Timestamp,
-    /// The first tick after that; `None` where time ends.
+    /// First tick after that; `None` at the end of time.
     next: Option<Timestamp>,
-    /// Ticks up to here came while nobody was there.
+    /// Time up to which ticks came before the ticker began.
     began: Timestamp,
 }
 
 impl Ticker {
-    /// Begins at `now`, when all ticks up to `last` are handled. One that never ticked begins with the
+    /// Begins at `now`, with all ticks up to `last` handled. A schedule that never ticked begins with the
     /// ticks after `now`.
     #[must_use]
     pub fn new(schedule: Schedule, missed: Missed, last: Option<Timestamp>, now: Timestamp) -> Self {
@@ -27,31 +27,31 @@ impl Ticker {
         Self { next: schedule.next(handled), schedule, missed, handled, began: now }
     }
 
-    /// Up to where all ticks are handled.
+    /// Time up to which all ticks are handled.
     #[must_use]
     pub fn handled(&self) -> Timestamp {
         self.handled
     }
 
-    /// When there will be something to take.
+    /// Time of the next tick to take.
     #[must_use]
     pub fn next(&self) -> Option<Timestamp> {
         self.next
     }
 
-    /// Whether ticks are left that came before it began.
+    /// Whether ticks are left from before the ticker began.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.next.is_some_and(|next| next <= self.began)
     }
 
-    /// The ticks of which jobs are to be made now, oldest first, and at most `most` of them: where there
-    /// are as many, there may be more. `None` where nothing has changed.
+    /// Takes the ticks that are due as jobs now, oldest first, at most `most`. If there are `most`, more may
+    /// be left. Returns `None` if nothing has changed.
     pub fn take(&mut self, now: Timestamp, most: usize) -> Option<Vec<Timestamp>> {
         let before = self.handled;
         self.handled = self.schedule.resume(Some(before), now);
         if self.handled != before {
-            // The clock was wrong before, and so was the time at which this began.
+            // The clock was wrong before, and so was the recorded beginning.
             self.began = self.began.min(now);
             self.next = self.schedule.next(self.handled);
         }
@@ -78,7 +78,7 @@ mod tests {
         Ticker::new(schedule, missed, last.map(|last| Timestamp(last * 1000)), Timestamp(now * 1000))
     }
 
-    /// What is taken at each of these times, all in seconds.
+    /// Ticks taken at each of these times, all in seconds.
     fn taken(ticker: &mut Ticker, times: &[i64]) -> Vec<Vec<i64>> {
         let take = |&now: &i64| ticker.take(Timestamp(now * 1000), 4).unwrap_or_default();
         times.iter().map(take).map(|ticks| ticks.iter().map(|tick| tick.0 / 1000).collect()).collect()
@@ -148,7 +148,8 @@ mod tests {
         let at = |text: &str| Timestamp(text.parse::<jiff::Timestamp>().unwrap().as_millisecond());
         let cron = Box::new(Cron::parse("30 2 * * *").unwrap());
         let schedule = Schedule::Cron { cron, zone: TimeZone::get("Europe/Berlin").unwrap() };
-        // An interval has ticked up to then; 02:30 does not exist on that day, and comes at 03:00.
+        // The interval has ticked up to `last`. On that day 02:30 does not exist, and the tick comes at
+        // 03:00.
         let (last, now) = (at("2024-03-29T12:00:00Z"), at("2024-03-31T08:00:00Z"));
         let mut ticker = Ticker::new(schedule, Missed::All, Some(last), now);
         let due = [at("2024-03-30T01:30:00Z"), at("2024-03-31T01:00:00Z")];

@@ -1,284 +1,283 @@
-//! The dispatcher's vocabulary: how steps hang together, what happens, what shall be done.
+//! Dispatcher protocol: defines the plan of each step, the events and the commands.
 
 use std::time::Duration;
 
 use crate::{JobKey, Rules};
 use tidegate_model::{Progress, Timestamp};
 
-/// One step, as the dispatcher sees it.
+/// Plan of one step, as far as the dispatcher needs it.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub gather: Gather,
     /// In the order of the step's bindings.
     pub inputs: Vec<FlowInput>,
-    /// When the first of the jobs is due that come again beside the others.
+    /// Due time of the first job that is redelivered out of order.
     pub due: Option<Timestamp>,
     pub before: Before,
-    /// Jobs are picked one by one, by rules, in whatever order those say.
+    /// Rules by which a queued step picks its jobs; `None` for a step that takes them in order.
     pub picking: Option<Picking>,
-    /// Batches that were begun and not delivered when the last run ended, in the order in which they
-    /// were begun: they are formed again just as they were, before all others.
+    /// Batches that were begun and not delivered when the last run ended, in the order of their beginning.
+    /// They are formed again with the same jobs, before all other batches.
     pub redo: Vec<Redo>,
 }
 
-/// How a step with one input picks its jobs.
+/// Rules and limits by which a step with one input picks its jobs.
 #[derive(Clone, Debug)]
 pub struct Picking {
     pub rules: Rules,
-    /// What it delivers stands in order: outputs that are due later in that of their times.
+    /// Whether outputs are delivered in order; outputs that are due later, in the order of their times.
     pub in_order: bool,
-    /// How far past the watermark jobs are looked at; 0 = no bound.
+    /// Maximum distance past the watermark at which jobs are considered; 0 = no limit.
     pub search_ahead: u64,
-    /// Most jobs of one batch.
+    /// Maximum number of jobs in a batch.
     pub batch: usize,
-    /// Its batches run beside those of other steps, and take no worker from them.
+    /// Whether its batches run on the blocking pool and take no worker from other steps.
     pub aside: bool,
-    /// Nothing starts unless a gate was found open within this time.
+    /// Maximum age of the gate's last "open"; an older answer is asked for again before anything starts.
     pub gate: Option<Duration>,
-    /// What is accounted for of the input.
+    /// Jobs of the input that are accounted for.
     pub progress: Progress,
 }
 
-/// How the batches of a step are made from what its inputs give.
+/// Composition of a step's batches from its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gather {
-    /// As they come, from whichever input.
+    /// Each batch has jobs of one input, whichever has some.
     Any,
-    /// As many of each input.
+    /// Each batch has the same number of jobs of every input.
     Each,
 }
 
-/// Where one input of a step comes from, and how far the step is with it.
+/// One input of a step: its origin and the step's position in it.
 #[derive(Clone, Debug)]
 pub struct FlowInput {
     pub feed: Feed,
-    /// The index of the first job that it has not accounted for.
+    /// Index of the first job that is not accounted for.
     pub next: u64,
-    /// Those further on that it has, when it took its jobs out of order: ranges, inclusive, ascending.
+    /// Jobs behind `next` that are accounted for: ranges, inclusive, ascending.
     pub finished: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feed {
-    /// A source, read by a reader of the input's own.
+    /// A source, with a reader for this input alone.
     Source,
     /// The queue at this position.
     Queue(usize),
-    /// The same, where jobs may also come from outside, as long as the run goes on.
+    /// The queue at this position, to which clients may also push jobs while the run goes on.
     Pushed(usize),
 }
 
-/// What has to be durable before a batch may run.
+/// Record that must be durable before a batch may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     Nothing,
-    /// Which jobs it is made of: its attempt can be seen outside.
+    /// The snapshot of the batch: its attempt can be seen by external systems.
     Snapshot,
-    /// That its jobs are accounted for: it is never attempted again.
+    /// The progress past the batch: its jobs are never attempted again.
     Progress,
 }
 
-/// A batch to be formed again.
+/// A batch of the last run to be formed again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redo {
-    /// It gets this number again.
+    /// Number of the batch, the same as before.
     pub number: u64,
-    /// The positions of its inputs, each with the index of the first job.
+    /// Positions of its inputs, each with the index of the first job.
     pub inputs: Vec<(usize, u64)>,
-    /// So many of each.
+    /// Number of jobs of each input.
     pub jobs: usize,
 }
 
-/// The bounds that keep memory from growing with the backlog.
+/// Limits that keep memory independent of the backlog.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Batches given to workers at one time, over all steps.
+    /// Maximum number of batches on workers at one time, over all steps.
     pub slots: usize,
-    /// Batches of one step that are read and not yet run or committed.
+    /// Maximum number of batches of one step that are read and not yet run or committed.
     pub batches: usize,
-    /// Jobs of one step that are read and not yet committed.
+    /// Maximum number of jobs of one step that are read and not yet committed.
     pub jobs: usize,
-    /// Bytes of those, inputs and outputs, past which the step reads no more.
+    /// Bytes of the inputs and outputs of those jobs above which the step reads no more.
     pub bytes: usize,
 }
 
-/// The number of a batch, given by the dispatcher, unique in a run.
+/// Number of a batch, given by the dispatcher, unique in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BatchId(pub u64);
 
-/// The number of what one read brought, given by the engine, unique in a run.
+/// Number of a read, given by the engine, unique in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadId(pub u64);
 
-/// A job's place in the order of a step without a queuer.
+/// Position of a job in the order of a step without a queuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Turn {
-    /// In the first input that gave something.
+    /// Index in the first input that has a job in the tuple.
     pub index: u64,
     pub input: usize,
 }
 
-/// One input of one step. The position after the last input stands for the jobs that come again beside the
-/// others, and the one after that for those that come again in their turn.
+/// One input of one step. The position after the last input is the port of jobs that are redelivered out of
+/// order. The next position is the port of parked jobs that are read again in their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port {
     pub step: usize,
     pub input: usize,
 }
 
-/// Something that has happened.
+/// Fact that the engine reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// At least one job was read.
     Read { port: Port, read: ReadId, first: u64, jobs: usize, bytes: usize },
-    /// A reader has nothing now, and will answer when there is more.
+    /// A reader has no jobs now; it reports later ones without another request.
     Idle { port: Port },
-    /// A reader will have nothing more in this run.
+    /// A reader has no more jobs in this run.
     Ended { port: Port },
-    /// A reader cannot go on. What it has read is still worked off.
+    /// A reader failed. The jobs that it has read are still processed.
     Broken { port: Port },
-    /// A queue holds jobs up to `head` now.
+    /// The last index of a queue is now `head`.
     Grew { queue: usize, head: u64 },
-    /// There are jobs that the step shall run again beside the others, the first of them at this time.
+    /// The step has jobs to redeliver out of order, the first of them at this time.
     Returned { step: usize, due: Timestamp },
-    /// A job waits in the store for its next attempt; nothing behind it is delivered before it.
+    /// A job waits in the store for its next attempt; no job behind it is delivered before it.
     Parked { step: usize, turn: Turn, due: Timestamp },
-    /// Such a job was taken out.
+    /// A parked job was removed.
     Gone { step: usize, turn: Turn },
-    /// None of the jobs that the step shall run again is due but those that were read; the next one
-    /// will be at this time.
+    /// No more jobs to redeliver are due than were read; the next one is due at this time.
     NoneDue { step: usize, next: Option<Timestamp> },
     /// Time has passed.
     Tick,
-    /// The jobs of the batch, which come to `bytes`, are in memory.
+    /// The jobs of the batch are in memory and have `bytes` bytes.
     Picked { step: usize, batch: BatchId, bytes: usize },
-    /// The gate of the step was looked at.
+    /// The gate of the step was checked.
     Gate { step: usize, open: bool },
-    /// The step shall start nothing for now, or shall go on.
+    /// An operator paused or resumed the step.
     Pause { step: usize, paused: bool },
-    /// What had to be durable before the batch may run is.
+    /// The record that the batch needs before it runs is durable.
     Begun { step: usize, batch: BatchId },
     /// A worker has run the first `taken` jobs of a batch.
     Ran { step: usize, batch: BatchId, ran: BatchEnd },
     /// A batch is durably delivered.
     Committed { step: usize, batch: BatchId },
-    /// What the step runs could not be set up: it starts nothing before this.
+    /// The setup of the step failed: nothing starts before this time.
     Hold { step: usize, until: Timestamp },
-    /// Nothing of a batch has run that nothing was done for before: it runs again.
+    /// A batch did not run and left no trace: it runs again.
     PutBack { step: usize, batch: BatchId },
-    /// A batch of the step cannot be delivered; the step has to stop.
+    /// A batch of the step cannot be delivered; the step must stop.
     Failed { step: usize },
-    /// Somebody wants the step to run earlier jobs once more.
+    /// An operator requested a replay: the step runs earlier jobs again.
     Rewind { step: usize },
-    /// Somebody wants the run to end.
+    /// The run must end.
     Stop,
 }
 
-/// What a worker tells of a batch.
+/// Result of a batch, as a worker reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchEnd {
-    /// How many of its jobs are accounted for.
+    /// Number of its jobs that are accounted for.
     pub taken: usize,
     pub ending: EndedBy,
-    /// What the outputs come to.
+    /// Bytes of the outputs.
     pub bytes: usize,
-    /// How long the worker took.
+    /// Time that the worker took.
     pub took: Duration,
-    /// Where jobs are picked: what became of each that was taken.
+    /// Outcome of each job that was taken, for a queued step.
     pub ends: Vec<JobEnd>,
 }
 
 #[cfg(test)]
 impl BatchEnd {
-    /// All of so many jobs were taken.
+    /// Result of an ordered batch with all its jobs taken.
     pub(crate) fn whole(taken: usize) -> Self {
         Self { taken, ending: EndedBy::Whole, bytes: 10, took: Duration::ZERO, ends: Vec::new() }
     }
 
-    /// The same of jobs that were picked.
+    /// Result of a batch of a queued step.
     pub(crate) fn picked(ends: &[JobEnd]) -> Self {
         Self { ends: ends.to_vec(), ..Self::whole(ends.len()) }
     }
 }
 
-/// Why a worker ended a batch.
+/// Reason for which a worker ended a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndedBy {
     /// All its jobs were taken.
     Whole,
-    /// It took long, or its outputs are many: the rest was not attempted, and runs as another batch.
+    /// The batch took long or has many outputs: the rest was not attempted and runs as another batch.
     Cut,
-    /// The next job failed, and is tried again in its turn, not before this time.
+    /// The next job failed and is retried in its turn, not before this time.
     Waits(Timestamp),
-    /// The same, but it was no attempt: the step starts nothing before this time.
+    /// The next job was not attempted: the step starts nothing before this time.
     Holds(Timestamp),
     /// The next job halts the step.
     Halts,
 }
 
-/// Something to be done.
+/// Action that the engine must carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read jobs from the index `from` on. Answered by `Read`, `Ended`, `Broken`, or by `Idle` and one
-    /// of them later. Of the jobs that come again: those that are due and not here yet; answered by
+    /// Read jobs from the index `from` on. Answered by `Read`, `Ended` or `Broken`, or by `Idle` and one of
+    /// them later. On the port of redelivered jobs: read the due jobs that are not in memory. Answered by
     /// `Read`, `NoneDue` or `Broken`.
     Read { port: Port, from: u64 },
-    /// The batch has these jobs of a read, after those that it already has of the same input.
+    /// Add these jobs of a read to the batch, after its other jobs of the same input.
     Part { batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize },
-    /// The batch keeps its first `jobs` jobs; the others, with what is known of them, are the batch `rest`. A
-    /// batch that was begun has the rest begun with it.
+    /// Keep the first `jobs` jobs in the batch and move the others to the batch `rest`. If the batch was
+    /// begun, the rest is begun too.
     Split { batch: BatchId, jobs: usize, rest: BatchId, begun: bool },
-    /// Have a parked job read again. Answered by `Read`, or by `Parked` or `Gone` where it is moved.
+    /// Read a parked job again. Answered by `Read`, or by `Parked` or `Gone` if it was moved.
     Return { step: usize, turn: Turn },
-    /// The batch is made of these jobs: have them in memory. Answered by `Picked`.
+    /// Load the jobs of the batch into memory. Answered by `Picked`.
     Pick { step: usize, batch: BatchId, jobs: Vec<JobKey> },
-    /// The step is through with all jobs of its input up to this one.
+    /// The step has finished all jobs of its input up to this one.
     Passed { step: usize, watermark: u64 },
-    /// See whether the gate of the step is open. Answered by `Gate`.
+    /// Check whether the gate of the step is open. Answered by `Gate`.
     LookAtGate { step: usize },
-    /// Nothing more is needed of the read.
+    /// Release the read; no batch needs more of it.
     Forget { read: ReadId },
-    /// Make durable what has to be before the batch runs. Answered by `Begun`.
+    /// Write the record that the batch needs before it runs. Answered by `Begun`.
     Begin { step: usize, batch: BatchId, before: Before },
     /// Give the batch to a worker.
     Run { step: usize, batch: BatchId },
-    /// Deliver the first `taken` jobs of the batch. Commands of one step come in order, but for jobs that came
-    /// again beside the others.
+    /// Deliver the first `taken` jobs of the batch. Commands of one step are in order, except for jobs
+    /// redelivered out of order.
     Commit { step: usize, batch: BatchId, taken: usize },
-    /// Give the batch up; its jobs are read again in the next run.
+    /// Drop the batch; its jobs are read again in the next run.
     Drop { batch: BatchId },
-    /// Nothing of the step is on its way: put its progress back, and say so to
+    /// Put the progress of the step back, which has nothing in flight. Answered by
     /// [`super::Dispatcher::rewound`].
     Rewind { step: usize },
-    /// These batches were begun, are accounted for, and will not be attempted in this run: put progress back
-    /// before them, and say so to [`super::Dispatcher::rewound`].
+    /// Put progress back before these batches: they were begun and accounted for, and are not attempted in
+    /// this run. Answered by [`super::Dispatcher::rewound`].
     GiveBack { step: usize, batches: Vec<BatchId> },
-    /// Nothing is left to do.
+    /// End the run: all work is done.
     Finish(End),
 }
 
-/// What became of a job that was picked.
+/// Outcome of one job of a queued step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEnd {
     /// It is accounted for.
     Finished,
-    /// It is tried again, not before this.
+    /// It is retried, not before this time.
     Delayed(Timestamp),
-    /// An outside system finishes it.
+    /// It is pending in an external system.
     Pending,
-    /// The outside system does not know it: it goes before anything else of its lane.
+    /// The external system does not know it: it goes before all other jobs of its lane.
     Forgotten,
-    /// It was no attempt: the job keeps its place, and the step starts nothing before this.
+    /// It was not attempted: the job keeps its place, and the step starts nothing before this time.
     Held(Timestamp),
 }
 
-/// How a run came to its end.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Everything is delivered.
     Drained,
-    /// Everything is delivered but what waits behind a halted step.
+    /// Everything is delivered except the jobs behind a halted step.
     Halted,
-    /// Somebody wanted it to end.
+    /// The run was stopped.
     Stopped,
 }

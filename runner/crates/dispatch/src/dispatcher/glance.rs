@@ -1,4 +1,4 @@
-//! How many jobs of a step stand where at one moment, however it takes them.
+//! Step counts: number the jobs of a step by state at one moment, for both kinds of step.
 
 use super::flow::Turn;
 use crate::queuer::Survey;
@@ -7,30 +7,29 @@ use tidegate_model::Timestamp;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Glance {
     pub inputs: Vec<Waiting>,
-    /// Jobs that are begun and not delivered; of a join, tuples.
+    /// Jobs that are begun and not delivered; for a join, tuples.
     pub running: u64,
-    /// Where it takes them as they come: the job that waits in the store for its next attempt, behind which
-    /// nothing is delivered, and when that is due.
+    /// For an ordered step: the parked job that blocks all deliveries behind it, and its due time.
     pub first_in_line: Option<(Turn, Timestamp)>,
-    /// Where it picks its jobs.
+    /// Counts of a queued step only.
     pub picked: Option<Picked>,
 }
 
-/// Jobs of one input that nobody has begun.
+/// Jobs of one input that are not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Of a source: those that were read.
+    /// For a source: jobs that were read.
     pub jobs: u64,
-    /// The index of the first of them, where they are taken as they come.
+    /// Index of the first of them, for an ordered step.
     pub first: Option<u64>,
 }
 
-/// Jobs that are picked one by one.
+/// Counts of a queued step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picked {
     pub delayed: u64,
     pub pending: u64,
-    /// Lanes that any of its jobs is in.
+    /// Number of lanes with at least one job.
     pub lanes: u64,
     pub survey: Survey,
 }

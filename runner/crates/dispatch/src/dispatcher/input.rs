@@ -1,4 +1,4 @@
-//! One input of a step: what is asked of its reader, and what was read and is in no batch yet.
+//! Step input: tracks requests to its reader, and the jobs that were read and are in no batch yet.
 
 use std::collections::VecDeque;
 
@@ -7,42 +7,42 @@ use tidegate_model::Timestamp;
 
 #[derive(Debug)]
 pub(crate) struct InputState {
-    /// `None` for the jobs that come again.
+    /// Origin of the jobs; `None` for redelivered jobs.
     feed: Option<Feed>,
     /// The index of the next job to read.
     pub(crate) next: u64,
     pub(crate) reading: Reading,
-    /// Of the jobs that come again: when the first of those is due that were not read.
+    /// Due time of the first redelivered job that was not read.
     due: Option<Timestamp>,
-    /// Oldest first, contiguous but for what is finished.
+    /// Reads in order, contiguous except for finished jobs.
     reads: VecDeque<Remnant>,
-    /// Jobs that are accounted for before they are read, inclusive, ascending.
+    /// Jobs that were accounted for before they are read: ranges, inclusive, ascending.
     finished: VecDeque<(u64, u64)>,
 }
 
-/// Before every time that a clock tells.
+/// A time before every time that a clock gives.
 const ANY_TIME: Timestamp = Timestamp(i64::MIN);
 
-/// What the reader of an input is doing.
+/// State of the reader of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Nothing was asked of it.
+    /// No request is open.
     Ready,
-    /// It will answer.
+    /// A request is open.
     Asked,
-    /// It was asked, has said that there is nothing now, and will answer when there is.
+    /// The reader has no jobs now and reports later ones without another request.
     Waiting,
-    /// There will never be more in this run.
+    /// The reader has no more jobs in this run.
     Ended,
 }
 
-/// What is left of a read.
+/// Unused rest of a read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remnant {
     pub(crate) read: ReadId,
-    /// The index of its first job that is left.
+    /// Index of its first unused job.
     pub(crate) first: u64,
-    /// How many jobs of the read are gone.
+    /// Number of used jobs at the beginning of the read.
     pub(crate) skip: usize,
     pub(crate) jobs: usize,
     pub(crate) bytes: usize,
@@ -54,27 +54,27 @@ impl InputState {
         Self { feed: Some(feed), next, reading: Reading::Ready, due: None, reads, finished }
     }
 
-    /// An input of which some jobs that are not read yet are accounted for.
+    /// Creates an input with some later jobs accounted for already.
     pub(crate) fn with_finished(feed: Feed, next: u64, finished: Vec<(u64, u64)>) -> Self {
         Self { finished: finished.into(), ..Self::new(feed, next) }
     }
 
-    /// The input of the jobs that come again, of which the first is due at `due`.
+    /// Creates the input of redelivered jobs, with the due time of the first one.
     pub(crate) fn returned(due: Option<Timestamp>) -> Self {
         let (reads, finished) = (VecDeque::new(), VecDeque::new());
         Self { feed: None, next: 0, reading: Reading::Ready, due, reads, finished }
     }
 
-    /// Answers with the bytes of what is left of it without what is finished; `None` if that is nothing.
+    /// Adds a read without its finished jobs. Returns the bytes of the rest, or `None` if nothing is left.
     pub(crate) fn take_in(&mut self, remnant: Remnant) -> Option<usize> {
         self.reading = Reading::Ready;
         if self.feed.is_none() {
-            // There may be more than one read holds.
+            // There may be more jobs than one read can hold.
             self.due = Some(ANY_TIME);
         }
         debug_assert!(
             self.feed.is_none() || remnant.first == self.next,
-            "a reader gives what it was asked for"
+            "a reader answers with the jobs that were requested"
         );
         self.next = remnant.first + remnant.jobs as u64;
         let pieces = self.unfinished(remnant);
@@ -84,14 +84,14 @@ impl InputState {
         is_left.then_some(bytes)
     }
 
-    /// The pieces of a read, up to the next one, that lie between what is finished.
+    /// Splits the unused rest of a read at the finished jobs in it.
     fn unfinished(&mut self, mut left: Remnant) -> Vec<Remnant> {
         let mut pieces = Vec::new();
         while let Some(&(from, to)) = self.finished.front().filter(|(from, _)| *from < self.next) {
             pieces.push(left.cut(from));
             left.cut(to.saturating_add(1));
             if to >= self.next {
-                // The rest of it lies in the next read.
+                // The rest of the finished range is in the next read.
                 break;
             }
             self.finished.pop_front();
@@ -105,17 +105,17 @@ impl InputState {
         self.reading = Reading::Waiting;
     }
 
-    /// A job that comes again is due at `due`.
+    /// Records the due time of another redelivered job.
     pub(crate) fn returns(&mut self, due: Timestamp) {
         self.due = Some(self.due.map_or(due, |sooner| sooner.min(due)));
     }
 
-    /// Jobs that were read are given up, and have to be read once more.
+    /// Records that jobs were dropped after their read and must be read again.
     pub(crate) fn look_again(&mut self) {
         self.due = Some(ANY_TIME);
     }
 
-    /// Nothing is due but what was read; the next one will be at `next`.
+    /// Records that no further job is due; the next one will be at `next`.
     pub(crate) fn none_due(&mut self, next: Option<Timestamp>) {
         self.reading = Reading::Ready;
         if let Some(next) = next {
@@ -123,19 +123,19 @@ impl InputState {
         }
     }
 
-    /// Takes note that it is asked for more.
+    /// Records that a request is open.
     pub(crate) fn ask(&mut self) {
         self.reading = Reading::Asked;
-        // What comes meanwhile may be too late for the answer.
+        // A job that arrives meanwhile may miss the answer, so its due time is recorded again.
         self.due = None;
     }
 
-    /// When there will be something to ask for, if only time has to pass for that.
+    /// Time of the next possible request, if the input waits for a time.
     pub(crate) fn wakes(&self) -> Option<Timestamp> {
         self.due.filter(|_| self.reading == Reading::Ready)
     }
 
-    /// Whether there is something to ask for.
+    /// Whether a request makes sense now.
     pub(crate) fn may_read(&self, heads: &[u64], now: Timestamp) -> bool {
         self.reading == Reading::Ready
             && match self.feed {
@@ -145,7 +145,7 @@ impl InputState {
             }
     }
 
-    /// Whether there is nothing, and will not be without something happening elsewhere.
+    /// Whether the input is empty and stays empty unless another step or client adds jobs.
     pub(crate) fn is_dry(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
         self.reads.is_empty()
             && match (self.feed, self.reading) {
@@ -158,12 +158,12 @@ impl InputState {
             }
     }
 
-    /// How many reads are in no batch yet, or only in part.
+    /// Number of reads that are not fully in batches.
     pub(crate) fn ahead(&self) -> usize {
         self.reads.len()
     }
 
-    /// How many jobs can be taken in one piece.
+    /// Number of jobs up to the next gap.
     pub(crate) fn in_one_piece(&self) -> usize {
         self.reads.front().map_or(0, |read| read.jobs)
     }
@@ -172,23 +172,23 @@ impl InputState {
         self.reads.iter().map(|read| read.jobs).sum()
     }
 
-    /// Jobs of the queue that were not asked for yet, and the last index of it; `None` of a source.
+    /// Number of jobs of the queue that were not requested yet, and its last index; `None` for a source.
     pub(crate) fn behind(&self, heads: &[u64]) -> Option<(u64, u64)> {
         let (Feed::Queue(queue) | Feed::Pushed(queue)) = self.feed? else { return None };
         Some((heads[queue].saturating_sub(self.next - 1), heads[queue]))
     }
 
-    /// The index of the first job that is in no batch yet.
+    /// Index of the first job that is in no batch yet.
     pub(crate) fn first(&self) -> Option<u64> {
         self.reads.front().map(|read| read.first)
     }
 
-    /// Takes up to `jobs` jobs, in one piece; also answers whether the read is used up by that.
+    /// Takes up to `jobs` contiguous jobs. Also returns whether the read is now used up.
     pub(crate) fn take(&mut self, jobs: usize) -> Option<(Remnant, bool)> {
         let front = self.reads.front_mut()?;
         if jobs >= front.jobs {
             let whole = self.reads.pop_front()?;
-            // What is finished may have parted it from the rest.
+            // A finished range may separate two remnants of the same read.
             let used_up = self.reads.front().is_none_or(|next| next.read != whole.read);
             return Some((whole, used_up));
         }
@@ -196,7 +196,7 @@ impl InputState {
         Some((taken, false))
     }
 
-    /// Gives up what is in no batch. Answers with the reads of it, and their bytes.
+    /// Drops the jobs that are in no batch. Returns their reads with the dropped bytes.
     pub(crate) fn clear(&mut self) -> Vec<(ReadId, usize)> {
         let mut reads: Vec<(ReadId, usize)> = Vec::new();
         for remnant in self.reads.drain(..) {
@@ -208,16 +208,16 @@ impl InputState {
         reads
     }
 
-    /// What is before `next` was read.
+    /// Moves the position past jobs that were read.
     pub(crate) fn skip_to(&mut self, next: u64) {
         self.reading = Reading::Ready;
         self.next = next;
     }
 
-    /// Goes on at `next`.
+    /// Puts the position back to `next`.
     pub(crate) fn rewind(&mut self, next: u64) {
         if next < self.next {
-            // With what is put back everything behind it is.
+            // Every finished range is behind `next`, and is read again with it.
             self.finished.clear();
         }
         self.next = next;
@@ -226,7 +226,7 @@ impl InputState {
 }
 
 impl Remnant {
-    /// Cuts off the jobs before `index`, and answers with them.
+    /// Splits off the jobs before `index` and returns them.
     fn cut(&mut self, index: u64) -> Self {
         let jobs = usize::try_from(index.saturating_sub(self.first)).unwrap_or(usize::MAX).min(self.jobs);
         let bytes = (self.bytes * jobs).checked_div(self.jobs).unwrap_or(0);

@@ -1,6 +1,7 @@
-//! A step that picks its jobs by the rules of a queuer: what it keeps, and what happens to it. How jobs
-//! come into the room where they wait ([`reads`]), what its gate holds back ([`gate`]) and what is done
-//! with what was picked ([`batches`]) are rooms of their own.
+//! Queued step: picks its jobs by the rules of a queuer.
+//!
+//! This file has the state of the step and the handling of its events. Other modules fill the waiting room
+//! ([`reads`]), check the gate ([`gate`]) and process the picked batches ([`batches`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,49 +35,49 @@ pub(crate) struct Picker {
     input: InputState,
     feed: Option<Feed>,
     room: WaitingRoom,
-    /// How many batches of outputs that were made already may be on their way at a time.
+    /// Maximum number of batches of delayed outputs in flight.
     late_batches_max: usize,
-    /// Jobs of the input that somebody takes out, until it is known what became of them.
+    /// Indices of jobs that are being cancelled, until the result is known.
     withheld: BTreeSet<u64>,
-    /// Outputs that were made already, by when they are due.
+    /// Outputs that were made earlier, by due time.
     late: BTreeSet<(Timestamp, JobKey)>,
-    /// Jobs that were pending, and of which is known what became of them.
+    /// Completed jobs, which were pending and are to be delivered.
     settling: Vec<JobKey>,
     search_ahead: u64,
-    /// It has read as much as it may before something of that is through.
+    /// Whether it has reached search-ahead or its memory limit, and reads no more for now.
     is_full: bool,
-    /// Jobs that were read and are past it.
+    /// Jobs that were read and are past search-ahead.
     beyond: Beyond,
-    /// The last index of the queue when the step first could start anything.
+    /// Last index of the queue when the step first could start a job.
     first_head: Option<u64>,
-    /// Most jobs of one batch.
+    /// Maximum number of jobs in a batch.
     batch: usize,
     sizing: Sizing,
     aside: bool,
     gate: Option<Gate>,
-    /// Nothing starts before this: a job has said so.
+    /// Time before which nothing starts, because a job reported its gate closed.
     held_until: Option<Timestamp>,
-    /// When that was heard.
+    /// Time of that report.
     held_since: Timestamp,
     progress: Progress,
     batches: BTreeMap<BatchId, BatchState>,
-    /// Of a source, which cannot be asked for single jobs: what was read and is not through.
+    /// Unfinished reads, by first index, for a source: it cannot be read job by job.
     reads: BTreeMap<u64, ReadState>,
-    /// Bytes of those, and of the outputs of batches.
+    /// Bytes of those reads, and of the outputs of batches.
     held: usize,
     end: Halting,
     broken: bool,
-    /// Jobs that were picked; kept to spare allocations.
+    /// Buffer of picked jobs, reused to save allocations.
     picked: Vec<JobKey>,
 }
 
-/// How far a step is that stops at a job.
+/// Progress of a halt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Halting {
     No,
-    /// What runs comes home, and is delivered.
+    /// Running batches are awaited and delivered.
     Delivering,
-    /// What runs comes home, and nothing of it can be delivered.
+    /// Running batches are awaited, and nothing can be delivered.
     Failed,
     Halted,
 }
@@ -144,8 +145,8 @@ impl Machine for Picker {
             }
             StepEvent::Hold { until } => self.hold(until, now),
             StepEvent::Failed => self.failed(commands),
-            // What comes again is told job by job; progress is put back by the next run only.
-            // Of a batch that could not run each job is told to be held.
+            // Redelivered jobs are reported one by one, and only the next run puts progress back. If a batch
+            // could not run, each of its jobs is reported as held.
             StepEvent::Returned { .. }
             | StepEvent::NoneDue { .. }
             | StepEvent::Parked { .. }
@@ -182,7 +183,7 @@ impl Machine for Picker {
             self.late.remove(&late);
             self.late.insert((due, key));
         } else {
-            // One that is not delayed is due, and stays so.
+            // A job that is due already stays due.
             let _ = self.room.reschedule(key, due);
         }
     }
@@ -193,7 +194,7 @@ impl Machine for Picker {
             self.withheld.insert(key.0);
         }
         self.beyond.remove(key);
-        // One that runs was not taken out, and stays.
+        // A running job cannot be cancelled and stays.
         let _ = self.room.cancel(key, now);
     }
 
@@ -285,12 +286,12 @@ impl Machine for Picker {
         let empty = !waits && self.late.is_empty() && self.beyond.len() == 0;
         let is_read = self.input.is_dry(heads, until_idle, now)
             || until_idle && self.is_full && self.input.reading == Reading::Ready;
-        // Whatever could start has been picked by now.
+        // All jobs that can start have been picked by now.
         self.end == Halting::Halted || is_read && (empty || until_idle)
     }
 
     fn is_held(&self, _now: Timestamp) -> bool {
-        // What was begun is told to be held when it comes home, and nothing else is picked meanwhile.
+        // Jobs of a failed setup are reported as held with their batch, and nothing else is picked meanwhile.
         false
     }
 

@@ -1,28 +1,28 @@
-//! How many jobs a batch gets: as many as take about 50 ms of a worker, as far as was measured. Slow jobs
-//! so spread over all workers and are delivered soon, and fast ones keep their full batches.
+//! Batch sizing: chooses a batch size of about 50 ms of worker time, from measurements. Slow jobs spread over
+//! all workers and are delivered soon; fast jobs keep full batches.
 
 use std::time::Duration;
 
-/// A batch shall take about this long.
+/// Target time of a batch.
 const TARGET_NANOS: u64 = 50_000_000;
-/// Jobs of a batch before any was measured.
+/// Number of jobs in a batch before the first measurement.
 const FIRST: usize = 16;
 
-/// A moving estimate of what one job of a step takes.
+/// Moving estimate of the time of one job.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sizing {
-    /// Of one job; `None` before any was measured.
+    /// Time of one job; `None` before the first measurement.
     nanos: Option<u64>,
 }
 
 impl Sizing {
-    /// Jobs of the next batch.
+    /// Number of jobs for the next batch.
     pub(crate) fn jobs(self) -> usize {
         let Some(nanos) = self.nanos else { return FIRST };
         usize::try_from(TARGET_NANOS / nanos.max(1)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// A worker took so long over so many jobs.
+    /// Adds a measurement: the time that a worker took for `jobs` jobs.
     pub(crate) fn measured(&mut self, jobs: usize, took: Duration) {
         let Ok(jobs) = u64::try_from(jobs.max(1)) else { return };
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) / jobs;
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn one_slow_batch_does_not_make_batches_small_for_long() {
         let mut sizing = Sizing::default();
-        // The first batch has a plugin set up, say.
+        // The first batch is slow because it sets up a plugin, for example.
         sizing.measured(16, Duration::from_millis(100));
         let mut batches = 0;
         while sizing.jobs() < 1024 {

@@ -1,4 +1,4 @@
-//! What every step is to the dispatcher, however it takes its jobs.
+//! Step machine: defines the interface between the dispatcher and one step, ordered or queued.
 
 use std::fmt::Debug;
 
@@ -7,115 +7,114 @@ use super::glance::Glance;
 use crate::queuer::{Card, JobKey, State, WaitingRoom};
 use tidegate_model::Timestamp;
 
-/// One step as a state machine of its own.
+/// State machine of one step.
 pub(crate) trait Machine: Debug + Send {
-    /// `next_batch` is the number of the next batch.
+    /// Handles one event. `next_batch` is the number of the next batch.
     fn handle(&mut self, event: StepEvent, next_batch: &mut u64, now: Timestamp, commands: &mut Vec<Command>);
 
-    /// Does what can be done now, but for giving work to workers.
+    /// Makes all progress that is possible now, except for starting batches on workers.
     fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>);
 
-    /// Gives batches to workers as long as there are free ones; those of a step that is paused only if
-    /// they were begun before.
+    /// Starts batches on free workers. A paused step starts only the batches that were begun before.
     fn run(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>);
 
-    /// Whether it has batches that are neither delivered nor given up.
+    /// Whether some batches are neither delivered nor dropped.
     fn has_left(&self) -> bool;
 
-    /// Whether its batches take no worker from other steps.
+    /// Whether its batches run on the blocking pool and take no worker from other steps.
     fn is_aside(&self) -> bool {
         false
     }
 
-    /// A job that it may pick was seen.
+    /// Adds a job to the waiting room.
     fn saw(&mut self, _card: &Card<'_>, _state: State) {}
 
-    /// A job of it waits in the store for its next attempt, before all others.
+    /// Adds a job that waits in the store for its next attempt and goes before all others.
     fn park(&mut self, _turn: Turn, _due: Timestamp) {}
 
-    /// An output of it, made already, is due at `due`.
+    /// Adds an output that was made earlier and is due at `due`.
     fn saw_late(&mut self, _key: JobKey, _due: Timestamp) {}
 
-    /// What became of these jobs, which were pending, is known.
+    /// Adds completed jobs, which were pending.
     fn settle(&mut self, _jobs: Vec<JobKey>) {}
 
-    /// Where a job stands, if it is one of those that it may pick.
+    /// State of a job in the waiting room.
     fn state(&self, _key: JobKey) -> Option<State> {
         None
     }
 
-    /// A delayed job is due at another time.
+    /// Changes the due time of a delayed job.
     fn reschedule(&mut self, _key: JobKey, _due: Timestamp) {}
 
-    /// Takes out a job that nobody works on, and of which nothing is to be settled.
+    /// Removes a job that is neither in flight nor waiting for the delivery of a known outcome.
     fn cancel(&mut self, _key: JobKey, _now: Timestamp) {}
 
-    /// Whether a job of the input is being taken out.
+    /// Whether a job of the input is being cancelled.
     fn withholds(&self, _index: u64) -> bool {
         false
     }
 
-    /// A job of the input that was to be taken out was not.
+    /// Ends the cancellation of a job of the input that was not cancelled.
     fn release(&mut self, _index: u64) {}
 
-    /// A job of the input, which was taken out, is accounted for.
+    /// Marks a cancelled job of the input as accounted for.
     fn account(&mut self, _index: u64, _commands: &mut Vec<Command>) {}
 
-    /// The jobs that it may pick.
+    /// Snapshot of the waiting room; `None` for an ordered step.
     fn look(&self) -> Option<Look<'_>> {
         None
     }
 
-    /// How many jobs stand where, and up to so many of its lanes.
+    /// Counts the jobs by state, and lists at most `lanes` lanes.
     fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance;
 
-    /// Takes the step out before anything begins.
+    /// Excludes the step before the run starts.
     fn exclude(&mut self);
 
-    /// Whether it takes no more jobs in this run because one of them halted it.
+    /// Whether a job halted the step, so that it takes no more jobs in this run.
     fn is_halted(&self) -> bool;
 
-    /// Whether it cannot come to its end.
+    /// Whether the step cannot finish its jobs in this run.
     fn is_stuck(&self) -> bool;
 
-    /// It goes on at these indices of its inputs.
+    /// Resumes the step at these indices of its inputs.
     fn rewound(&mut self, next: &[u64]);
 
-    /// Whether something of it is still on its way.
+    /// Whether some of its work is in flight.
     fn is_busy(&self, stopping: bool) -> bool;
 
-    /// Whether something that was begun, or that is run without that, is not delivered.
+    /// Whether some work that was begun, or that runs without being begun, is not delivered.
     fn is_at_work(&self) -> bool;
 
-    /// Whether it has nothing to do until something happens elsewhere.
+    /// Whether the step has nothing to do until another step or client adds jobs.
     fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool;
 
-    /// Whether what it runs could not be set up, and is to be set up again later.
+    /// Whether the setup of the step failed and is retried later.
     fn is_held(&self, now: Timestamp) -> bool;
 
-    /// When it has something to do, if only time has to pass for that.
+    /// Time of the next work, if the step waits for a time.
     fn wakes(&self, now: Timestamp) -> Option<Timestamp>;
 }
 
-/// The jobs of a step that picks them, and what holds them all.
+/// Snapshot of the waiting room of a queued step, and of the conditions that block the whole step.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
     pub room: &'a WaitingRoom,
-    /// Somebody has paused the step.
+    /// The step is paused by an operator.
     pub paused: bool,
-    /// Its gate was found closed; it is looked at again then.
+    /// Time of the next check of its gate, which was closed at the last one.
     pub gate: Option<Timestamp>,
-    /// A job has said that nothing shall start before this.
+    /// Time before which nothing starts, because a job reported its gate closed.
     pub held_until: Option<Timestamp>,
-    /// How far jobs are looked at: the last index, where there is a bound.
+    /// Last index that is considered, if search-ahead is limited.
     pub ahead: Option<u64>,
-    /// The index up to which they were read.
+    /// Last index that was read.
     pub read: u64,
-    /// One of its jobs has stopped it.
+    /// A job halted the step.
     pub halted: bool,
 }
 
-/// What a step sees of the rest.
+/// State of the dispatcher that a step reads when it advances.
 #[derive(Debug)]
 pub(crate) struct Around<'a> {
     pub(crate) bounds: &'a Bounds,
@@ -125,12 +124,12 @@ pub(crate) struct Around<'a> {
     pub(crate) mode: Mode,
 }
 
-/// What a step may give to workers.
+/// Worker capacity that a step may use.
 #[derive(Debug)]
 pub(crate) struct Hands<'a> {
     pub(crate) bounds: &'a Bounds,
     pub(crate) paused: bool,
-    /// How many more batches workers can be given.
+    /// Number of further batches that the workers can take.
     pub(crate) free: &'a mut usize,
     pub(crate) next_batch: &'a mut u64,
 }
@@ -138,13 +137,13 @@ pub(crate) struct Hands<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Open,
-    /// Starts nothing for now.
+    /// Starts nothing until it is resumed.
     Paused,
     /// Starts nothing more in this run.
     Stopping,
 }
 
-/// Something that has happened to one step: see [`super::Event`].
+/// Fact about one step: see [`super::Event`].
 #[derive(Clone, Debug)]
 pub(crate) enum StepEvent {
     Read { input: usize, read: ReadId, first: u64, jobs: usize, bytes: usize },
@@ -166,7 +165,7 @@ pub(crate) enum StepEvent {
     Rewind,
 }
 
-/// The number of the next batch.
+/// Returns the next batch number and advances the counter.
 pub(crate) fn number(next: &mut u64) -> BatchId {
     let id = BatchId(*next);
     *next += 1;

@@ -1,8 +1,10 @@
-//! A step that takes its jobs as they come, in batches that are committed in order ([`batches`]): what it
-//! keeps, what happens to it, and what it asks of its inputs.
+//! Ordered step: takes its jobs in the order of its inputs, in batches that are committed in order
+//! ([`batches`]).
 //!
-//! Order holds over failures: a job that waits for its next attempt keeps its turn ([`line`]). What comes
-//! behind it may run, and is delivered after it.
+//! This file has the state of the step, the handling of its events, and the requests to its readers.
+//!
+//! Failures do not change the order: a job that waits for its next attempt keeps its turn ([`line`]). The
+//! jobs behind it may run, and are delivered after it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,7 +22,7 @@ mod line;
 use batches::BatchState;
 use line::Parked;
 
-/// How many reads an input may be ahead of the others that it waits for.
+/// Maximum number of reads that an input may be ahead of the other inputs of the step.
 const AHEAD_MAX: usize = 2;
 
 #[derive(Debug)]
@@ -28,27 +30,26 @@ pub(crate) struct Stream {
     position: usize,
     gather: Gather,
     before: Before,
-    /// The last one is that of the jobs that come again beside the others.
+    /// Inputs of the step. The last one has the jobs that are redelivered out of order.
     inputs: Vec<InputState>,
     redo: VecDeque<Redo>,
-    /// Oldest first; those beside the line stand among them.
+    /// Batches from the oldest on; out-of-order batches are among them.
     batches: VecDeque<BatchState>,
-    /// Jobs that wait in the store for their next attempt. They go before all batches of the line, the
-    /// first of them first.
+    /// Jobs that wait in the store for their next attempt, in order. They go before all in-order batches.
     parked: BTreeMap<Turn, Parked>,
-    /// The first of them was read, and is in no batch yet: its read, and its bytes.
+    /// First parked job, read again and in no batch yet: its read and its bytes.
     came: Option<(ReadId, usize)>,
-    /// Nothing of the line starts before this, as a job has said, or since what the step runs could not be set up;
-    /// and when that was heard.
+    /// Time before which no in-order batch starts, and the time at which that was reported. The cause is a
+    /// job whose gate is closed, or a setup that failed.
     held_until: Option<(Timestamp, Timestamp)>,
     sizing: Sizing,
-    /// Bytes of everything that is read and not committed, inputs and outputs.
+    /// Bytes of all inputs and outputs that are read and not committed.
     held: usize,
-    /// The last time that was told.
+    /// Time of the last event.
     now: Timestamp,
-    /// Takes no more jobs in this run: one of them, or its delivery, stands in the way.
+    /// The step takes no more jobs in this run: a job halted it, or a delivery failed.
     halted: bool,
-    /// One of its readers cannot go on.
+    /// One of the readers failed.
     broken: bool,
     rewinding: Rewinding,
 }
@@ -56,7 +57,7 @@ pub(crate) struct Stream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rewinding {
     No,
-    /// Takes nothing more until everything is delivered.
+    /// A replay is requested: the step takes no more jobs until all others are delivered.
     Wanted,
     Asked,
 }
@@ -103,7 +104,7 @@ impl Stream {
         }
     }
 
-    /// Asks for more where there is room.
+    /// Requests more jobs where the limits allow it.
     fn read(&mut self, bounds: &Bounds, heads: &[u64], commands: &mut Vec<Command>) {
         if self.halted || self.about_to_halt() || self.rewinding != Rewinding::No {
             return;
@@ -118,7 +119,7 @@ impl Stream {
         for input in 0..self.inputs.len() {
             let wanted = self.wanted_for_redo(input);
             let state = &mut self.inputs[input];
-            // What comes again beside the line does not wait for room that a held line takes.
+            // Out-of-order jobs do not wait for room that a blocked order occupies.
             let none_there = if input == returned { !has_beside } else { self.batches.is_empty() };
             let starving = none_there && state.ahead() == 0;
             let may = (has_room || starving) && state.ahead() < AHEAD_MAX || state.jobs() < wanted;
@@ -130,7 +131,7 @@ impl Stream {
         }
     }
 
-    /// How many jobs of an input the batch has that is to be formed again.
+    /// Number of jobs of an input in the next batch that must be formed again.
     fn wanted_for_redo(&self, input: usize) -> usize {
         let redo = self.redo.front().filter(|redo| redo.inputs.iter().any(|&(one, _)| one == input));
         redo.map_or(0, |redo| redo.jobs)
@@ -154,7 +155,7 @@ impl Stream {
         }
     }
 
-    /// Asks for progress to be put back as soon as nothing is on its way.
+    /// Requests the rewind of the step's progress as soon as nothing is in flight.
     fn rewind(&mut self, commands: &mut Vec<Command>) {
         let quiet = || self.inputs.iter().all(|input| input.reading != Reading::Asked);
         if self.rewinding != Rewinding::Wanted || !self.batches.is_empty() || !quiet() || self.is_returning()
@@ -166,7 +167,7 @@ impl Stream {
         commands.push(Command::Rewind { step: self.position });
     }
 
-    /// Goes on at these indices. Nothing is on record any more of what was to be formed again.
+    /// Resumes at these indices. The records of batches to be formed again are void.
     fn go_on_at(&mut self, next: &[u64]) {
         self.rewinding = Rewinding::No;
         self.redo.clear();
@@ -195,7 +196,7 @@ impl Machine for Stream {
                 self.broken = true;
                 match self.inputs.get_mut(input) {
                     Some(state) => state.reading = Reading::Ended,
-                    // Nothing may go before the job that cannot be read.
+                    // No other job may go before the one that cannot be read.
                     None => self.halt(commands),
                 }
             }
@@ -222,7 +223,7 @@ impl Machine for Stream {
                     self.rewinding = Rewinding::Wanted;
                 }
             }
-            // It picks nothing, and has no gate.
+            // Only queued steps have these events.
             StepEvent::Picked { .. } | StepEvent::Gate { .. } => {}
         }
     }
@@ -233,7 +234,7 @@ impl Machine for Stream {
 
     fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         self.tell_time(now);
-        // A clock that was set back makes nothing wait for long.
+        // A clock that was set back ends the wait.
         if self.held_until.is_some_and(|(until, since)| until <= now || now < since) {
             self.held_until = None;
         }
@@ -264,7 +265,7 @@ impl Machine for Stream {
 
     fn glance(&self, heads: &[u64], _lanes: usize, _now: Timestamp) -> Glance {
         Glance {
-            // The last one is that of the jobs that come again.
+            // The last input has redelivered jobs.
             inputs: (0..self.inputs.len() - 1).map(|input| self.waiting(input, heads)).collect(),
             running: self.running(),
             first_in_line: self.first_in_line(),
@@ -288,7 +289,7 @@ impl Machine for Stream {
         self.go_on_at(next);
     }
 
-    /// Whether something of it is still on its way. What could start has started by now.
+    /// Whether some of its work is in flight. All work that can start has started by now.
     fn is_busy(&self, stopping: bool) -> bool {
         if stopping {
             return !self.batches.is_empty() || self.rewinding == Rewinding::Asked;
@@ -309,7 +310,7 @@ impl Machine for Stream {
             return true;
         }
         if !self.batches.is_empty() || !self.parked.is_empty() {
-            // All that is left waits for a time.
+            // The rest waits for a time.
             return until_idle && dry(returned) && self.wakes_line().is_some_and(|wakes| wakes > now);
         }
         let fresh = match self.gather {
@@ -328,7 +329,7 @@ impl Machine for Stream {
             return None;
         }
         let returned = self.inputs.last().filter(|_| !self.about_to_halt()).and_then(InputState::wakes);
-        // What is due and is not read waits for room, which will be told.
+        // A due job that is not read waits for room; an event will report it.
         let returned = returned.filter(|due| *due > self.now);
         returned.into_iter().chain(self.wakes_line()).min()
     }

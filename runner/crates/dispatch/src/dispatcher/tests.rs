@@ -1,4 +1,4 @@
-//! Histories: what happens on the left, what the dispatcher wants done on the right.
+//! Dispatcher tests: play histories of events and compare the commands.
 
 mod order;
 mod play;
@@ -30,7 +30,7 @@ fn what_was_finished_out_of_order_by_an_earlier_run_is_not_run_again() {
     assert_eq!(play.read(0, 2, 6), "read 0@8, run 0#0, run 0#1");
     assert_eq!(play.ran(0, 0, 1), "commit 0@2+1");
     assert_eq!(play.ran(0, 1, 1), "commit 0@5+1");
-    // All of it is.
+    // All of it is in the batch.
     assert_eq!(play.read(0, 8, 2), "read 0@10");
     assert_eq!(play.read(0, 10, 4), "run 0#2, run 0#3");
     assert_eq!(play.batches[&BatchId(2)], [(0, 10, 1)]);
@@ -42,7 +42,7 @@ fn what_was_finished_out_of_order_by_an_earlier_run_is_not_run_again() {
     play.committed(0, 2);
     assert_eq!(play.committed(0, 3), "Drained");
 
-    // What a join takes together are the next ones of each that are left.
+    // A join takes the next unfinished job of each input.
     let other = join().inputs.remove(1);
     let mut play = Play::new(&[Flow { inputs: vec![input, other], ..join() }], &[5, 2]);
     play.start();
@@ -111,7 +111,7 @@ fn outputs_count_against_the_room_until_they_are_committed() {
     play.read(0, 1, 1);
     play.read(0, 2, 1);
     play.on(Event::Ran { step: 0, batch: BatchId(0), ran: BatchEnd { bytes: 500, ..BatchEnd::whole(1) } });
-    // Nor is anything started but the first.
+    // Only the first batch starts.
     assert_eq!(play.read(0, 3, 1), "");
     assert_eq!(play.committed(0, 0), "read 0@4, run 0#2");
 }
@@ -132,7 +132,7 @@ fn a_queue_is_read_when_it_grows_and_downstream_goes_first() {
     assert_eq!(play.on(Event::Grew { queue: 0, head: 2 }), "read 1@1");
     assert_eq!(play.read(1, 1, 2), "");
     assert_eq!(play.read(0, 5, 1), "read 0@6");
-    // Both wait for the one worker; the step behind the queue has the right of way.
+    // Both batches wait for the one worker; the downstream step goes first.
     assert_eq!(play.ran(0, 1, 2), "commit 0@3+2, run 1#2");
 }
 
@@ -237,7 +237,7 @@ fn a_join_takes_as_many_of_each_and_leaves_the_rest() {
     assert_eq!(play.ran(0, 0, 2), "commit 0@1+2");
     assert_eq!(play.ran(0, 1, 1), "commit 0@3+1");
     play.committed(0, 0);
-    // Jobs 4 and 5 of the first wait for partners that nobody makes any more.
+    // Jobs 4 and 5 of the first input wait for partners that will not come.
     assert_eq!(play.committed(0, 1), "Drained");
 }
 
@@ -291,7 +291,7 @@ fn what_is_begun_is_seen_through_when_the_run_is_stopped() {
     play.read(0, 5, 2);
     assert_eq!(play.on(Event::Stop), "drop #2");
     assert_eq!(play.begun(0, 0), "run 0#0");
-    // One after the other: what is behind a job that finds the gate closed was then not attempted.
+    // Batches run one after the other: jobs behind one that finds the gate closed were not attempted.
     assert_eq!(play.begun(0, 1), "");
     assert_eq!(play.ran(0, 0, 2), "commit 0@1+2, run 0#1");
     play.ran(0, 1, 2);
@@ -307,7 +307,7 @@ fn a_batch_that_was_begun_is_formed_again_just_as_it_was() {
     assert_eq!(play.start(), "read 0@1, read 0.1@1");
     assert_eq!(play.read_from(0, 0, 1, 2), "");
     assert_eq!(play.read_from(0, 1, 1, 2), "read 0.1@3");
-    // It runs at once, since its snapshot is there; what follows has to be begun first.
+    // It runs at once, since its snapshot is durable; the next batches must be begun first.
     assert_eq!(play.read_from(0, 1, 3, 2), "#4 = b1+2 b3+1, #6 = b4+1, begin 0#5, read 0.1@5, run 0#4");
 }
 
@@ -342,7 +342,7 @@ fn what_was_to_be_formed_again_is_formed_anew_when_progress_was_put_back() {
     assert_eq!(play.read(0, 1, 2), "rewind 0");
     play.dispatcher.rewound(0, &[1], play.now, &mut play.commands);
     assert_eq!(play.words(), "read 0@1");
-    // Its snapshot went with the progress, so that it needs another one.
+    // The rewind removed its snapshot, so it needs another one.
     assert_eq!(play.read(0, 1, 5), "begin 0#5");
 }
 
@@ -375,7 +375,7 @@ fn what_could_not_be_set_up_waits_and_runs_the_same_batch_again() {
     assert_eq!(play.read(0, 3, 2), "read 0@5, run 0#1");
     play.on(Event::Hold { step: 0, until: Timestamp(50) });
     assert_eq!(play.on(Event::PutBack { step: 0, batch: BatchId(0) }), "");
-    // Another thread has run the next one, which is delivered after it.
+    // Another worker has run the next batch, which is delivered after it.
     assert_eq!(play.ran(0, 1, 2), "");
     assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
     play.now = Timestamp(50);

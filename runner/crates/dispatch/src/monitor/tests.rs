@@ -1,4 +1,4 @@
-//! Histories: what happened, and what shall be done about it.
+//! Poller tests: play histories of events and compare the commands.
 
 use super::*;
 
@@ -8,7 +8,7 @@ struct Play {
 }
 
 impl Play {
-    /// Two at a time, all every five seconds.
+    /// Creates a poller of two jobs a request and five seconds a poll.
     fn new() -> Self {
         Self { monitor: Monitor::new(2, Duration::from_secs(5)), now: Timestamp(0) }
     }
@@ -64,7 +64,7 @@ fn jobs_are_asked_for_lane_by_lane_and_the_longest_unasked_first() {
     assert_eq!(play.at(4999), "");
     assert_eq!(play.at(5000), "ask #0 1+3");
     assert_eq!(play.wakes(), None);
-    // One that comes while a poll is under way waits for the next.
+    // A job that comes during a poll waits for the next one.
     assert_eq!(play.pend(6, "b"), "");
     let pending = |keys: &[u64]| keys.iter().map(|&key| (key, Status::Pending)).collect::<Vec<_>>();
     assert_eq!(play.answer(0, &pending(&[1, 3])), "ask #1 2+4");
@@ -87,7 +87,7 @@ fn an_answer_moves_a_job_as_the_table_says() {
     assert_eq!(play.answer(1, &[(1, Status::Pending)]), "1 not pending from valid");
     assert_eq!(play.at(15_000), "ask #2 1");
     assert_eq!(play.answer(2, &[(1, Status::Committed)]), "1 committed");
-    // What is settled is not asked for any more, and nothing changes it.
+    // A completed job is polled no more, and no answer changes it.
     assert_eq!(play.at(20_000), "");
     assert_eq!(play.wakes(), None);
     let told = MonitorEvent::Told { key: JobKey(1), status: Status::Invalid };
@@ -144,9 +144,9 @@ fn what_was_not_asked_for_is_discarded() {
         [(3, Status::Committed), (9, Status::Committed), (1, Status::Valid), (1, Status::Committed)];
     assert_eq!(play.answer(0, &answers), "discarded 3, ask #1 3");
     assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Valid));
-    // Nor what comes late.
+    // Late answers are discarded.
     assert_eq!(play.answer(0, &[(2, Status::Committed)]), "discarded 1");
-    // Not even of one that has left since.
+    // So are late answers for a job that has left since.
     play.on(MonitorEvent::Left { key: JobKey(3) });
     assert_eq!(play.answer(1, &[(3, Status::Committed)]), "discarded 1");
 }
@@ -173,7 +173,7 @@ fn who_cannot_wait_is_held_to_one_poll_a_second() {
     assert_eq!(play.wakes(), Some(1000));
     assert_eq!(play.at(999), "");
     assert_eq!(play.at(1000), "ask #1 1");
-    // However many have asked meanwhile, that was one.
+    // All requests in the meantime led to one poll.
     assert_eq!(play.answer(1, &[]), "");
     assert_eq!(play.wakes(), Some(6000));
 }
@@ -194,7 +194,7 @@ fn whoever_wants_a_poll_is_told_when_it_begins() {
     let mut play = Play::new();
     play.on(MonitorEvent::Poll);
     assert_eq!(play.monitor.soon(play.now), Soon::WhenPending);
-    // What was wanted before it was pending is not forgotten.
+    // A poll that was requested while no job was pending is not lost.
     play.pend(1, "");
     assert_eq!(play.wakes(), Some(0));
     assert_eq!(play.at(0), "ask #0 1");
@@ -213,11 +213,11 @@ fn what_is_told_unasked_settles_a_job_once() {
     play.pend(1, "");
     let told = |key, status| MonitorEvent::Told { key: JobKey(key), status };
     assert_eq!(play.on(told(1, Status::Committed)), "1 committed");
-    // Whoever says the same says nothing new, be it the monitor.
+    // A repeated status changes nothing, and neither does one from the monitor.
     assert_eq!(play.on(told(1, Status::Committed)), "");
     assert_eq!(play.on(told(1, Status::Invalid)), "1 not invalid from committed");
     assert_eq!(play.on(told(2, Status::Committed)), "discarded 1");
-    // It could not be put down: all is as it was.
+    // The completion was not committed: the job is pending as before.
     play.on(MonitorEvent::Untold { key: JobKey(1) });
     assert_eq!(play.monitor.status(JobKey(1)), Some(Status::Pending));
     assert_eq!(play.at(5000), "ask #0 1");
@@ -233,7 +233,7 @@ fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
     assert_eq!(play.on(told), "1 committed");
     assert_eq!(play.answer(0, &[(1, Status::Invalid), (2, Status::Pending)]), "1 not invalid from committed");
     assert_eq!(play.at(10_000), "ask #1 2");
-    // What is taken back meanwhile is asked for with the others again.
+    // A job that is reset meanwhile is polled with the others again.
     assert_eq!(play.on(MonitorEvent::Told { key: JobKey(2), status: Status::Unknown }), "2 unknown");
     play.on(MonitorEvent::Untold { key: JobKey(2) });
     play.on(MonitorEvent::Untold { key: JobKey(1) });

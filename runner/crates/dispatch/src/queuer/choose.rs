@@ -1,4 +1,4 @@
-//! Who comes next, and when time alone lets something start.
+//! Selection: chooses the next job to start, and the next time at which one may start.
 
 use super::WaitingRoom;
 use super::jobs::{Hall, NONE, Stand};
@@ -7,8 +7,8 @@ use super::rules::{Strategy, millis};
 use tidegate_model::Timestamp;
 
 impl WaitingRoom {
-    /// When to ask again if nothing is told until then: at once if it is not after `now`, never if there
-    /// is none. Something may start then, and nothing can before.
+    /// Time of the next possible start if no event comes until then. At or before `now`: a job may start at
+    /// once. `None`: no time starts one.
     #[must_use]
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let waiting = self.stands[..=Stand::Waiting as usize].iter().any(|&count| count > 0);
@@ -33,13 +33,13 @@ impl WaitingRoom {
         Some(spent.map_or(wake, |until| until.max(wake)))
     }
 
-    /// Whether who goes first may be anywhere among those that wait, and not just the one that came first.
+    /// Whether the next job may be any of the waiting ones, and not only the one that came first.
     #[must_use]
     pub fn chooses_among_all(&self) -> bool {
         !matches!(self.rules.strategy, Strategy::Fifo | Strategy::Serial)
     }
 
-    /// Takes in that it is `now`.
+    /// Sets the time.
     pub(crate) fn observe(&mut self, now: Timestamp) {
         let set_back = now < self.latest;
         self.latest = now;
@@ -66,7 +66,7 @@ impl WaitingRoom {
         }
     }
 
-    /// Who starts next, if anyone may.
+    /// Next job to start, if one may.
     pub(crate) fn next(&mut self, now: Timestamp) -> Option<u32> {
         let running = self.count(Stand::Running);
         if self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
@@ -108,7 +108,7 @@ impl WaitingRoom {
                 if self.lanes.allows(lane, &self.rules) {
                     return Some(self.unknown_of(lane).unwrap_or(slot));
                 }
-                // The bounds of its lane hold it: it is the next of its lane once they do not.
+                // A limit blocks its lane: it becomes the next job of the lane.
                 self.step_out(slot);
                 self.line_up(slot, false);
                 self.refresh(lane);
@@ -130,7 +130,7 @@ impl WaitingRoom {
         }
     }
 
-    /// What is unknown of a lane whose bounds have held it: it still goes before what is due.
+    /// Unknown job in the list of a lane that a limit blocked: it still goes before due jobs.
     fn unknown_of(&self, lane: u32) -> Option<u32> {
         let head = self.lines[self.line(lane, false) as usize].head(&self.jobs);
         head.filter(|&slot| self.jobs.stand(slot) == Stand::Unknown)
@@ -141,7 +141,7 @@ impl WaitingRoom {
         self.round += 1;
     }
 
-    /// A round of `rounds` ends when nothing of it waits or runs.
+    /// Ends a round of `rounds` without waiting or running jobs.
     pub(crate) fn end_round(&mut self, now: Timestamp) {
         if self.open && self.lined_up[usize::from(self.turn)] == 0 && self.count(Stand::Running) == 0 {
             self.open = false;
@@ -149,8 +149,8 @@ impl WaitingRoom {
         }
     }
 
-    /// When the next round of `rounds` may begin, where that is after `now`. A clock that was set back
-    /// behind the end of the last one makes nobody wait.
+    /// Start of the next round of `rounds`, if it is after `now`. If the clock was set back behind the end of
+    /// the last round, there is no pause.
     pub(crate) fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
         let Strategy::Rounds { pause } = self.rules.strategy else { return None };
         let ended = self.ended.filter(|&ended| ended <= now)?;
@@ -161,13 +161,13 @@ impl WaitingRoom {
         self.delayed.first().filter(|(until, _)| *until <= now).map(|(_, slot)| slot)
     }
 
-    /// The first of this round that no bound of its lane holds.
+    /// First job of this round that no limit of its lane blocks.
     fn first_ready(&self) -> Option<u32> {
         let line = self.ready[usize::from(self.turn)].first()?;
         self.lines[line as usize].head(&self.jobs)
     }
 
-    /// Whether a job may start by what is known, `rate` and the time aside.
+    /// Whether a job may start, apart from `rate` and the time.
     fn has_someone(&self) -> bool {
         if matches!(self.rules.strategy, Strategy::Rounds { .. }) {
             return self.open && !self.ready[usize::from(self.turn)].is_empty();
@@ -175,7 +175,7 @@ impl WaitingRoom {
         !self.ready.iter().all(super::Heap::is_empty) || !self.urgent.iter().all(Line::is_empty)
     }
 
-    /// Whether rounds have a list: what is unknown, what is due, and what the lanes give.
+    /// Whether a round has lists: unknown jobs, due jobs, then the jobs of the lanes.
     pub(crate) fn has_lists(&self) -> bool {
         matches!(self.rules.strategy, Strategy::OneRoundSerial | Strategy::OneRoundParallel)
     }
@@ -184,8 +184,9 @@ impl WaitingRoom {
         self.rules.strategy == Strategy::OneRoundParallel
     }
 
-    /// Whether a lane takes one place in a round. Under `one-round-parallel` each job that is not held
-    /// takes one; but where lanes have bounds, a round must not wait for a lane that reached its own.
+    /// Whether a lane takes one place in a round. Under `one-round-parallel` each job without a conflict
+    /// takes one place. If lanes have limits, the lane takes one place, because a round must not wait for a
+    /// lane at its limit.
     pub(crate) fn has_places(&self) -> bool {
         let bounds = self.rules.max_per_lane.is_some() || self.rules.lane_rate.is_some();
         match self.rules.strategy {
@@ -195,7 +196,7 @@ impl WaitingRoom {
         }
     }
 
-    /// Two where a job belongs to a round, one where it belongs to its lane only.
+    /// Number of lists a lane has: two if a job belongs to a round, one if it belongs to its lane only.
     pub(crate) fn lines_a_lane(&self) -> u32 {
         match self.rules.strategy {
             Strategy::Rounds { .. } => 2,
@@ -223,7 +224,7 @@ impl WaitingRoom {
         }
     }
 
-    /// Sees to it that the lines of the lane are among the ready ones if they shall be, at their place.
+    /// Adds, moves or removes the lists of a lane in the heaps of ready lists.
     pub(crate) fn refresh(&mut self, lane: u32) {
         let by_lane = self.has_places();
         for turn in [false, true].into_iter().take(self.lines_a_lane() as usize) {
@@ -248,7 +249,7 @@ impl WaitingRoom {
         }
     }
 
-    /// The lane has taken its place in this round; its next one is in the next.
+    /// Uses the lane's place in this round; its next place is in the next round.
     pub(crate) fn take_place(&mut self, lane: u32) {
         let line = self.line(lane, false);
         let at = std::mem::replace(&mut self.lines[line as usize].at, NONE);
@@ -267,7 +268,7 @@ impl WaitingRoom {
         !held && self.lanes.allows(lane, &self.rules)
     }
 
-    /// Whether the job has a place in the round that is under way.
+    /// Whether the job has a place in the current round.
     pub(crate) fn is_of_this_round(&self, slot: u32) -> bool {
         let (hall, turn) = self.jobs.hall(slot);
         match self.rules.strategy {

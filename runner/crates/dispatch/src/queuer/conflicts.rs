@@ -1,8 +1,8 @@
-//! Which jobs of a lane hold each other because of what they read and write.
+//! Conflicts: finds the jobs of a lane that block each other because of the keys that they read and write.
 //!
-//! For every content key of a lane it keeps the unfinished jobs that touch it, in order. Free at the
-//! key are the reads before the first write, or else that write; a job that is free at all of its keys
-//! is not held.
+//! For every content key of a lane, the unfinished jobs that use it are kept in order. The reads before the
+//! first write are free at the key; without such reads, the first write is free. A job that is free at all of
+//! its keys is not blocked.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,14 +12,14 @@ use super::rules::JobId;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conflicts(HashMap<(u32, u64), Touches>);
 
-/// The unfinished jobs that touch one content key of a lane.
+/// Unfinished jobs that use one content key of a lane.
 #[derive(Clone, Debug, Default)]
 struct Touches {
     reads: BTreeMap<Touch, u32>,
     writes: BTreeMap<Touch, u32>,
 }
 
-/// What is earlier: whatever has started once, then by age.
+/// Order of the jobs at a key: jobs that have started before, then by age.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Touch {
     fresh: bool,
@@ -28,7 +28,7 @@ struct Touch {
     key: u64,
 }
 
-/// Jobs that are held, or no longer held, at one more of their keys.
+/// Jobs that are blocked, or no longer blocked, at one more of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) held: Vec<u32>,
@@ -36,7 +36,7 @@ pub(crate) struct Changes {
 }
 
 impl Conflicts {
-    /// A job is new in the room.
+    /// Adds a job that is new in the waiting room.
     pub(crate) fn enter(&mut self, slot: u32, jobs: &Jobs) -> Changes {
         let mut changes = Changes::default();
         let touch = touch(slot, jobs);
@@ -47,7 +47,7 @@ impl Conflicts {
         changes
     }
 
-    /// A job leaves the room.
+    /// Removes a job that leaves the waiting room.
     pub(crate) fn leave(&mut self, slot: u32, jobs: &Jobs) -> Changes {
         let mut changes = Changes::default();
         let touch = touch(slot, jobs);
@@ -63,7 +63,7 @@ impl Conflicts {
         changes
     }
 
-    /// A job that waits and is not held is about to start. Nobody is held or freed by that.
+    /// Records the start of a waiting job without conflicts. The start blocks and frees no other job.
     pub(crate) fn starts(&mut self, slot: u32, jobs: &Jobs) {
         let before = touch(slot, jobs);
         let after = Touch { fresh: false, ..before.clone() };
@@ -76,7 +76,7 @@ impl Conflicts {
         }
     }
 
-    /// Some earlier job that holds this one.
+    /// An earlier job that blocks this one.
     pub(crate) fn holder(&self, slot: u32, jobs: &Jobs) -> Option<u32> {
         let touch = touch(slot, jobs);
         keys(slot, jobs).find_map(|(key, write)| {
@@ -114,7 +114,7 @@ impl Touches {
         let frontier = self.writes.first_key_value().map(|(first, _)| first.clone());
         if !write {
             self.reads.remove(touch);
-            // It held the first write if it was before it and no other read is.
+            // It blocked the first write if it was before the write and no other read is.
             if frontier.is_some_and(|first| *touch < first) {
                 changes.freed.extend(self.free_write());
             }
@@ -127,14 +127,14 @@ impl Touches {
         }
     }
 
-    /// The first write, if no read is before it.
+    /// First write, if no read is before it.
     fn free_write(&self) -> Option<u32> {
         let (write, &slot) = self.writes.first_key_value()?;
         let read = self.reads.first_key_value();
         read.is_none_or(|(read, _)| write < read).then_some(slot)
     }
 
-    /// The reads after `touch` and before the first write.
+    /// Reads after `touch` and before the first write.
     fn reads_from(&self, touch: &Touch) -> impl Iterator<Item = u32> {
         let frontier = self.writes.first_key_value().map(|(write, _)| write);
         let free = move |(read, _): &(&Touch, &u32)| frontier.is_none_or(|first| *read < first);
@@ -147,7 +147,7 @@ fn touch(slot: u32, jobs: &Jobs) -> Touch {
     Touch { fresh: jobs.stand(slot) == Stand::Waiting, age: jobs.age(slot), id, key: jobs.key(slot).0 }
 }
 
-/// Its content keys, each once, and whether it writes it.
+/// Content keys of a job, each once, with whether the job writes the key.
 fn keys(slot: u32, jobs: &Jobs) -> impl Iterator<Item = (u64, bool)> {
     let extra = jobs.extra(slot);
     let reads = extra.into_iter().flat_map(|extra| extra.reads.iter().map(|&key| (key, false)));

@@ -1,7 +1,7 @@
-//! The delayed jobs of the room by the ends of their delays: sixteen bytes a job.
+//! Delays: keeps the delayed jobs of the waiting room by the ends of their delays, in 16 bytes a job.
 //!
-//! A heap from whose middle nothing is taken: what is not delayed any more, or until another time, is
-//! passed over when it comes to the top.
+//! It is a heap without removal from the middle. An entry whose job is no longer delayed until that time is
+//! skipped when it reaches the top.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,9 +11,9 @@ use tidegate_model::Timestamp;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Delays {
-    /// Whatever stands at the top is delayed.
+    /// Heap of delays; its first entry is always a delayed job.
     heap: BinaryHeap<Reverse<(Timestamp, u32)>>,
-    /// How many of them are delayed.
+    /// Number of delayed jobs.
     len: usize,
 }
 
@@ -22,12 +22,12 @@ impl Delays {
         self.len == 0
     }
 
-    /// The job whose delay ends first; of those that end at once, that in the first slot.
+    /// Job whose delay ends first; among equal times, the one in the first slot.
     pub(crate) fn first(&self) -> Option<(Timestamp, u32)> {
         self.heap.peek().map(|&Reverse(first)| first)
     }
 
-    /// When all delays are over. Looks at all of them.
+    /// End of the last delay. Walks all delayed jobs.
     pub(crate) fn last(&self, jobs: &Jobs) -> Option<Timestamp> {
         let all = self.heap.iter().map(|&Reverse(delay)| delay);
         all.filter(|&delay| is_delayed(delay, jobs)).map(|(until, _)| until).max()
@@ -38,7 +38,7 @@ impl Delays {
         self.len += 1;
     }
 
-    /// Takes out one that is in it, and still stands so in `jobs`.
+    /// Removes a job that is in the heap and still delayed in `jobs`.
     pub(crate) fn remove(&mut self, until: Timestamp, slot: u32, jobs: &Jobs) {
         self.len -= 1;
         let gone = |delay: (Timestamp, u32)| delay == (until, slot) || !is_delayed(delay, jobs);
@@ -78,7 +78,7 @@ mod tests {
                     model.remove(&(jobs.until(slot), slot));
                     jobs.set_stand(slot, Stand::Waiting);
                 }
-                // Every other time it is delayed again, now and then until the same time as before.
+                // At every other time the job is delayed again, sometimes until the same time as before.
                 if until > 2 {
                     jobs.set_until(slot, Timestamp(until));
                     jobs.set_stand(slot, Stand::Delayed);

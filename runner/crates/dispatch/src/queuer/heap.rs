@@ -1,12 +1,13 @@
-//! A heap of numbered things that know their place in it, so that any of them can be taken out.
+//! Indexed heap: orders numbered items that know their position, so that any of them can be removed.
 
-/// Compares the things, and lets each know its place.
+/// Compares items and stores their positions.
 pub(crate) trait Ranking {
-    /// What is kept beside the number of a thing, so that most can be compared without a look at them.
+    /// Part of the ranking that is kept beside an item's number, so that most comparisons need no access to
+    /// it.
     type Hint: Copy + Ord;
 
     fn hint(&self, item: u32) -> Self::Hint;
-    /// Of two with the same hint.
+    /// Whether `a` goes before `b`; both have the same hint.
     fn before(&self, a: u32, b: u32) -> bool;
     fn placed(&mut self, item: u32, at: u32);
 }
@@ -34,7 +35,7 @@ impl<Hint: Copy + Ord> Heap<Hint> {
         self.up(self.0.len() - 1, ranking);
     }
 
-    /// Takes out what stands at `at`.
+    /// Removes the item at position `at`.
     pub(crate) fn remove(&mut self, at: u32, ranking: &mut impl Ranking<Hint = Hint>) {
         let at = at as usize;
         self.0.swap_remove(at);
@@ -46,7 +47,7 @@ impl<Hint: Copy + Ord> Heap<Hint> {
         }
     }
 
-    /// What stands at `at` may rank differently than before.
+    /// Moves the item at position `at`, whose rank may have changed.
     pub(crate) fn moved(&mut self, at: u32, ranking: &mut impl Ranking<Hint = Hint>) {
         let (hint, item) = &mut self.0[at as usize];
         *hint = ranking.hint(*item);
@@ -67,7 +68,7 @@ impl<Hint: Copy + Ord> Heap<Hint> {
         self.tell(at, ranking);
     }
 
-    /// Moves down, or else up, until it fits.
+    /// Moves an item down, or else up, until the order is right.
     fn down(&mut self, mut at: usize, ranking: &mut impl Ranking<Hint = Hint>) {
         loop {
             let mut least = at;
@@ -91,7 +92,7 @@ impl<Hint: Copy + Ord> Heap<Hint> {
     }
 
     fn tell(&self, at: usize, ranking: &mut impl Ranking<Hint = Hint>) {
-        // Slots are `u32`, so there are no more places than that.
+        // Slots are `u32`, so there are no more positions than that.
         ranking.placed(self.0[at].1, u32::try_from(at).unwrap_or(u32::MAX));
     }
 }

@@ -1,19 +1,20 @@
-//! A hash index of numbered things: five bytes a place, the things themselves stay where they are.
+//! Hash index: maps the hash of an item to its number, with five bytes a place.
 
-/// Finds the number of a thing by its hash. The caller compares and hashes the things.
+/// Index of numbered items that are kept elsewhere. The caller compares and hashes the items.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
-    /// Numbers, [`EMPTY`] or [`LEFT`]; a power of two, of which three quarters are not empty at most.
+    /// Numbers, [`EMPTY`] or [`LEFT`]. The length is a power of two, and at most three quarters are not
+    /// empty.
     places: Vec<u32>,
-    /// The highest bits of the hash of each, so that few things are looked at in vain.
+    /// Highest bits of each hash, so that few items are compared in vain.
     tags: Vec<u8>,
     len: usize,
-    /// How many places are not empty.
+    /// Number of places that are not empty.
     used: usize,
 }
 
 const EMPTY: u32 = u32::MAX;
-/// Where a thing was. Numbers are smaller than this.
+/// Marks the place of a removed item. Numbers are smaller than this.
 const LEFT: u32 = u32::MAX - 1;
 const LEAST: usize = 16;
 
@@ -32,7 +33,7 @@ impl Index {
         None
     }
 
-    /// Adds a thing that is not in it.
+    /// Adds an item that is not in the index.
     pub(crate) fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
         if (self.used + 1) * 4 > self.places.len() * 3 {
             self.make_room(hash_of);
@@ -41,7 +42,7 @@ impl Index {
         self.len += 1;
     }
 
-    /// Takes out a thing that is in it.
+    /// Removes an item that is in the index.
     pub(crate) fn remove(&mut self, hash: u64, number: u32) {
         self.len -= 1;
         if self.len == 0 {
@@ -52,7 +53,7 @@ impl Index {
         while self.places[at] != number {
             at = self.after(at);
         }
-        // What is looked for further on must still be found.
+        // Lookups of items further on must still pass this place.
         let last = self.places[self.after(at)] == EMPTY;
         self.places[at] = if last { EMPTY } else { LEFT };
         self.used -= usize::from(last);
@@ -64,7 +65,7 @@ impl Index {
     }
 
     fn make_room(&mut self, hash_of: impl Fn(u32) -> u64) {
-        // With many that have left, the same size is enough.
+        // If many places are of removed items, the same size is enough.
         let crowded = self.len * 2 >= self.places.len();
         let size = if crowded { self.places.len() * 2 } else { self.places.len() };
         let size = size.max(LEAST);
@@ -87,7 +88,7 @@ impl Index {
     }
 
     fn home(&self, hash: u64) -> usize {
-        // The lowest bits; on a machine where a `usize` is shorter, those are what is left.
+        // A short `usize` keeps the lowest bits.
         #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits are used")]
         let low = hash as usize;
         low & (self.places.len() - 1)
@@ -102,7 +103,7 @@ fn tag(hash: u64) -> u8 {
     hash.to_be_bytes()[0]
 }
 
-/// A hash of a number whose bits all depend on all of its bits.
+/// Hash of a number; each bit depends on all bits of the number.
 pub(crate) fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -120,7 +121,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_index_is_a_set(steps in prop::collection::vec((any::<bool>(), 0_u32..200), 0..600), bits in 1_u32..64) {
-            // Few bits of hash make many things meet at one place.
+            // A hash with few bits makes many items collide.
             let hash_of = |number: u32| mix(u64::from(number)) >> (64 - bits);
             let mut index = Index::default();
             let mut model = BTreeSet::new();

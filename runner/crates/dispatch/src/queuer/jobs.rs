@@ -1,4 +1,5 @@
-//! The jobs of the room, each in a numbered slot: 36 bytes, and more only for those that need it.
+//! Job slab: keeps each job of the waiting room in a numbered slot of 36 bytes, plus extra data for a few
+//! jobs.
 
 use std::cmp::Ordering;
 
@@ -8,18 +9,18 @@ use super::rules::{JobId, JobKey, State};
 use super::slots::Slots;
 use tidegate_model::Timestamp;
 
-/// No slot, no lane, no line, no place.
+/// Marks a missing slot, lane, list or position.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// How many jobs there may be.
+/// Maximum number of jobs.
 const MOST: u32 = u32::MAX - 1;
 
-/// Where a job stands, in the order in which those of one lane go.
+/// State of a job, in the order in which jobs of one lane start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stand {
     Unknown,
     PutBack,
-    /// Its delay is over, and a round or its lane has a place for it before those that just wait.
+    /// Its delay is over: a round or its lane takes it before waiting jobs.
     Due,
     Waiting,
     Delayed,
@@ -29,13 +30,13 @@ pub(crate) enum Stand {
     Free,
 }
 
-/// The line in which a job stands.
+/// Kind of the list that a job is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hall {
     Nowhere,
-    /// A line of its lane, or of all lanes where they share one.
+    /// A list of its lane, or of all lanes if they share one.
     Lane,
-    /// The line of those that a round takes before it asks the lanes.
+    /// The list of jobs that a round takes before those of the lanes.
     Urgent,
 }
 
@@ -43,9 +44,9 @@ pub(crate) enum Hall {
 struct Mark {
     stand: Stand,
     hall: Hall,
-    /// Which of the two lines of the hall.
+    /// Parity of the list.
     turn: bool,
-    /// Whether it came out of order, and stands in the heap of its line.
+    /// Whether it came out of order and is in the heap of its list.
     stray: bool,
 }
 
@@ -53,22 +54,22 @@ struct Mark {
 struct Job {
     key: u64,
     age: i64,
-    /// What its stand needs: its neighbours in the line, its place in the heap, or the time it is
-    /// delayed until; the next free slot where there is no job.
+    /// Its neighbours in the list, its position in the heap or the end of its delay, depending on the state.
+    /// In a free slot, the next free one.
     place: u64,
     lane: u32,
     extra: u32,
 }
 
-/// What most jobs do not have.
+/// Data that most jobs do not have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extra {
-    /// Before age: priority and aging in one number, smaller first.
+    /// Rank before age: priority and aging in one number, smaller first.
     pub(crate) rank: i128,
     pub(crate) id: JobId,
     pub(crate) reads: Box<[u64]>,
     pub(crate) writes: Box<[u64]>,
-    /// How many of its content keys hold it.
+    /// Number of its content keys that block it.
     pub(crate) blocked: u32,
 }
 
@@ -103,7 +104,7 @@ impl Jobs {
         self.index.find(mix(key.0), |slot| self.jobs[slot].key == key.0)
     }
 
-    /// A slot for a job that is not in the room; none when there are as many as can be counted.
+    /// Adds a job that is not in the waiting room and returns its slot; `None` if all slots are in use.
     pub(crate) fn insert(&mut self, key: JobKey, age: i64, lane: u32, extra: Option<Extra>) -> Option<u32> {
         let extra = extra.map_or(NONE, |extra| self.keep(extra));
         let job = Job { key: key.0, age, place: 0, lane, extra };
@@ -143,7 +144,7 @@ impl Jobs {
         self.free = slot;
     }
 
-    /// The slots that have a job.
+    /// Slots that have a job.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> {
         let taken = |&(_, mark): &(u32, &Mark)| mark.stand != Stand::Free;
         (0..).zip(self.marks.iter()).filter(taken).map(|(slot, _)| slot)
@@ -187,10 +188,10 @@ impl Jobs {
         self.marks[slot].stray = stray;
     }
 
-    /// Those before and after it in its line.
+    /// Jobs before and after it in its list.
     pub(crate) fn links(&self, slot: u32) -> (u32, u32) {
         let place = self.jobs[slot].place;
-        #[expect(clippy::cast_possible_truncation, reason = "each half is taken by itself")]
+        #[expect(clippy::cast_possible_truncation, reason = "each half has 32 bits")]
         (place as u32, (place >> 32) as u32)
     }
 
@@ -198,7 +199,7 @@ impl Jobs {
         self.jobs[slot].place = u64::from(before) | u64::from(after) << 32;
     }
 
-    /// Its place in the heap of its line.
+    /// Its position in the heap of its list.
     pub(crate) fn place(&self, slot: u32) -> u32 {
         self.links(slot).0
     }
@@ -229,12 +230,12 @@ impl Jobs {
         self.extras.get_mut(self.jobs[slot].extra as usize)
     }
 
-    /// Whether its content keys hold it.
+    /// Whether a conflict blocks it.
     pub(crate) fn is_blocked(&self, slot: u32) -> bool {
         self.extra(slot).is_some_and(|extra| extra.blocked > 0)
     }
 
-    /// Who goes first. No two jobs are equal.
+    /// Order of two jobs. No two jobs are equal.
     pub(crate) fn compare(&self, a: u32, b: u32) -> Ordering {
         let (left, right) = (&self.jobs[a], &self.jobs[b]);
         let by_stand = self.stand(a).cmp(&self.stand(b));
@@ -250,7 +251,7 @@ impl Jobs {
             .then(left.key.cmp(&right.key))
     }
 
-    /// Of two jobs, the one with the smaller hint goes first.
+    /// Hint of a job: of two jobs, the one with the smaller hint goes first.
     pub(crate) fn hint(&self, slot: u32) -> (Stand, i64) {
         let Job { age, extra, .. } = self.jobs[slot];
         let rank = self.extras.get(extra as usize).map_or(0, |extra| extra.rank);
@@ -279,7 +280,7 @@ impl Jobs {
 }
 
 impl Ranking for Jobs {
-    // In a line there may be as many as there are jobs: a number each is all they may cost.
+    // A list may have as many stray jobs as there are jobs, so an entry must be one number.
     type Hint = ();
 
     fn hint(&self, _: u32) {}

@@ -1,4 +1,4 @@
-//! The lanes that have a job in the room, and those that started one so lately that it counts.
+//! Lanes: keeps each lane that has a job in the waiting room, or a recent start that counts against its rate.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -12,10 +12,10 @@ use tidegate_model::Timestamp;
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
     pub(crate) name: Box<[u8]>,
-    /// All its jobs in the room.
+    /// Number of its jobs in the waiting room.
     pub(crate) jobs: u32,
     pub(crate) running: u32,
-    /// In which of two rounds it has its place, where lanes have places.
+    /// Parity of the round in which it has its place, if lanes have places.
     pub(crate) turn: bool,
 }
 
@@ -24,16 +24,16 @@ pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     free: Vec<u32>,
     index: Index,
-    /// No one outside can choose names that all meet at one place.
+    /// Random keys, so that a client cannot choose lane names that collide.
     hasher: RandomState,
     logs: HashMap<u32, Log>,
-    /// For each log, when its oldest start no longer counts.
+    /// For each rate window, the time at which its oldest start expires.
     wakes: BTreeSet<(Timestamp, u32)>,
     with_jobs: usize,
 }
 
 impl Lanes {
-    /// The lane of this name, for one more job.
+    /// Number of the lane with this name, for one more job.
     pub(crate) fn enter(&mut self, name: &[u8]) -> u32 {
         let hash = self.hasher.hash_one(name);
         let lanes = &self.lanes;
@@ -45,7 +45,7 @@ impl Lanes {
         number
     }
 
-    /// A job of the lane left the room.
+    /// Records that a job of the lane left the waiting room.
     pub(crate) fn leave(&mut self, number: u32) {
         let lane = &mut self.lanes[number as usize];
         lane.jobs -= 1;
@@ -71,19 +71,19 @@ impl Lanes {
         self.with_jobs
     }
 
-    /// Whether the bounds of the lane let one more of its jobs start.
+    /// Whether the limits of the lane allow one more start.
     pub(crate) fn allows(&self, number: u32, rules: &Rules) -> bool {
         let full = |most: std::num::NonZeroU32| self.get(number).running >= most.get();
         let spent = |rate| self.logs.get(&number).is_some_and(|log| log.is_full(rate));
         !rules.max_per_lane.is_some_and(full) && !rules.lane_rate.is_some_and(spent)
     }
 
-    /// Until when the lane may start nothing, where that is after `now`.
+    /// End of the wait for the lane's rate, if it is after `now`.
     pub(crate) fn full_until(&self, number: u32, rate: Rate, now: Timestamp) -> Option<Timestamp> {
         self.logs.get(&number)?.full_until(rate, now)
     }
 
-    /// A job of the lane starts.
+    /// Records the start of a job of the lane.
     pub(crate) fn record(&mut self, number: u32, rate: Rate, now: Timestamp) {
         let log = self.logs.entry(number).or_default();
         let fresh = log.is_empty();
@@ -93,12 +93,12 @@ impl Lanes {
         }
     }
 
-    /// When a start of any lane no longer counts.
+    /// Time at which the next start of any lane expires.
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         self.wakes.first().map(|&(wake, _)| wake)
     }
 
-    /// The next lane of which a start no longer counts.
+    /// Next lane with an expired start.
     pub(crate) fn wake(&mut self, rate: Rate, now: Timestamp) -> Option<u32> {
         let (_, number) = *self.wakes.first().filter(|(wake, _)| *wake <= now)?;
         self.wakes.pop_first();
@@ -113,7 +113,7 @@ impl Lanes {
         Some(number)
     }
 
-    /// The clock was set back.
+    /// Adjusts the recorded starts after the clock was set back.
     pub(crate) fn set_back(&mut self, rate: Rate, now: Timestamp) {
         for (&number, log) in &mut self.logs {
             let before = log.next(rate);
@@ -141,7 +141,7 @@ impl Lanes {
                 self.lanes.reserve_exact(self.lanes.len() / 8 + 16);
             }
             self.lanes.push(lane);
-            // There are no more lanes than jobs, which are counted by `u32`.
+            // There are no more lanes than jobs, and jobs are counted by `u32`.
             u32::try_from(self.lanes.len() - 1).unwrap_or(NONE)
         };
         let (lanes, hasher) = (&self.lanes, &self.hasher);
@@ -149,7 +149,7 @@ impl Lanes {
         number
     }
 
-    /// Forgets the lane, if it has no jobs and no start of it counts any more.
+    /// Removes the lane if it has no jobs and no start that counts.
     fn close_unused(&mut self, number: u32) {
         if self.get(number).jobs > 0 || self.logs.contains_key(&number) {
             return;

@@ -1,4 +1,4 @@
-//! Jobs in their order: a list of those that came in order, and a heap of those that did not.
+//! Lane list: orders jobs in a linked list, with a heap for those that came out of order.
 
 use super::heap::{Heap, Ranking};
 use super::jobs::{Jobs, NONE, Stand};
@@ -8,7 +8,7 @@ pub(crate) struct Line {
     first: u32,
     last: u32,
     len: u32,
-    /// Its place among the lines that have a job to start.
+    /// Position in the heap of ready lists.
     pub(crate) at: u32,
     strays: Option<Box<Heap<()>>>,
 }
@@ -26,7 +26,7 @@ impl Line {
         self.len == 0
     }
 
-    /// Who goes first.
+    /// First job of the list.
     pub(crate) fn head(&self, jobs: &Jobs) -> Option<u32> {
         let first = Some(self.first).filter(|&first| first != NONE);
         let stray = self.strays.as_ref().and_then(|strays| strays.first());
@@ -54,7 +54,7 @@ impl Line {
         self.last = slot;
     }
 
-    /// Takes out a job that stands in this line.
+    /// Removes a job of this list.
     pub(crate) fn remove(&mut self, slot: u32, jobs: &mut Jobs) {
         self.len -= 1;
         if jobs.is_stray(slot) {
@@ -83,7 +83,7 @@ impl Line {
     }
 }
 
-/// Lines by the jobs at their heads.
+/// Ranking of the lists by their first jobs.
 pub(crate) struct Heads<'a> {
     pub(crate) lines: &'a mut [Line],
     pub(crate) jobs: &'a Jobs,
@@ -93,7 +93,7 @@ impl Ranking for Heads<'_> {
     type Hint = (Stand, i64);
 
     fn hint(&self, item: u32) -> Self::Hint {
-        // A line without a head is about to be taken out.
+        // A list without a first job is about to be removed.
         self.lines[item as usize].head(self.jobs).map_or((Stand::Free, 0), |head| self.jobs.hint(head))
     }
 

@@ -1,14 +1,14 @@
-//! When the last jobs started, to keep to a rate.
+//! Rate window: records the last starts, to enforce a rate.
 
 use std::collections::VecDeque;
 
 use super::rules::{Rate, millis};
 use tidegate_model::Timestamp;
 
-/// The starts of the last `per`, so that in no time of that length there are more than `jobs`.
+/// Starts of the last `per`, so that no time of that length has more than `jobs` starts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
-    /// Time and number, oldest first.
+    /// Time and number of starts, oldest first.
     starts: VecDeque<(Timestamp, u32)>,
     total: u32,
 }
@@ -22,7 +22,7 @@ impl Log {
         }
     }
 
-    /// Forgets what is long enough ago.
+    /// Removes the expired starts.
     pub(crate) fn pass(&mut self, rate: Rate, now: Timestamp) {
         while let Some(&(at, count)) = self.starts.front()
             && over(at, rate) <= now
@@ -32,7 +32,7 @@ impl Log {
         }
     }
 
-    /// The clock was set back to `now`: what would have started later started now.
+    /// Adjusts for a clock that was set back to `now`: later starts count as started now.
     pub(crate) fn set_back(&mut self, now: Timestamp) {
         let mut later = 0;
         while let Some(&(at, count)) = self.starts.back()
@@ -56,12 +56,12 @@ impl Log {
         self.total >= rate.jobs.get()
     }
 
-    /// When the oldest start no longer counts.
+    /// Time at which the oldest start expires.
     pub(crate) fn next(&self, rate: Rate) -> Option<Timestamp> {
         self.starts.front().map(|&(at, _)| over(at, rate))
     }
 
-    /// Until when nothing may start, where that is after `now`.
+    /// End of the wait for the rate, if it is after `now`.
     pub(crate) fn full_until(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
         self.next(rate).filter(|&until| self.is_full(rate) && until > now)
     }

@@ -1,25 +1,27 @@
-//! What the next rounds would start, played through on a room that nobody needs any more.
+//! Preview: simulates the next rounds on a copy of the waiting room.
 
 use super::WaitingRoom;
 use super::jobs::Stand;
 use super::rules::{Round, Strategy};
 use tidegate_model::Timestamp;
 
-/// How far a preview goes.
+/// Limits of a preview.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
     pub rounds: usize,
-    /// So many jobs of each round are told one by one.
+    /// Maximum number of jobs listed a round.
     pub told: usize,
-    /// It ends after so many jobs, whatever is left of the round.
+    /// Maximum number of jobs started in all; the preview ends there, even within a round.
     pub jobs: u64,
 }
 
 impl WaitingRoom {
-    /// What the next rounds would start, if everything that runs and everything that starts finished at
-    /// once; and whether it ended before it was through. Without rounds, what runs at once counts as one, and
-    /// what starts later, because of a rate or a delay, as the next. What nobody knows a time of, like jobs
-    /// that are pending, stays where it is.
+    /// Simulates the next rounds, as if each job finished as soon as it started. Also returns whether the
+    /// limit on jobs ended the preview early.
+    ///
+    /// Without rounds, each group of jobs that may start at the same time counts as one round. Jobs that
+    /// start later, because of a rate or a delay, are in the next one. Jobs without a known time, such as
+    /// pending ones, stay.
     #[must_use]
     pub fn preview(mut self, mut now: Timestamp, reach: Reach) -> (Vec<Round>, bool) {
         let running: Vec<_> =
@@ -29,7 +31,7 @@ impl WaitingRoom {
         }
         let mut told: Vec<Round> = Vec::new();
         let (mut last, mut total, mut started) = (None, 0, Vec::new());
-        // How many had started when time moved on last.
+        // Number of jobs that had started when the time last advanced.
         let mut earlier = 0;
         loop {
             self.start(now, 1, &mut started);
@@ -65,7 +67,7 @@ impl WaitingRoom {
         }
     }
 
-    /// What tells the round of the last started job from that of others, when so many had started before it
+    /// Identity of the round of the last started job. `before` is the number of jobs that started before it
     /// at the same time.
     fn number_of_round(&self, now: Timestamp, before: u64) -> (Timestamp, u64) {
         match self.rules.strategy {

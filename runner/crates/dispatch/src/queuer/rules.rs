@@ -1,4 +1,4 @@
-//! The words in which a step says how its jobs wait, and in which the room answers.
+//! Queuer rules: defines the configuration of a waiting room, its jobs, and its answers.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use thiserror::Error;
 
 use tidegate_model::Timestamp;
 
-/// How the jobs of a step wait.
+/// Rules by which the jobs of a step wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub strategy: Strategy,
-    /// How many run at once. What is pending outside does not run.
+    /// Maximum number of running jobs. Jobs that are pending in an external system do not count.
     pub max_processing: Option<NonZeroU32>,
-    /// How many of one lane run at once.
+    /// Maximum number of running jobs of one lane.
     pub max_per_lane: Option<NonZeroU32>,
-    /// How many start in a time. A job that is put back has started, and counts.
+    /// Maximum rate of starts. A job that is put back has started, and counts.
     pub rate: Option<Rate>,
-    /// How many of one lane start in a time.
+    /// Maximum rate of starts of one lane.
     pub lane_rate: Option<Rate>,
 }
 
-/// Who comes next.
+/// Order in which waiting jobs start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// Oldest first. A delayed job steps aside.
+    /// Oldest first. A delayed job does not block the others.
     Fifo,
-    /// One at a time, in order: nothing starts while one runs, is pending or is delayed.
+    /// One at a time, in order: no job starts while one is running, pending or delayed.
     Serial,
-    /// One of each lane a round, and none of a lane that has one running, pending, unknown or delayed.
+    /// One job of each lane a round, and none of a lane with a running, pending, unknown or delayed job.
     OneRoundSerial,
-    /// In each round whatever no earlier unfinished job of its lane is in conflict with.
+    /// In each round, all jobs that have no conflict with an earlier unfinished job of their lane.
     OneRoundParallel,
-    /// Highest priority first, oldest within. With `aging`, waiting that long is worth one more of
-    /// priority, so that none waits for ever.
+    /// Highest priority first, oldest within. With `aging`, that time of waiting is worth one priority more,
+    /// so every job starts in the end.
     Priority { aging: Option<Duration> },
-    /// What is there when a round begins belongs to it; the next begins `pause` after its end.
+    /// A round has the jobs that wait when it begins; the next one begins `pause` after its end.
     Rounds { pause: Duration },
 }
 
@@ -46,22 +46,22 @@ pub struct Rate {
     pub per: Duration,
 }
 
-/// A number for a job, chosen by whoever fills the room; no two jobs in it have the same. Where
-/// everything else is equal the smaller one goes first, so numbers should grow with arrival.
+/// Number of a job, chosen by the caller; no two jobs in the waiting room have the same. Among otherwise
+/// equal jobs the smaller number goes first, so numbers should grow with arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobKey(pub u64);
 
 impl JobKey {
-    /// The highest bit tells those apart that stand in the store one by one.
+    /// The highest bit marks parked jobs, which have rows of their own in the store.
     const STORED: u64 = 1 << 63;
 
-    /// The job at this index of the step's input.
+    /// Key of the job at this index of the step's input.
     #[must_use]
     pub fn fresh(index: u64) -> Self {
         Self(index & !Self::STORED)
     }
 
-    /// The job with this number among those that are stored one by one.
+    /// Key of the parked job with this number.
     #[must_use]
     pub fn stored(sequence: u64) -> Self {
         Self(sequence | Self::STORED)
@@ -74,7 +74,7 @@ impl JobKey {
     }
 }
 
-/// What goes first of those that are equally old: none, then numbers by value, then text byte by byte.
+/// Order of equally old jobs: no id, then numbers by value, then text byte by byte.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum JobId {
     #[default]
@@ -83,18 +83,18 @@ pub enum JobId {
     Text(Box<str>),
 }
 
-/// What the room needs to know of a job.
+/// Attributes of a job that the waiting room needs.
 #[derive(Clone, Debug)]
 pub struct Card<'a> {
     pub key: JobKey,
-    /// Empty where the step has no lanes.
+    /// Empty if the step has no lanes.
     pub lane: &'a [u8],
-    /// An index or a time, the same kind for all; smaller is older.
+    /// Index or time, the same kind for all jobs; smaller is older.
     pub age: i64,
     pub id: JobId,
-    /// Looked at by `priority` alone, as is `since`.
+    /// Used by `priority` only, like `since`.
     pub priority: i64,
-    /// When the job began to wait, for aging.
+    /// Time at which the job began to wait, for aging.
     pub since: Timestamp,
     /// Hashes of the content keys that the job reads and writes, for `one-round-parallel`.
     pub reads: &'a [u64],
@@ -102,7 +102,7 @@ pub struct Card<'a> {
 }
 
 impl Card<'_> {
-    /// A job without a lane or anything else that tells it from others of its age.
+    /// Attributes of a job without a lane, id, priority or content keys.
     #[must_use]
     pub fn new(key: JobKey, age: i64) -> Self {
         Self {
@@ -118,23 +118,23 @@ impl Card<'_> {
     }
 }
 
-/// Where a job stands.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Waiting,
-    /// The outside forgot it, or it was in flight when the process died: it goes before anything else
-    /// of its lane.
+    /// The external system forgot it, or it was in flight when the process died. It goes before all other
+    /// jobs of its lane.
     Unknown,
-    /// Its attempt failed; not again before this.
+    /// Its attempt failed; the next one starts at this time or later.
     Delayed {
         until: Timestamp,
     },
     Running,
-    /// Handed to the outside, which will finish it.
+    /// An external system has it and will finish it.
     Pending,
 }
 
-/// Why a job does not run, and when it may.
+/// Reason for which a job does not run, with the time at which it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     Running,
@@ -142,19 +142,20 @@ pub enum Why {
     Delayed {
         until: Timestamp,
     },
-    /// Its lane waits for another job; under `serial`, the whole step does.
+    /// Its lane waits for another job; under `serial`, the whole step waits.
     Lane {
         job: JobKey,
         state: State,
     },
-    /// An earlier unfinished job of its lane reads or writes what it writes, or writes what it reads.
+    /// An earlier unfinished job of its lane has a conflict with it: one of the two writes a key that the
+    /// other uses.
     Conflict {
         job: JobKey,
         state: State,
     },
     /// It came after the round began.
     NextRound,
-    /// The next round begins then.
+    /// The next round begins at this time.
     Pause {
         until: Timestamp,
     },
@@ -166,74 +167,74 @@ pub enum Why {
     },
     MaxProcessing,
     MaxPerLane,
-    /// Nothing holds it; it starts when those before it have.
+    /// Nothing blocks it; it starts after the jobs before it.
     Turn,
 }
 
-/// What one round would start.
+/// Jobs that one round would start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// When its first job would start.
+    /// Start of its first job.
     pub at: Timestamp,
-    /// The first jobs, in order.
+    /// First jobs, in order.
     pub jobs: Vec<JobKey>,
-    /// How many more there are in this round.
+    /// Number of further jobs in this round.
     pub more: usize,
 }
 
-/// How many jobs there are of each kind.
+/// Number of jobs by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that are unknown included.
+    /// Waiting and unknown jobs.
     pub waiting: usize,
     pub running: usize,
     pub delayed: usize,
     pub pending: usize,
-    /// Lanes with any job.
+    /// Lanes with at least one job.
     pub lanes: usize,
 }
 
-/// What stands where.
+/// Waiting jobs, summarised by lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// The oldest waiting job, by the age that its card gave.
+    /// The oldest waiting job, by the age in its attributes.
     pub oldest: Option<JobKey>,
-    /// How many of the delayed jobs are due: they count as waiting here.
+    /// Number of delayed jobs that are due: they count as waiting here.
     pub due: usize,
-    /// Those with the most jobs waiting, most first.
+    /// Lanes with the most waiting jobs, in descending order.
     pub lanes: Vec<LaneCounts>,
 }
 
-/// How many jobs of one lane there are of each kind.
+/// Number of jobs of one lane by state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneCounts {
     pub lane: Box<[u8]>,
-    /// Those that are unknown included.
+    /// Waiting and unknown jobs.
     pub waiting: usize,
     pub running: usize,
     pub delayed: usize,
     pub pending: usize,
-    /// Its oldest waiting job, by the age that its card gave.
+    /// Its oldest waiting job, by the age in its attributes.
     pub oldest: Option<JobKey>,
-    /// One of its jobs.
+    /// Any of its jobs.
     pub some: JobKey,
 }
 
-/// Why what was told of a job had no effect.
+/// Reason for which a report about a job had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
-    #[error("job `{}` waits already", .0.0)]
+    #[error("job `{}` is already waiting", .0.0)]
     Present(JobKey),
-    #[error("job `{}` is not among those of this step", .0.0)]
+    #[error("job `{}` is not in this step", .0.0)]
     Absent(JobKey),
     #[error("job `{}` cannot {deed}: it is {}", key.0, state.word())]
     Transition { key: JobKey, state: State, deed: &'static str },
-    #[error("more than {} jobs wait for this step: limit `max_search_ahead`", u32::MAX - 1)]
+    #[error("the step has more than {} waiting jobs: set or lower `max_search_ahead`", u32::MAX - 1)]
     Full,
 }
 
 impl State {
-    /// The word for it.
+    /// State as a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -246,7 +247,7 @@ impl State {
     }
 }
 
-/// A duration in the milliseconds that timestamps count.
+/// Milliseconds of a duration, as timestamps count them.
 pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,15 +1,15 @@
-//! A list that grows in pieces: nothing is moved when it grows, so that a large one needs no room for a
-//! second copy of itself.
+//! Chunked vector: grows in chunks without moving its elements, so that a large one needs no room for a
+//! second copy.
 
 use std::ops::{Index, IndexMut};
 
-/// Things in one piece, as a power of two.
+/// Elements of a chunk, as a power of two.
 const PIECE_BITS: u32 = 12;
 const PIECE: usize = 1 << PIECE_BITS;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<T> {
-    /// All but the last are full.
+    /// Chunks; all but the last are full.
     pieces: Vec<Vec<T>>,
 }
 
@@ -28,7 +28,7 @@ impl<T> Slots<T> {
         match self.pieces.last_mut().filter(|last| last.len() < PIECE) {
             Some(last) => last.push(thing),
             None => {
-                // The first one may stay small.
+                // A small vector has one small chunk.
                 let room = if self.pieces.is_empty() { 0 } else { PIECE };
                 let mut piece = Vec::with_capacity(room);
                 piece.push(thing);

@@ -1,4 +1,4 @@
-//! How many jobs stand where, in all and lane by lane.
+//! Lane counts: counts the jobs of the waiting room, in total and by lane.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -9,23 +9,23 @@ use super::lanes::Lane;
 use super::rules::{Counts, JobKey, LaneCounts, Survey};
 use tidegate_model::Timestamp;
 
-/// What is counted of one lane on the way through the room.
+/// Counts of one lane during the walk.
 #[derive(Clone, Copy)]
 struct Tally {
     waiting: u32,
     running: u32,
     delayed: u32,
     pending: u32,
-    /// The slot of its oldest waiting job.
+    /// Slot of its oldest waiting job.
     oldest: u32,
-    /// The slot of any job.
+    /// Slot of any of its jobs.
     any: u32,
 }
 
 const EMPTY: Tally = Tally { waiting: 0, running: 0, delayed: 0, pending: 0, oldest: NONE, any: NONE };
 
 impl WaitingRoom {
-    /// How many jobs there are. Costs nothing.
+    /// Counts the jobs by state, in constant time.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let waiting = self.stands[..=Stand::Waiting as usize].iter().sum();
@@ -38,9 +38,10 @@ impl WaitingRoom {
         }
     }
 
-    /// The oldest waiting job, and the `most` lanes with the most jobs waiting, most first. Jobs of `held`
-    /// were started and nobody has begun them: they count as waiting, and so do delayed ones that are due.
-    /// Looks at every job once, and at every lane where lanes are wanted.
+    /// Finds the oldest waiting job, and the `most` lanes with the most waiting jobs, in descending order.
+    ///
+    /// The jobs of `held` are started and not begun: they count as waiting, and so do delayed jobs that are
+    /// due. The cost is a walk over all jobs, and over all lanes if lanes are requested.
     #[must_use]
     pub fn survey(&self, most: usize, held: &HashSet<JobKey>, now: Timestamp) -> Survey {
         let (mut all, mut due) = (EMPTY, 0);
@@ -101,7 +102,7 @@ impl WaitingRoom {
         lanes.into_iter().map(told).collect()
     }
 
-    /// Those with the most jobs waiting go first, then those with the most jobs, then the oldest.
+    /// Order of the lanes: most waiting jobs, then most jobs, then oldest.
     fn rank<'l>(&self, (lane, tally): &(&'l Lane, Tally)) -> (Reverse<u32>, Reverse<u32>, i64, &'l [u8]) {
         let oldest = if tally.oldest == NONE { i64::MAX } else { self.jobs.age(tally.oldest) };
         (Reverse(tally.waiting), Reverse(lane.jobs), oldest, &lane.name)

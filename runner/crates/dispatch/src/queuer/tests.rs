@@ -1,4 +1,4 @@
-//! What the rules of DESIGN say, as histories, against a naive model, and in bytes.
+//! Waiting room tests: check the rules as histories, against a naive model, and by memory use.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What can be asked of the room: where a job stands, and why it waits.
+//! Explanations: report the state of a job, and the reason for which it waits.
 
 use super::WaitingRoom;
 use super::jobs::{Hall, Stand};
@@ -6,13 +6,14 @@ use super::rules::{JobKey, State, Strategy, Why};
 use tidegate_model::Timestamp;
 
 impl WaitingRoom {
-    /// Where a job stands.
+    /// State of a job.
     #[must_use]
     pub fn state(&self, key: JobKey) -> Option<State> {
         self.jobs.find(key).map(|slot| self.jobs.state(slot))
     }
 
-    /// Why a job does not run, and when it may: the reason nearest to it. May look at every job.
+    /// Reason for which a job does not run, with the time at which it may: the nearest reason. May walk all
+    /// jobs.
     #[must_use]
     pub fn why(&self, key: JobKey, now: Timestamp) -> Option<Why> {
         let slot = self.jobs.find(key)?;
@@ -28,7 +29,7 @@ impl WaitingRoom {
         })
     }
 
-    /// The name of a job's lane, and the jobs of this lane that run. Looks at every job.
+    /// Name of a job's lane, and the running jobs of that lane. Walks all jobs.
     #[must_use]
     pub fn running_in_lane_of(&self, key: JobKey) -> Option<(&[u8], Vec<JobKey>)> {
         let lane = self.jobs.lane(self.jobs.find(key)?);
@@ -37,7 +38,7 @@ impl WaitingRoom {
         Some((&self.lanes.get(lane).name, keys))
     }
 
-    /// The job that this one waits for by the rules of the strategy.
+    /// Job that this one waits for by the rules of the strategy.
     fn why_others(&self, slot: u32) -> Option<Why> {
         let lane = self.jobs.lane(slot);
         let (hall, _) = self.jobs.hall(slot);
@@ -65,7 +66,7 @@ impl WaitingRoom {
         Some(Why::Lane { job: self.jobs.key(job), state: self.jobs.state(job) })
     }
 
-    /// The first of all jobs for which this holds.
+    /// First of all jobs for which the predicate holds.
     fn first(&self, holds: impl Fn(&u32) -> bool) -> Option<u32> {
         self.jobs.slots().filter(holds).min_by(|&a, &b| self.jobs.compare(a, b))
     }
@@ -84,7 +85,7 @@ impl WaitingRoom {
     fn why_round(&self, slot: u32, now: Timestamp) -> Option<Why> {
         match self.rules.strategy {
             Strategy::Rounds { .. } if !self.open => self.paused_until(now).map(|until| Why::Pause { until }),
-            // What no round has taken yet may be of the next one, which may begin at once.
+            // A job that no round has taken yet may be in the next round, which may begin at once.
             _ if self.is_of_this_round(slot) || !self.is_under_way() => None,
             _ => Some(Why::NextRound),
         }
@@ -99,7 +100,7 @@ impl WaitingRoom {
         spent.map_or(Why::Turn, |until| Why::Rate { until })
     }
 
-    /// Whether a round has something left to hand out.
+    /// Whether the current round has jobs left to start.
     fn is_under_way(&self) -> bool {
         let turn = usize::from(self.turn);
         match self.rules.strategy {

@@ -1,4 +1,4 @@
-//! The batches of a step that picks its jobs, from being picked to being committed.
+//! Batches of a queued step: picks, begins, runs and commits them.
 
 use super::{Halting, Picker};
 use crate::dispatcher::flow::{BatchEnd, BatchId, Before, Command, EndedBy, JobEnd};
@@ -6,7 +6,7 @@ use crate::dispatcher::step::{Around, number};
 use crate::queuer::{JobKey, State};
 use tidegate_model::Timestamp;
 
-/// So many outputs that were made already are handed on in one batch.
+/// Maximum number of delayed outputs, or of completed jobs, in a batch.
 const LATE_BATCH: usize = 256;
 
 #[derive(Debug)]
@@ -14,25 +14,25 @@ pub(crate) struct BatchState {
     jobs: Vec<JobKey>,
     ends: Vec<JobEnd>,
     bytes: usize,
-    /// Of those, what its outputs come to.
+    /// Bytes of its outputs alone.
     made: usize,
     phase: Phase,
     content: Content,
 }
 
-/// What a batch is about.
+/// Content of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Attempts,
-    /// Outputs that were made already.
+    /// Outputs that were made earlier.
     Late,
-    /// What became of jobs that were pending. Nothing of it is attempted.
+    /// Completed jobs, which were pending. None of them is attempted.
     Settled,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Its jobs are fetched.
+    /// Its jobs are being fetched.
     Picked,
     Ready,
     Beginning,
@@ -42,8 +42,8 @@ enum Phase {
 }
 
 impl Picker {
-    /// Hands on outputs that are due; no gate and no rule holds them. Where they shall stand in order, one batch
-    /// of them is on its way at a time.
+    /// Delivers outputs that are due; gates and rules do not apply. If the step delivers in order, at most
+    /// one such batch is in flight.
     pub(crate) fn pick_late(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
         while self.late.first().is_some_and(|&(due, _)| due <= now) {
             let late = self.batches.values().filter(|batch| batch.content == Content::Late);
@@ -61,7 +61,7 @@ impl Picker {
         }
     }
 
-    /// Delivers what became of jobs that were pending; no gate and no rule holds that.
+    /// Delivers completed jobs; gates and rules do not apply.
     pub(crate) fn settle_pending(&mut self, around: &mut Around<'_>, commands: &mut Vec<Command>) {
         let jobs = std::mem::take(&mut self.settling);
         for jobs in jobs.chunks(LATE_BATCH) {
@@ -69,9 +69,9 @@ impl Picker {
         }
     }
 
-    /// Picks what may start.
+    /// Picks the jobs that may start.
     pub(crate) fn pick(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
-        // A clock that was set back makes nothing wait for long.
+        // A clock that was set back ends the wait.
         if self.held_until.is_some_and(|until| until <= now) || now < self.held_since {
             self.held_until = None;
         }
@@ -90,7 +90,7 @@ impl Picker {
         }
     }
 
-    /// Nothing starts before `until`.
+    /// Blocks all starts until `until`.
     pub(crate) fn hold(&mut self, until: Timestamp, now: Timestamp) {
         (self.held_until, self.held_since) = (self.held_until.max(Some(until)), now);
     }
@@ -115,7 +115,7 @@ impl Picker {
         commands.push(Command::Pick { step, batch, jobs });
     }
 
-    /// The jobs of a batch were fetched.
+    /// Marks a batch as fetched.
     pub(crate) fn fetched(&mut self, id: BatchId, bytes: usize) {
         if let Some(batch) = self.batches.get_mut(&id) {
             batch.phase = Phase::Ready;
@@ -124,7 +124,7 @@ impl Picker {
         }
     }
 
-    /// Has batches begun that need it.
+    /// Begins the batches that must be begun.
     pub(crate) fn begin(&mut self, commands: &mut Vec<Command>) {
         if self.before == Before::Nothing {
             return;
@@ -143,7 +143,7 @@ impl Picker {
         }
     }
 
-    /// Gives batches to workers as long as there are free ones.
+    /// Starts batches on free workers.
     pub(crate) fn run_ready(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
         for (&batch, state) in &mut self.batches {
             let at_once = (self.before == Before::Nothing || state.settles()) && !paused;
@@ -160,12 +160,12 @@ impl Picker {
     }
 
     pub(crate) fn ran(&mut self, id: BatchId, ran: BatchEnd, now: Timestamp, commands: &mut Vec<Command>) {
-        // Whoever tells it again, or unasked, tells nothing.
+        // A repeated or unexpected report is ignored.
         let Some(batch) = self.batches.get_mut(&id).filter(|batch| batch.phase == Phase::Running) else {
             return;
         };
         if self.end == Halting::Failed {
-            // Nothing of it is delivered any more; it only had to come home.
+            // A failed step delivers nothing; the batch only returns its worker.
             self.batches.remove(&id);
             commands.push(Command::Drop { batch: id });
             return self.settle_halt();
@@ -174,10 +174,10 @@ impl Picker {
         debug_assert!(taken == ends.len() && taken <= batch.jobs.len());
         debug_assert!(ending != EndedBy::Whole || taken == batch.jobs.len());
         if ending == EndedBy::Cut {
-            // The rest may start again at once, beside what runs.
+            // The rest may start again at once, at the same time as running batches.
             for key in batch.jobs.split_off(taken) {
                 if self.room.put_back(key).is_err() {
-                    // It is an output that was made already.
+                    // The waiting room does not have it: it is a delayed output.
                     self.late.insert((now, key));
                 }
             }
@@ -201,7 +201,7 @@ impl Picker {
         let watermark = self.progress.watermark();
         let mut through = Vec::with_capacity(batch.jobs.len());
         for (&key, &end) in batch.jobs.iter().zip(&batch.ends) {
-            // The room knows all that it has given, so that nothing is refused.
+            // The waiting room gave all these jobs, so it accepts each transition.
             let _ = match end {
                 JobEnd::Finished => self.room.finished(key, now),
                 JobEnd::Delayed(until) => self.room.delay(key, until, now),
@@ -212,7 +212,7 @@ impl Picker {
                     self.room.put_back(key)
                 }
             };
-            // What is not finished stands in the store by itself, and is read no more.
+            // An unfinished job is in the store as a parked job, and is not read again.
             if key.is_fresh() && !self.progress.has(key.0) {
                 through.push((key.0, key.0));
                 self.let_go(key.0, commands);
@@ -224,12 +224,12 @@ impl Picker {
             commands.push(Command::Passed { step, watermark });
         }
         for &key in &batch.jobs[batch.ends.len()..] {
-            let _ = self.room.put_back(key); // as above
+            let _ = self.room.put_back(key); // the waiting room gave it
         }
         self.settle_halt();
     }
 
-    /// Nothing of the step can be delivered any more; what runs only has to come home.
+    /// Fails the step: nothing more can be delivered, and running batches only return their workers.
     pub(crate) fn failed(&mut self, commands: &mut Vec<Command>) {
         self.end = self.end.max(Halting::Failed);
         self.batches.retain(|&batch, state| {
@@ -248,7 +248,7 @@ impl Picker {
         }
     }
 
-    /// Gives up what nobody has begun.
+    /// Drops the batches that are not begun.
     pub(crate) fn drop_unbegun(&mut self, commands: &mut Vec<Command>) {
         let room = &mut self.room;
         self.batches.retain(|&batch, state| {
@@ -256,17 +256,17 @@ impl Picker {
                 return true;
             }
             for &key in &state.jobs {
-                let _ = room.put_back(key); // it was given by the room
+                let _ = room.put_back(key); // the waiting room gave it
             }
             commands.push(Command::Drop { batch });
             false
         });
     }
 
-    /// Jobs that the room has started and nobody has begun.
+    /// Jobs that the waiting room gave and that are not begun.
     pub(crate) fn unbegun(&self) -> impl Iterator<Item = JobKey> {
         let batches = self.batches.values().filter(|batch| batch.is_unbegun() && !batch.settles());
-        // Outputs that were made already are not in the room.
+        // Delayed outputs are not in the waiting room.
         let jobs = batches.flat_map(|batch| batch.jobs.iter().copied());
         jobs.filter(|&key| self.room.state(key) == Some(State::Running))
     }

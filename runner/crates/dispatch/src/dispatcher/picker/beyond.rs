@@ -1,16 +1,16 @@
-//! Jobs that came with others and stand further past the watermark than the step looks: they wait here until
-//! it has come closer. There are no more of them than one read brings.
+//! Lookahead buffer: keeps jobs that were read with others and are past search-ahead, until the watermark
+//! comes closer. It has at most the jobs of one read.
 
 use std::collections::VecDeque;
 
 use crate::queuer::{Card, JobId, JobKey};
 use tidegate_model::Timestamp;
 
-/// Ascending by index.
+/// Jobs in ascending order of their indices.
 #[derive(Debug, Default)]
 pub(crate) struct Beyond(VecDeque<Kept>);
 
-/// A card of its own.
+/// Owned copy of a job's attributes.
 #[derive(Debug)]
 pub(crate) struct Kept {
     key: JobKey,
@@ -25,13 +25,13 @@ pub(crate) struct Kept {
 
 impl Beyond {
     pub(crate) fn push(&mut self, card: &Card<'_>) {
-        // What is read again is there already.
+        // A job that is read again is in the buffer already.
         if self.0.back().is_none_or(|last| last.key < card.key) {
             self.0.push_back(Kept::of(card));
         }
     }
 
-    /// The next of those up to this index.
+    /// Removes and returns the first job up to this index.
     pub(crate) fn pop(&mut self, up_to: u64) -> Option<Kept> {
         self.0.pop_front_if(|kept| kept.key.0 <= up_to)
     }
@@ -40,7 +40,7 @@ impl Beyond {
         self.0.len()
     }
 
-    /// The index of the first one.
+    /// Index of the first job.
     pub(crate) fn first(&self) -> Option<u64> {
         self.0.front().map(|kept| kept.key.0)
     }

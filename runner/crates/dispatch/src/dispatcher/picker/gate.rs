@@ -1,4 +1,4 @@
-//! The gate of a step that picks its jobs: when it is asked, and what it holds back.
+//! Gate of a queued step: tracks its checks, and blocks the step while it is closed.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ pub(crate) struct Gate {
     every: i64,
     open: bool,
     asked: bool,
-    /// When it was looked at last.
+    /// Time of the last check.
     looked: Option<Timestamp>,
 }
 
 impl Picker {
-    /// Whether the gate is open; where that is not known, it is asked for if anything waits.
+    /// Whether the gate is open. Requests a check if the answer is too old and a job waits.
     pub(crate) fn passes_gate(&mut self, now: Timestamp, commands: &mut Vec<Command>) -> bool {
         let Some(gate) = &mut self.gate else { return true };
         if gate.is_fresh(now) {
@@ -31,7 +31,7 @@ impl Picker {
         false
     }
 
-    /// When something may start that waits in the room.
+    /// Time of the next possible start of a job in the waiting room.
     pub(crate) fn room_wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let room = self.room.next_wake(now);
         let Some(gate) = &self.gate else { return room.max(self.held_until) };
@@ -61,13 +61,13 @@ impl Gate {
         self.asked
     }
 
-    /// When it is asked again, if it is known to be closed.
+    /// Time of the next check, if the last one found the gate closed.
     pub(crate) fn closed_until(&self) -> Option<Timestamp> {
         let looked = self.looked.filter(|_| !self.open)?;
         Some(Timestamp(looked.0.saturating_add(self.every)))
     }
 
-    /// Whether what was seen last still counts. A clock that was set back makes nothing fresh for long.
+    /// Whether the last answer still counts. A clock that was set back makes it too old.
     fn is_fresh(&self, now: Timestamp) -> bool {
         self.looked.is_some_and(|looked| (0..self.every).contains(&now.0.saturating_sub(looked.0)))
     }

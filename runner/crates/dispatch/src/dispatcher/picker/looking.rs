@@ -1,4 +1,4 @@
-//! What can be seen of a step that picks its jobs.
+//! Inspection of a queued step: counts its jobs and exposes its waiting room.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::queuer::JobKey;
 use tidegate_model::Timestamp;
 
 impl Picker {
-    /// The jobs that it may pick, and what holds them.
+    /// Snapshot of the waiting room, and of the conditions that block the whole step.
     pub(crate) fn seen(&self) -> Look<'_> {
         let read = self.input.next.saturating_sub(1);
         Look {
@@ -24,8 +24,8 @@ impl Picker {
         }
     }
 
-    /// How many jobs stand where, and up to so many of its lanes. What is due waits, though nothing may
-    /// start and the room has not been told the time.
+    /// Counts the jobs by state, and lists at most `lanes` lanes. A due job counts as waiting, even if
+    /// nothing may start and the waiting room does not have the new time yet.
     pub(crate) fn counted(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance {
         let counts = self.room.counts();
         let held: HashSet<JobKey> = self.unbegun().collect();
@@ -45,7 +45,7 @@ impl Picker {
         }
     }
 
-    /// Jobs of the queue, which ends at `head`, that were not read and are not through.
+    /// Number of jobs of the queue, up to its last index `head`, that are neither read nor finished.
     fn unread(&self, head: u64) -> u64 {
         self.progress.open(self.input.next, head)
     }

@@ -1,4 +1,4 @@
-//! What a step that picks its jobs reads of its input, and how that comes into the room where jobs wait.
+//! Reads of a queued step: requests jobs and adds them to the waiting room.
 
 use super::{Halting, Picker};
 use crate::dispatcher::flow::{Command, Feed, Port, ReadId};
@@ -11,9 +11,9 @@ use tidegate_model::Timestamp;
 pub(crate) struct ReadState {
     read: ReadId,
     bytes: usize,
-    /// The index after its last job.
+    /// Index behind its last job.
     end: u64,
-    /// How many of its jobs are not through.
+    /// Number of its unfinished jobs.
     left: usize,
 }
 
@@ -40,7 +40,7 @@ impl Picker {
     }
 
     pub(crate) fn read(&mut self, around: &Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
-        // What was finished by earlier runs need not be seen, and may be kept no longer.
+        // Jobs that earlier runs finished need no read, and retention may have deleted them.
         if self.input.reading == Reading::Ready && self.input.next <= self.progress.watermark() {
             self.input.skip_to(self.progress.watermark() + 1);
         }
@@ -54,12 +54,12 @@ impl Picker {
         }
     }
 
-    /// The last index that is looked at, where there is a bound.
+    /// Last index that is considered, if search-ahead is limited.
     pub(crate) fn ahead(&self) -> Option<u64> {
         (self.search_ahead > 0).then(|| self.progress.watermark().saturating_add(self.search_ahead))
     }
 
-    /// Whether it still reads what waited before it could start anything, and might choose of that.
+    /// Whether it still reads the initial backlog, and its rules must choose among all of it.
     pub(crate) fn catches_up(&mut self, heads: &[u64]) -> bool {
         let Some((_, head)) = self.input.behind(heads).filter(|_| self.room.chooses_among_all()) else {
             return false;
@@ -69,7 +69,7 @@ impl Picker {
         reads_on && self.input.next <= first_head.min(self.ahead().unwrap_or(u64::MAX))
     }
 
-    /// Lets in what search-ahead has come to.
+    /// Adds the buffered jobs that search-ahead has reached to the waiting room.
     pub(crate) fn admit(&mut self) {
         let ahead = self.ahead().unwrap_or(u64::MAX);
         while let Some(kept) = self.beyond.pop(ahead) {
@@ -80,12 +80,12 @@ impl Picker {
     pub(crate) fn let_in(&mut self, card: &Card<'_>, state: State) {
         let index = card.key.0;
         if !(card.key.is_fresh() && (self.progress.has(index) || self.withheld.contains(&index))) {
-            // A job that is there already stays as it is.
+            // A job that is in the waiting room already stays unchanged.
             let _ = self.room.add(card.clone(), state);
         }
     }
 
-    /// A job of a source is through.
+    /// Counts a finished job of a source, and releases its read after the last one.
     pub(crate) fn let_go(&mut self, index: u64, commands: &mut Vec<Command>) {
         let Some((&first, state)) = self.reads.range_mut(..=index).next_back() else { return };
         if index >= state.end {

@@ -1,4 +1,4 @@
-//! Histories of a step that picks its jobs.
+//! Queued step tests: play histories of events and compare the commands.
 
 mod blocks;
 mod play;
@@ -20,7 +20,7 @@ fn jobs_run_beside_each_other_and_the_watermark_passes_what_is_contiguous() {
     assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2");
     assert_eq!(play.picked(0), "run #0");
     assert_eq!(play.picked(1), "run #1");
-    // The second is through first: the third starts, and the watermark waits.
+    // The second job finishes first: the third starts, and the watermark waits.
     assert_eq!(play.done(1), "pick #2 3");
     assert_eq!(play.picked(2), "run #2");
     assert_eq!(play.done(0), "passed 2, pick #3 4");
@@ -50,7 +50,7 @@ fn what_was_read_past_search_ahead_waits_until_the_watermark_has_come_closer() {
     assert_eq!(play.done(0), "passed 1, pick #1 2");
     play.picked(1);
     assert_eq!(play.done(1), "passed 2");
-    // Somebody has taken out the third.
+    // The third is cancelled.
     let mut commands = Vec::new();
     play.dispatcher.account(0, 3, play.now, &mut commands);
     assert_eq!(words(commands), "passed 3, pick #2 4");
@@ -66,11 +66,11 @@ fn rounds_begin_when_all_that_waited_before_is_read() {
     assert_eq!(play.read(1, 4), "forget 1, read 5");
     play.on(Event::Grew { queue: 0, head: 12 });
     assert_eq!(play.read(5, 5), "forget 5, pick #0 1, read 10");
-    // Search-ahead lets it read no further.
+    // Search-ahead blocks further reads.
     let mut play = Play::new(Before::Nothing, Picking { rules: rules.clone(), search_ahead: 3, ..picking() });
     play.start();
     assert_eq!(play.read(1, 3), "forget 1, pick #0 1");
-    // A reader that finds nothing holds up nobody.
+    // A reader without jobs blocks nothing.
     let mut play = Play::new(Before::Nothing, Picking { rules, ..picking() });
     play.start();
     assert_eq!(play.read(1, 4), "forget 1, read 5");
@@ -89,7 +89,7 @@ fn a_glance_counts_as_running_what_is_begun() {
     };
     play.start();
     assert_eq!(play.read(1, 6), "forget 1, pick #0 1, pick #1 2");
-    // Two of the room are picked and not begun, two wait, two are past search-ahead, three were not read.
+    // Two jobs are picked and not begun, two wait, two are past search-ahead, and three were not read.
     assert_eq!(play.dispatcher.glance(0, 0, Timestamp(0)).inputs[0], Waiting { jobs: 9, first: None });
     play.dispatcher.saw(0, &Card::new(JobKey::stored(1), 0), State::Delayed { until: Timestamp(9) });
     assert_eq!(told(&play), "9 from 1, 0, 1, 0, 1");
@@ -121,7 +121,7 @@ fn a_failed_job_steps_aside_and_comes_back_when_it_is_due() {
     assert_eq!(play.read(1, 3), "forget 1, pick #0 1, pick #1 2, read 4");
     play.picked(0);
     assert_eq!(play.ran(0, &[JobEnd::Delayed(Timestamp(50))]), "commit #0+1");
-    // It is accounted for: it stands in the store by itself.
+    // The job is accounted for: it is parked in the store.
     assert_eq!(play.committed(0), "passed 1, pick #2 3");
     play.picked(1);
     assert_eq!(play.done(1), "passed 2");
@@ -137,7 +137,7 @@ fn a_job_that_finds_its_gate_closed_stays_first_and_stops_the_others() {
     play.read(1, 9);
     play.picked(0);
     assert_eq!(play.ran(0, &[JobEnd::Held(Timestamp(5000))]), "commit #0+1");
-    // It stands in the store by itself, too.
+    // This job is parked in the store, too.
     assert_eq!(play.committed(0), "passed 1");
     play.picked(1);
     assert_eq!(play.done(1), "passed 2");
@@ -152,7 +152,7 @@ fn a_gate_is_looked_at_before_anything_starts_and_every_so_often() {
     let mut play = Play::new(Before::Nothing, Picking { gate, ..picking() });
     assert_eq!(play.start(), "read 1");
     assert_eq!(play.read(1, 9), "forget 1, look");
-    // It does not end while the gate is looked at, and asks once.
+    // The run does not end while the gate is checked, and it requests one check only.
     assert_eq!(play.on(Event::Tick), "");
     assert_eq!(play.on(Event::Gate { step: 0, open: false }), "");
     assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(5000)));
@@ -163,7 +163,7 @@ fn a_gate_is_looked_at_before_anything_starts_and_every_so_often() {
     assert_eq!(play.on(Event::Gate { step: 0, open: true }), "pick #0 1, pick #1 2");
     play.picked(0);
     assert_eq!(play.done(0), "passed 1, pick #2 3");
-    // What was seen counts no more.
+    // The last answer of the gate is too old.
     play.now = Timestamp(10_000);
     assert_eq!(play.picked(1), "look, run #1");
     assert_eq!(play.done(1), "passed 2");
@@ -178,7 +178,7 @@ fn a_job_that_halts_the_step_lets_what_runs_come_home() {
     play.picked(1);
     assert_eq!(play.halts(0), "commit #0+0");
     assert_eq!(play.committed(0), "");
-    // What finishes meanwhile still counts.
+    // A job that finishes meanwhile still counts.
     assert_eq!(play.ran(1, &[JobEnd::Finished]), "commit #1+1");
     assert_eq!(play.committed(1), "Halted");
 }
@@ -228,7 +228,7 @@ fn what_the_watermark_has_passed_is_not_looked_for() {
     assert_eq!(play.read(2, 1), "forget 2, pick #0 2, read 3");
     play.picked(0);
     assert_eq!(play.done(0), "passed 8");
-    // The queue keeps them no longer, and the reader goes on behind them.
+    // Retention has deleted these jobs, and the reader resumes behind them.
     assert_eq!(play.read(9, 0), "forget 9, read 9");
 }
 
@@ -237,7 +237,7 @@ fn the_reads_of_a_source_are_kept_until_their_jobs_are_through() {
     let mut play = Play::of(Feed::Source, Before::Nothing, picking());
     assert_eq!(play.start(), "read 1");
     assert_eq!(play.read(1, 2), "pick #0 1, pick #1 2, read 3");
-    // That is more than shall be held.
+    // This read exceeds the memory limit.
     assert_eq!(play.read(3, 1), "");
     play.picked(0);
     play.picked(1);
@@ -255,7 +255,7 @@ fn an_output_that_was_made_already_is_handed_on_when_it_is_due() {
     assert_eq!(play.on(Event::Tick), "");
     assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(70)));
     play.now = Timestamp(70);
-    // No gate holds it.
+    // The gate does not block it.
     assert_eq!(play.on(Event::Tick), format!("pick #0 {}", key.0));
 }
 
@@ -369,7 +369,7 @@ fn a_job_of_a_source_that_comes_again_does_not_let_go_of_others() {
     play.now = Timestamp(60);
     assert_eq!(play.committed(0), "passed 1, pick #1 1");
     assert_eq!(play.picked(1), "run #1");
-    // The second still stands in what was read.
+    // The second job is still in the read.
     assert_eq!(play.done(1), "pick #2 2");
     assert_eq!(play.picked(2), "run #2");
     assert_eq!(play.done(2), "forget 1, passed 2");
@@ -390,7 +390,7 @@ fn what_became_of_a_pending_job_is_delivered_without_another_attempt() {
     assert_eq!(play.picked(2), "run #2");
     assert_eq!(play.ran(2, &[JobEnd::Forgotten]), "commit #2+1");
     assert_eq!(play.committed(2), "");
-    // It goes before all others.
+    // It goes before all other jobs.
     play.on(Event::Begun { step: 0, batch: BatchId(1) });
     assert_eq!(play.ran(1, &[JobEnd::Pending]), "commit #1+1");
     assert_eq!(play.committed(1), "passed 2, pick #3 1");

@@ -1,4 +1,4 @@
-//! The batches of a step that takes its jobs as they come, from being formed to being committed in order.
+//! Batches of an ordered step: forms, begins, runs and commits them in order.
 
 use super::{Rewinding, Stream};
 use crate::dispatcher::flow::{BatchEnd, BatchId, Before, Command, EndedBy, Gather, Port, Redo};
@@ -7,35 +7,36 @@ use crate::dispatcher::input::{Reading, Remnant};
 use crate::dispatcher::step::{Hands, number};
 use tidegate_model::Timestamp;
 
-/// How many batches may be begun and not yet run: what is begun has to be seen through.
+/// Maximum number of batches that are begun and did not run yet: a begun batch must be finished.
 const BEGUN_MAX: usize = 2;
-/// So many jobs of a step wait in memory for their next attempt, behind one that waits in the store.
+/// Maximum number of jobs of a step that wait in memory for their next attempt, behind one that waits in the
+/// store.
 const WAITING_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct BatchState {
     pub(crate) id: BatchId,
     pub(crate) kind: Kind,
-    /// The input that its jobs are of; `None`: so many of each.
+    /// Input of its jobs; `None` for a join, with the same number of jobs of each input.
     input: Option<usize>,
     jobs: usize,
-    /// Of what was read, and of the outputs.
+    /// Bytes of its inputs and outputs.
     pub(crate) bytes: usize,
     made: usize,
     pub(crate) phase: Phase,
-    /// It was split off another one.
+    /// Whether it was split off another batch.
     is_piece: bool,
-    /// Nobody wants it any more; it only has to come home.
+    /// Whether it was dropped while it ran: its result will be ignored.
     pub(crate) dropped: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It is committed after all before it.
+    /// Jobs that are committed after all in-order batches before them.
     Line,
-    /// The first parked job: the first of the line.
+    /// First parked job, which goes before all in-order batches.
     Turn,
-    /// Jobs that come again beside the others, whose order was given up before.
+    /// Redelivered jobs whose order was given up before.
     Beside,
 }
 
@@ -43,20 +44,20 @@ pub(crate) enum Kind {
 pub(crate) enum Phase {
     Formed,
     Beginning,
-    /// What had to be durable is.
+    /// The record that it needs before it runs is durable.
     Begun,
     Running,
-    /// Its one job is tried again, not before this time. When its turn comes before that, it is parked.
+    /// Its one job is retried, not before this time. If its turn comes earlier, it is parked.
     Waiting {
         due: Timestamp,
     },
-    /// All its jobs, or the first `taken` of them where the next one halts the step.
+    /// It ran all its jobs, or the first `taken` if the next one halts the step.
     Finished {
         taken: usize,
         halts: bool,
     },
     Committing {
-        /// What comes behind it is not delivered with it: it halts the step, or is parked.
+        /// Effect on the batches behind it: a halt or a parked job keeps them from being delivered.
         ends: Ends,
     },
 }
@@ -69,7 +70,7 @@ pub(crate) enum Ends {
 }
 
 impl Stream {
-    /// Makes batches of what is there.
+    /// Forms batches of the jobs that were read.
     pub(crate) fn form(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
         if self.halted || self.rewinding != Rewinding::No {
             return;
@@ -102,10 +103,10 @@ impl Stream {
         }
     }
 
-    /// Makes batches again that were begun by an earlier run. Answers whether there is none left.
+    /// Forms the batches of the last run again. Returns whether none is left.
     fn form_again(&mut self, commands: &mut Vec<Command>) -> bool {
         while let Some(redo) = self.redo.front() {
-            // The source lost them, or progress was put elsewhere: they are no more what they were.
+            // If the source lost jobs or progress was moved, the batch cannot have the same jobs.
             let gone = |&(input, first): &(usize, u64)| {
                 let state = &self.inputs[input];
                 state.reading == Reading::Ended && state.jobs() < redo.jobs
@@ -161,7 +162,7 @@ impl Stream {
         });
     }
 
-    /// Leaves the first `jobs` jobs to the batch at `at`, and makes a batch of the others behind it.
+    /// Keeps the first `jobs` jobs in the batch at `at`, and moves the others to a new batch behind it.
     fn split(&mut self, at: usize, jobs: usize, next: &mut u64, commands: &mut Vec<Command>) {
         let batch = &mut self.batches[at];
         let begun = batch.phase != Phase::Formed && self.before != Before::Nothing;
@@ -180,7 +181,7 @@ impl Stream {
         self.batches.insert(at + 1, rest);
     }
 
-    /// Splits a batch that takes longer than one should.
+    /// Splits a batch that exceeds the target size.
     fn fit(&mut self, at: usize, next: &mut u64, commands: &mut Vec<Command>) {
         let jobs = self.sizing.jobs();
         if self.batches[at].jobs > jobs {
@@ -188,9 +189,9 @@ impl Stream {
         }
     }
 
-    /// Has batches begun that need it, few at a time. What is held back is not begun, so that a run that ends
-    /// has not done it in vain; nor is anything once a job is about to halt the step, but for the turn, which
-    /// that job waits for.
+    /// Begins the batches that must be begun, at most [`BEGUN_MAX`] at a time. Blocked batches are not begun:
+    /// a run that ends would have written their records in vain. If a job is about to halt the step, only its
+    /// turn is begun.
     pub(crate) fn begin(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
         if self.before == Before::Nothing || self.halted {
             return;
@@ -224,7 +225,7 @@ impl Stream {
         }
     }
 
-    /// Gives batches to workers as long as there are free ones.
+    /// Starts batches on free workers.
     pub(crate) fn run_formed(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
         if self.halted {
             return;
@@ -232,7 +233,7 @@ impl Stream {
         let made: usize = self.batches.iter().map(|batch| batch.made).sum();
         let crowded = made >= hands.bounds.bytes;
         let mut waiting = self.batches.iter().filter(|batch| batch.is_waiting()).count();
-        // All of the line before is delivered, or will be without anything that waits.
+        // Whether all in-order jobs before this batch are delivered, or will be without a retry.
         let mut first = self.parked.is_empty();
         let mut at = 0;
         while at < self.batches.len() && *hands.free > 0 {
@@ -281,12 +282,12 @@ impl Stream {
             self.end(at, ran, next, commands);
         }
         if self.halted {
-            // Nothing of a halted step is committed; its batches only had to come home.
+            // A halted step commits nothing; its running batches only return their workers.
             self.batches.retain(|batch| batch.phase == Phase::Running);
         }
     }
 
-    /// Nothing of a batch has run.
+    /// Makes a batch that did not run ready again.
     pub(crate) fn put_back(&mut self, id: BatchId) {
         if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
             debug_assert_eq!((batch.phase, self.before), (Phase::Running, Before::Nothing));
@@ -297,7 +298,7 @@ impl Stream {
         }
     }
 
-    /// Nothing of the line starts before `until`.
+    /// Blocks the start of in-order batches until `until`.
     pub(crate) fn hold(&mut self, until: Timestamp) {
         let until = self.held_until.map_or(until, |(before, _)| before.max(until));
         self.held_until = Some((until, self.now));
@@ -305,7 +306,7 @@ impl Stream {
 
     fn end(&mut self, at: usize, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
         let taken = ran.taken;
-        debug_assert!(taken <= self.batches[at].jobs, "a step takes what it is given");
+        debug_assert!(taken <= self.batches[at].jobs, "a batch takes at most its own jobs");
         let mut last = at;
         match ran.ending {
             EndedBy::Whole => debug_assert_eq!(taken, self.batches[at].jobs),
@@ -343,7 +344,7 @@ impl Stream {
             return;
         }
         let step = self.position;
-        // Of the line, and of those beside it, which have an order of their own.
+        // In-order and out-of-order batches each have an order of their own.
         let (mut line, mut beside, parked) = (true, true, !self.parked.is_empty());
         for batch in &mut self.batches {
             let open = if batch.kind == Kind::Beside { &mut beside } else { &mut line };
@@ -373,7 +374,7 @@ impl Stream {
         let beside = |batch: &BatchState| batch.kind == Kind::Beside;
         debug_assert!(
             beside(&self.batches[at]) || self.batches.range(..at).all(beside),
-            "batches of the line are committed in order"
+            "in-order batches are committed in order"
         );
         let Some(batch) = self.batches.remove(at) else { return };
         self.held = self.held.saturating_sub(batch.bytes);
@@ -385,7 +386,7 @@ impl Stream {
         }
     }
 
-    /// Stops taking jobs. Batches that run are waited for, the others are given up.
+    /// Stops the step. Running batches are awaited, the others are dropped.
     pub(crate) fn halt(&mut self, commands: &mut Vec<Command>) {
         self.halted = true;
         for batch in &self.batches {
@@ -398,12 +399,12 @@ impl Stream {
         self.held = self.batches.iter().map(|batch| batch.bytes).sum();
     }
 
-    /// A job has halted the step, and what stands before it is still on its way.
+    /// Whether a job halted the step and jobs before it are in flight.
     pub(crate) fn about_to_halt(&self) -> bool {
         self.batches.iter().any(BatchState::halts)
     }
 
-    /// Jobs of an input that nobody has begun, or that are held back behind one that is tried again later.
+    /// Jobs of an input that are not begun, or that are blocked by a job that is retried later.
     pub(crate) fn waiting(&self, input: usize, heads: &[u64]) -> Waiting {
         let blocked = self.is_blocked();
         let of_input =
@@ -414,11 +415,11 @@ impl Stream {
             return Waiting { jobs: read as u64, first: None };
         };
         let jobs = read as u64 + behind;
-        // They are taken in order: the last ones are those that wait.
+        // Jobs are taken in order, so the last ones of the queue wait.
         Waiting { jobs, first: (jobs > 0).then(|| (head + 1).saturating_sub(jobs)) }
     }
 
-    /// How many jobs are begun and not delivered.
+    /// Number of jobs that are begun and not delivered.
     pub(crate) fn running(&self) -> u64 {
         let blocked = self.is_blocked();
         let runs = self.batches.iter().filter(|batch| !batch.stays_back(blocked));
@@ -427,7 +428,7 @@ impl Stream {
 }
 
 impl BatchState {
-    /// Of one job that was read again for its turn.
+    /// Creates the batch of a parked job that was read again.
     pub(crate) fn of_turn(next: &mut u64, bytes: usize) -> Self {
         Self {
             id: number(next),
@@ -446,7 +447,7 @@ impl BatchState {
         self.jobs
     }
 
-    /// Something happens to it, and will be told.
+    /// Whether an event about it is to be expected.
     pub(crate) fn is_moving(&self) -> bool {
         matches!(self.phase, Phase::Beginning | Phase::Running | Phase::Committing { .. })
     }
@@ -460,13 +461,13 @@ impl BatchState {
         matches!(self.phase, Phase::Finished { halts: true, .. }) || self.phase == ends
     }
 
-    /// Nothing behind it is delivered with it.
+    /// Whether it keeps the batches behind it from being delivered.
     pub(crate) fn ends_line(&self) -> bool {
         self.is_waiting() || self.halts() || self.phase == (Phase::Committing { ends: Ends::Parks })
     }
 
-    /// It counts against the batches that may be on their way. What has run and is held back counts by its
-    /// jobs and bytes, and so do pieces.
+    /// Whether it counts against the limit on batches. A finished batch that is blocked counts by its jobs
+    /// and bytes only, and so does a piece of a batch.
     pub(crate) fn fills_room(&self) -> bool {
         !self.is_piece && !matches!(self.phase, Phase::Finished { .. } | Phase::Waiting { .. })
     }

@@ -1,15 +1,15 @@
-//! The turns of jobs that wait for their next attempt: what waits in the store, what is held back behind it,
-//! and what is given up of that when the run ends.
+//! Turns of parked jobs: reads a job again when it is due, blocks the jobs behind it, and drops them when the
+//! run ends.
 
 use super::batches::{BatchState, Kind, Phase};
 use super::{Rewinding, Stream};
 use crate::dispatcher::flow::{BatchId, Before, Command, Port, Turn};
 use tidegate_model::Timestamp;
 
-/// A clock that is set back by less is followed.
+/// Minimum jump of the clock, backwards, that makes waiting jobs due at once.
 const SET_BACK_MILLIS: i64 = 1000;
 
-/// A job that waits in the store for its next attempt.
+/// Job that waits in the store for its next attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parked {
     due: Timestamp,
@@ -19,7 +19,7 @@ pub(crate) struct Parked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Waiting,
-    /// It is being read.
+    /// Its read is requested.
     Asked,
     /// It is in a batch.
     Here,
@@ -32,7 +32,7 @@ impl Parked {
 }
 
 impl Stream {
-    /// Takes note of the time. Where the clock was set back, what waits in memory is due.
+    /// Sets the time. If the clock was set back, the jobs that wait in memory become due.
     pub(crate) fn tell_time(&mut self, now: Timestamp) {
         if now.0.saturating_add(SET_BACK_MILLIS) <= self.now.0 {
             for batch in &mut self.batches {
@@ -44,7 +44,7 @@ impl Stream {
         self.now = now;
     }
 
-    /// Has the first parked job read when it is due.
+    /// Requests the first parked job when it is due.
     pub(crate) fn return_first(&mut self, commands: &mut Vec<Command>) {
         let closed = self.halted || self.held_until.is_some() || self.rewinding != Rewinding::No;
         let Some(mut first) = self.parked.first_entry().filter(|_| !closed) else { return };
@@ -56,7 +56,7 @@ impl Stream {
         }
     }
 
-    /// Makes a batch of the parked job that was read. It goes before all others of the line.
+    /// Forms a batch of the parked job that was read. It goes before all in-order batches.
     pub(crate) fn form_returned(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
         let Some((read, bytes)) = self.came.take() else { return };
         let Some(mut first) = self.parked.first_entry().filter(|first| first.get().state == State::Asked)
@@ -72,21 +72,21 @@ impl Stream {
         self.batches.push_front(batch);
     }
 
-    /// What was read of the parked jobs, or was in a batch, is forgotten: it is read again.
+    /// Resets the first parked job after its read or batch was dropped: it will be read again.
     pub(crate) fn read_later(&mut self) {
         if let Some(mut first) = self.parked.first_entry() {
             first.get_mut().state = State::Waiting;
         }
     }
 
-    /// The batch of the first parked job is committed. Where it waits again, that was told before.
+    /// Removes the first parked job after the commit of its batch. If it waits again, `Parked` came before.
     pub(crate) fn turn_is_over(&mut self) {
         if let Some(first) = self.parked.first_entry().filter(|first| first.get().state == State::Here) {
             first.remove();
         }
     }
 
-    /// The job behind which everything waits, and when it is due.
+    /// Job that blocks all jobs behind it, and its due time.
     pub(crate) fn first_in_line(&self) -> Option<(Turn, Timestamp)> {
         self.parked.first_key_value().map(|(turn, parked)| (*turn, parked.due))
     }
@@ -96,31 +96,31 @@ impl Stream {
         self.came.is_some() || self.parked.values().any(|parked| parked.state == State::Asked)
     }
 
-    /// Whether the line waits for a job that is tried again later.
+    /// Whether a job that is retried later blocks the jobs behind it.
     pub(crate) fn is_blocked(&self) -> bool {
         !self.parked.is_empty()
             || self.batches.iter().any(|batch| matches!(batch.phase, Phase::Waiting { .. }))
     }
 
-    /// When something of the line may start that waits for a time.
+    /// Time of the next start of an in-order batch, if one waits for a time.
     pub(crate) fn wakes_line(&self) -> Option<Timestamp> {
         let parked = self.parked.values().next().filter(|first| first.state == State::Waiting);
         let waiting = self.batches.iter().filter_map(|batch| match batch.phase {
             Phase::Waiting { due } => Some(due),
             _ => None,
         });
-        // What is due and does not start waits for something else, which will be told.
+        // A due job that does not start waits for another event.
         let first = parked.map(|first| first.due).into_iter().chain(waiting).filter(|due| *due > self.now);
         let held = self.held_until.map(|(until, _)| until);
         first.min().map_or(held, |first| Some(held.map_or(first, |held| held.max(first))))
     }
 
-    /// Gives up what is not begun, and what cannot be delivered since something before it waits; it is read
-    /// again in the next run, or when progress was put back. Nothing of that can be seen yet.
+    /// Drops batches that are not begun, and batches that cannot be delivered because a job before them
+    /// waits. They have no effects yet. They are read again in the next run, or after the rewind of progress.
     pub(crate) fn drop_waiting(&mut self, commands: &mut Vec<Command>) {
         self.forget_reads(commands);
         let returns = |batch: &BatchState| batch.kind == Kind::Turn && batch.phase != Phase::Formed;
-        // Whether what comes next in the line may still be delivered.
+        // Whether the next in-order batch can still be delivered.
         let mut open = self.parked.len() <= usize::from(self.batches.iter().any(returns));
         let (held, lasting) = (self.held_until.is_some(), self.before == Before::Progress);
         let mut begun = Vec::new();
@@ -146,8 +146,8 @@ impl Stream {
         self.drop_marked(commands);
     }
 
-    /// What `at-most-once` has begun and did not attempt is not lost: progress is put back before it, once
-    /// everything before it is delivered.
+    /// Returns the jobs that an `at-most-once` step has begun and not attempted. Progress is put back before
+    /// them once all jobs before them are delivered.
     fn give_back(&mut self, batches: Vec<BatchId>, commands: &mut Vec<Command>) {
         let rest = |batch: &BatchState| batch.kind == Kind::Beside || batch.dropped && !batch.is_moving();
         if self.rewinding != Rewinding::Asked && self.batches.iter().all(rest) {
@@ -160,7 +160,7 @@ impl Stream {
     fn drop_marked(&mut self, commands: &mut Vec<Command>) {
         let (mut freed, mut turn, mut beside) = (0, false, false);
         self.batches.retain(|batch| {
-            // What runs has to come home.
+            // A running batch stays until its worker returns it.
             if !batch.dropped || batch.phase == Phase::Running || batch.phase == Phase::Beginning {
                 return true;
             }

@@ -1,4 +1,4 @@
-//! The order of what is committed, whatever the order of what happens.
+//! Commit order tests: commits follow the order of the inputs in every interleaving of events.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 
 proptest! {
-    /// Whatever the order in which workers and readers answer: each job is committed once, in
-    /// order, up to the one that halts, and the run ends.
+    /// For every order of answers from workers and readers, each job before the halting one is committed once
+    /// and in order, and the run ends.
     #[test]
     fn every_job_is_committed_once_and_in_order(
         sizes in prop::collection::vec(1_usize..4, 0..12),

@@ -1,4 +1,4 @@
-//! Plays what happens to the steps of a dispatcher, and says in words what it wants done.
+//! Dispatcher player: feeds events to a dispatcher and prints the commands as words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,15 @@ use super::*;
 
 pub(crate) const BOUNDS: Bounds = Bounds { slots: 2, batches: 4, jobs: 1000, bytes: 1000 };
 
-/// Plays events and keeps the commands as words: `read 0@1`, `run 0#0`, `commit 0@1+3`, `drop #2`; how
-/// a batch is made up is told where it has several parts: `#1 = a1+2 b1+2`.
+/// Dispatcher under test, with its commands as words: `read 0@1`, `run 0#0`, `commit 0@1+3`, `drop #2`. A
+/// batch with several parts is printed with them: `#1 = a1+2 b1+2`.
 pub(crate) struct Play {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) now: Timestamp,
     pub(crate) commands: Vec<Command>,
-    /// By read: the index of its first job.
+    /// Index of the first job of each read.
     reads: Vec<u64>,
-    /// By batch: input, first job, and how many, in order.
+    /// Parts of each batch, in order: input, index of the first job, and number of jobs.
     pub(crate) batches: BTreeMap<BatchId, Vec<(usize, u64, usize)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Histories of jobs that come again.
+//! Redelivery tests: play histories of jobs that are redelivered out of order.
 
 use super::*;
 
@@ -12,9 +12,9 @@ fn none_due(next: Option<i64>) -> Event {
 fn jobs_that_come_again_are_a_batch_of_their_own() {
     let mut play = Play::new(&[Flow { due: Some(Timestamp(0)), ..join() }], &[0, 0]);
     assert_eq!(play.start(), "read 0.2@0");
-    // There may be more than one read holds.
+    // There may be more jobs than one read can hold.
     assert_eq!(play.read_from(0, 2, 7, 2), "#0 = c7+2, read 0.2@9, run 0#0");
-    // More come while it is looked for them.
+    // More jobs become due while the read is open.
     play.on(RETURNED);
     assert_eq!(play.on(none_due(None)), "read 0.2@9");
     assert_eq!(play.on(none_due(None)), "");
@@ -29,7 +29,7 @@ fn what_is_due_later_is_waited_for() {
     let mut play = Play::new(&[Flow { due: Some(Timestamp(50)), ..queue() }], &[0]);
     assert_eq!(play.start(), "");
     assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
-    // An earlier one is written.
+    // A job with an earlier due time is written.
     assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(20) }), "");
     assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(20)));
     play.now = Timestamp(20);
@@ -39,7 +39,7 @@ fn what_is_due_later_is_waited_for() {
     assert_eq!(play.on(none_due(Some(50))), "");
     assert_eq!(play.ran(0, 0, 1), "commit 0@1+1");
     assert_eq!(play.committed(0, 0), "");
-    // The clock is set back: the others wait that much longer.
+    // The clock is set back: the other jobs wait longer by the same time.
     play.now = Timestamp(-1000);
     assert_eq!((play.on(Event::Tick), play.dispatcher.wakes(play.now)), (String::new(), Some(Timestamp(50))));
     play.now = Timestamp(9000);

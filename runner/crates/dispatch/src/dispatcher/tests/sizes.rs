@@ -1,16 +1,16 @@
-//! Histories of batches that are cut, and of the sizes that batches get.
+//! Batch size tests: play histories of batches that are cut, and check the sizes of the next ones.
 
 use super::*;
 
 impl Play {
-    /// So many jobs of the batch were run, in so many milliseconds, and the rest was not attempted.
+    /// Reports that `taken` jobs of the batch ran in `millis` milliseconds and the rest was not attempted.
     fn cut(&mut self, batch: u64, taken: usize, millis: u64) -> String {
         let took = Duration::from_millis(millis);
         let ran = BatchEnd { ending: EndedBy::Cut, took, ..BatchEnd::whole(taken) };
         self.on(Event::Ran { step: 0, batch: BatchId(batch), ran })
     }
 
-    /// All of it was run, in so many microseconds.
+    /// Reports that the whole batch ran in `micros` microseconds.
     fn took(&mut self, batch: u64, taken: usize, micros: u64) -> String {
         let ran = BatchEnd { took: Duration::from_micros(micros), ..BatchEnd::whole(taken) };
         self.on(Event::Ran { step: 0, batch: BatchId(batch), ran })
@@ -48,7 +48,7 @@ fn what_has_effects_is_split_before_it_is_begun() {
     play.start();
     assert_eq!(play.read(0, 1, 40), "split #0+16 #1, begin 0#0, split #1+16 #2, begin 0#1, read 0@41");
     play.begun(0, 0);
-    // What is cut of it stays begun.
+    // The cut rest stays begun.
     assert_eq!(play.cut(0, 4, 4), "split #0+4 #3, commit 0@1+4, run 0#3");
 }
 
@@ -62,7 +62,7 @@ fn while_outputs_fill_the_room_only_the_first_batch_runs() {
         |play: &mut Play, batch| play.on(Event::Ran { step: 0, batch: BatchId(batch), ran: ran.clone() });
     assert_eq!(run(&mut play, 0), "split #0+1 #1, commit 0@1+1, run 0#1");
     assert_eq!(run(&mut play, 1), "split #1+1 #2, commit 0@2+1, run 0#2");
-    // One behind that is not delivered until it ends: it is not started.
+    // A batch behind the running one does not start: its outputs could not be delivered yet.
     play.on(Event::Grew { queue: 0, head: 6 });
     play.committed(0, 0);
     assert_eq!(play.read(0, 5, 2), "");

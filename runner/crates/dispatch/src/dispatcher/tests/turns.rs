@@ -1,4 +1,4 @@
-//! Histories of jobs that wait for their next attempt in their turn.
+//! Turn tests: play histories of jobs that wait for their next attempt in their turn.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn parked(index: u64, due: i64) -> Event {
 }
 
 impl Play {
-    /// The job behind the first `taken` of the batch waits.
+    /// Reports that the job behind the first `taken` of the batch waits for its next attempt.
     fn waits(&mut self, batch: u64, taken: usize, due: i64) -> String {
         self.ends(batch, taken, EndedBy::Waits(Timestamp(due)))
     }
@@ -32,7 +32,7 @@ fn what_comes_behind_a_job_that_waits_runs_and_is_delivered_after_it() {
     let mut play = Play::new(&[source()], &[]);
     play.start();
     assert_eq!(play.read(0, 1, 5), "read 0@6, run 0#0");
-    // Two are through, the third waits, and the rest runs at once.
+    // Two jobs are finished, the third waits, and the rest runs at once.
     assert_eq!(play.waits(0, 2, 50), "split #0+2 #1, split #1+1 #2, commit 0@1+2, commit 0@3+1, run 0#2");
     assert_eq!(play.ran(0, 2, 2), "");
     assert_eq!(play.committed(0, 0), "");
@@ -43,7 +43,7 @@ fn what_comes_behind_a_job_that_waits_runs_and_is_delivered_after_it() {
     assert_eq!(play.ran(0, 3, 2), "");
     assert_eq!(play.at(50), "return 0@3");
     assert_eq!(play.read_from(0, 2, 3, 1), "#4 = c3+1, run 0#4");
-    // It fails once more.
+    // It fails again.
     assert_eq!(play.waits(4, 0, 90), "commit 0@3+1");
     assert_eq!(play.on(parked(3, 90)), "");
     assert_eq!(play.committed(0, 4), "");
@@ -145,14 +145,14 @@ fn what_is_held_back_is_bounded_by_jobs_and_bytes() {
         play.on(parked(1, 50));
         play.committed(0, 0);
         play.ran(0, 1, 3);
-        // More batches than may be on their way otherwise.
+        // Finished batches that are blocked do not count against the limit of two batches.
         play.read(0, 5, 2);
         play.ran(0, 2, 2);
         assert_eq!(play.read(0, 7, 2), "read 0@9, run 0#3");
         play.ran(0, 3, 2);
         assert_eq!(play.read(0, 9, 2), "run 0#4");
         assert_eq!(play.ran(0, 4, 2), "");
-        // An output that is due later needs nothing of that room.
+        // A delayed output does not need that room.
         assert_eq!(play.on(Event::Returned { step: 0, due: Timestamp(0) }), "read 0.1@0");
         assert_eq!(play.on(Event::NoneDue { step: 0, next: None }), "");
         assert_eq!(play.dispatcher.wakes(play.now), Some(Timestamp(50)));
@@ -186,7 +186,7 @@ fn a_job_whose_turn_it_is_is_begun_though_one_behind_it_halts() {
     assert_eq!(play.ends(1, 1, EndedBy::Halts), "");
     play.on(parked(1, 50));
     play.committed(0, 0);
-    // What comes again beside the line waits for the next run.
+    // A job redelivered out of order waits for the next run.
     assert_eq!(play.read_from(0, 1, 9, 1), "#2 = b9+1");
     assert_eq!(play.at(50), "return 0@1");
     assert_eq!(play.read_from(0, 2, 1, 1), "#3 = c1+1, begin 0#3");
@@ -210,7 +210,7 @@ fn a_closed_gate_holds_back_what_was_not_started() {
     assert_eq!(play.committed(0, 1), "");
     assert_eq!(play.read(0, 5, 1), "read 0@6");
     assert_eq!(play.at(50), "return 0@2, run 0#2, run 0#3");
-    // A clock that is set back makes nothing wait for long.
+    // A clock that was set back ends the wait.
     assert_eq!(play.ends(3, 0, EndedBy::Holds(Timestamp(90))), "");
     play.ran(0, 2, 2);
     assert_eq!(play.read_from(0, 2, 2, 1), "#4 = c2+1");
@@ -227,7 +227,7 @@ fn what_is_held_back_when_the_run_stops_runs_again_in_the_next() {
     play.on(parked(1, 50));
     play.committed(0, 0);
     play.ran(0, 2, 3);
-    // What runs has to come home first.
+    // The running batch must finish first.
     assert_eq!(play.on(Event::Stop), "drop #2");
     assert_eq!(play.ran(0, 1, 1), "drop #1, Stopped");
 }
@@ -271,7 +271,7 @@ fn progress_is_put_back_though_a_job_waits() {
     assert_eq!(play.words(), "read 0@1");
     play.read(0, 1, 5);
     play.ran(0, 2, 5);
-    // What was parked goes first.
+    // The parked job goes first.
     assert_eq!(play.at(50), "return 0@1");
     play.read_from(0, 2, 1, 1);
     play.ran(0, 3, 1);
@@ -299,7 +299,7 @@ fn what_can_be_seen_outside_is_not_begun_behind_a_job_that_waits() {
     play.start();
     play.read(0, 1, 4);
     assert_eq!(play.begun(0, 0), "run 0#0");
-    // The rest was begun with it.
+    // The rest was begun with the batch.
     assert_eq!(play.waits(0, 1, 50), "split #0+1 #1, split #1+1 #2, commit 0@1+1, commit 0@2+1, run 0#2");
     play.committed(0, 0);
     play.on(parked(2, 50));
@@ -307,7 +307,7 @@ fn what_can_be_seen_outside_is_not_begun_behind_a_job_that_waits() {
     assert_eq!(play.read(0, 5, 2), "read 0@7");
     play.ran(0, 2, 2);
     assert_eq!(play.at(50), "return 0@2");
-    // One that came again stands in the store, and needs no record.
+    // A parked job that was read again is in the store; no snapshot is written for it.
     assert_eq!(play.read_from(0, 2, 2, 1), "#4 = c2+1, begin 0#4");
     assert_eq!(play.begun(0, 4), "run 0#4");
     assert_eq!(play.ran(0, 4, 1), "commit 0@2+1");
@@ -329,7 +329,7 @@ fn at_most_once_attempts_nothing_behind_a_job_that_may_find_the_gate_closed() {
     play.committed(0, 0);
     play.on(parked(2, 50));
     assert_eq!(play.committed(0, 2), "");
-    // What was accounted for and not attempted is not lost.
+    // Jobs that were accounted for and not attempted are not lost.
     assert_eq!(play.on(Event::Stop), "give back 0 #3 #1, drop #3, drop #1");
     play.dispatcher.rewound(0, &[3], play.now, &mut play.commands);
     assert_eq!(play.words(), "Stopped");

@@ -1,4 +1,4 @@
-//! The written rules of each strategy, as small histories.
+//! Histories: test the written rules of each strategy.
 
 use super::play::{Play, key, names};
 use super::*;
@@ -19,7 +19,7 @@ fn fifo_takes_the_oldest_up_to_max_processing() {
     assert_eq!(play.why("a3"), Why::MaxProcessing);
     assert_eq!(play.room.next_wake(play.now), None);
     assert_eq!(play.on("a2✓ go"), "a3");
-    // What is pending does not run.
+    // A pending job does not run.
     assert_eq!(play.on("+a4 b1… go"), "a4");
 }
 
@@ -81,7 +81,8 @@ fn what_is_unknown_goes_before_what_is_due_of_its_lane_though_bounds_held_it() {
     let mut play = Play::new(Rules { max_per_lane: most(2), ..rules(Strategy::OneRoundParallel) });
     assert_eq!(play.on("+a1 +a2 +a3 +b4 go"), "a1 b4 a2");
     assert_eq!(play.on("a1… go"), "a3");
-    // It has its turn in the list while the lane is full, and the others are due when it no longer is.
+    // It has its turn in the list while the lane is full. The other jobs are due when the lane has room
+    // again.
     assert_eq!(play.on("a1? go"), "");
     assert_eq!(play.on("a2✗1 a3✗1 1s go"), "a1 a2");
     assert_eq!(play.on("a1✓ go"), "a3");
@@ -91,7 +92,7 @@ fn what_is_unknown_goes_before_what_is_due_of_its_lane_though_bounds_held_it() {
 fn a_round_is_handed_out_before_the_next_begins() {
     let mut play = play(Strategy::OneRoundSerial);
     assert_eq!(play.on("+a1 +a2 +b3 +c4 go1"), "a1");
-    // Lane a is free again, and older than what is left; but this round has no other place for it.
+    // Lane a is free again and has the oldest job, but no second place in this round.
     assert_eq!(play.on("a1✓ go1"), "b3");
     assert_eq!(play.why("a2"), Why::NextRound);
     assert_eq!(play.on("b3✓ ?d9 go1"), "c4");
@@ -130,7 +131,8 @@ fn equally_old_jobs_go_by_id() {
 #[test]
 fn one_round_parallel_holds_what_is_in_conflict_with_earlier_jobs() {
     let mut play = play(Strategy::OneRoundParallel);
-    // a2 writes what a1 reads; a3 reads what a2 would write, so that a2, which is held, holds it.
+    // a2 writes a key that a1 reads. a3 reads a key that a2 would write, so a2 blocks it although a2 is
+    // blocked.
     assert_eq!(play.on("+a1r1 +a2w1w2 +a3r2 +a4r1 +a5w3 +b6w1 go"), "a1 a5 b6");
     assert_eq!(play.why("a2"), Why::Conflict { job: key("a1"), state: State::Running });
     assert_eq!(play.why("a3"), Why::Conflict { job: key("a2"), state: State::Waiting });
@@ -168,7 +170,7 @@ fn priority_goes_by_priority_and_by_age_within() {
 fn aging_lets_the_old_overtake() {
     let mut play = play(AGING);
     play.on("+a1!1 2s +a2!2 +a3!4");
-    // Three of priority are worth three seconds, and a1 has waited two.
+    // Three priorities are worth three seconds, and a1 has waited two.
     assert_eq!(play.on("go"), "a3 a1 a2");
 }
 
@@ -184,7 +186,7 @@ fn a_round_of_rounds_has_what_was_there_and_the_next_begins_after_the_pause() {
     assert_eq!(play.on("4s +a3 go"), "");
     assert_eq!(play.preview(9), "6s: a0 a3, 100s: a2");
     assert_eq!(play.on("1s go"), "a0");
-    // The gate is closed: it stays first of its round.
+    // The gate is closed: the job stays first of its round.
     assert_eq!(play.on("a0↩ +a4 go"), "a0");
     assert_eq!(play.on("a0? go"), "a0");
     assert_eq!(play.on("a0… go"), "a3");
@@ -217,9 +219,9 @@ fn a_rate_is_kept_in_any_time_of_its_length() {
     assert_eq!(play.room.next_wake(play.now), Some(until(10)));
     assert_eq!(play.on("6s go"), "a3");
     assert_eq!(play.on("3s go"), "");
-    // A job that was put back has started.
+    // A job that was put back has started, and counts.
     assert_eq!(play.on("a3↩ 1s go"), "a3");
-    // Set back, the clock makes nobody wait longer than the rate says.
+    // A clock that was set back does not extend the wait for the rate.
     assert_eq!(play.on("-14s go"), "");
     assert_eq!(play.on("10s go"), "a4");
 }
@@ -239,7 +241,7 @@ fn a_lane_that_used_up_its_rate_does_not_slow_the_others() {
 #[test]
 fn what_cannot_be_true_is_refused_and_has_no_effect() {
     let mut play = play(Strategy::Fifo);
-    assert_eq!(play.on("a9✓"), "job `416611827721` is not among those of this step");
+    assert_eq!(play.on("a9✓"), "job `416611827721` is not in this step");
     assert_eq!(play.on("+a1 a1✓"), "job `416611827713` cannot finish: it is waiting");
     assert_eq!(play.on("go a1×"), "job `416611827713` cannot be cancelled: it is running");
     assert_eq!(play.on("a1…"), "");
@@ -248,8 +250,8 @@ fn what_cannot_be_true_is_refused_and_has_no_effect() {
     assert_eq!(play.on("a1✗5"), "");
     assert_eq!(play.on("a1✓"), "job `416611827713` cannot finish: it is delayed");
     assert_eq!(play.on("a1×"), "");
-    assert_eq!(play.on("a1×"), "job `416611827713` is not among those of this step");
-    // One that is pending may be, since whoever had it may be gone.
+    assert_eq!(play.on("a1×"), "job `416611827713` is not in this step");
+    // A pending job can be cancelled, because its external system may be gone.
     assert_eq!(play.on("+a2 go a2… a2×"), "");
     assert_eq!(play.room.counts(), Counts::default());
 }
@@ -315,7 +317,7 @@ fn the_lanes_with_the_most_waiting_are_told_first() {
         format!("{}: {}", names(&oldest.into_iter().collect::<Vec<_>>()), lanes.join(", "))
     };
     assert_eq!(top(&[]), "b3: c 2/1 c5, b 1/1 b3");
-    // Nobody has begun it yet.
+    // The job is not begun yet.
     assert_eq!(top(&["a1"]), "a1: c 2/1 c5, b 1/1 b3");
     assert_eq!(play.room.survey(0, &[].into(), Timestamp(7)).lanes, []);
     let counts = Counts { waiting: 3, running: 3, delayed: 0, pending: 0, lanes: 3 };

@@ -1,4 +1,4 @@
-//! What waiting costs, and that no lane waits for ever.
+//! Bounds: test the memory of a waiting job, and that no lane or job waits for ever.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ fn a_room_that_was_full_keeps_nothing_of_those_who_left() {
     for key in start(&mut room, 1000) {
         room.finished(key, Timestamp(0)).unwrap();
     }
-    // Until the rate lets the lanes start again, their starts count.
+    // The starts count until the rate lets the lanes start again.
     assert_eq!(room.lanes.all().iter().filter(|lane| !lane.name.is_empty()).count(), 1000);
     room.start(Timestamp(10), 1, &mut Vec::new());
     assert!(room.lanes.all().iter().all(|lane| lane.name.is_empty()));
@@ -61,7 +61,7 @@ fn a_room_that_was_full_keeps_nothing_of_those_who_left() {
 }
 
 proptest! {
-    /// Whatever comes meanwhile: between two starts of a lane, no other lane that could go starts twice.
+    /// Between two starts of a lane, no other lane that could start does so twice, in every interleaving.
     #[test]
     fn under_one_round_serial_no_lane_overtakes_another_twice(
         steps in prop::collection::vec((0_u32..6, 0_usize..4, 0_usize..6), 1..200),
@@ -69,7 +69,7 @@ proptest! {
         let mut room = WaitingRoom::new(rules(Strategy::OneRoundSerial));
         let mut running: Vec<JobKey> = Vec::new();
         let mut waiting: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        // How often others started since a lane could.
+        // Number of starts of other lanes since a lane could start.
         let mut overtaken: BTreeMap<(u32, u32), u32> = BTreeMap::new();
         let lane_of = |key: JobKey| u32::try_from(key.0 >> 32).unwrap();
         for (number, (lane, most, which)) in (0..).zip(steps) {
@@ -85,7 +85,7 @@ proptest! {
                 for (&slow, _) in waiting.iter().filter(|(lane, jobs)| !jobs.is_empty() && !busy(**lane)) {
                     let count = overtaken.entry((slow, started)).or_default();
                     *count += 1;
-                    prop_assert!(*count <= 2, "lane {slow} waits while {started} goes on");
+                    prop_assert!(*count <= 2, "lane {slow} waits while lane {started} starts again");
                 }
             }
             if which < running.len() {
@@ -94,7 +94,7 @@ proptest! {
         }
     }
 
-    /// With aging, whoever comes so late that its priority is used up by then comes after.
+    /// With aging, a job that comes after another's priority is used up starts after it.
     #[test]
     fn aging_bounds_how_long_a_job_can_be_overtaken(priorities in prop::collection::vec(0_i64..10, 1..100)) {
         let mut room = WaitingRoom::new(rules(AGING));
@@ -110,7 +110,7 @@ proptest! {
         room.start(Timestamp(0), usize::MAX, &mut started);
         for (at, key) in started.iter().enumerate() {
             let later = started[..at].iter().filter(|other| other.0 / 2 > key.0 / 2 + 10).count();
-            prop_assert!(later == 0, "job {key:?} was overtaken by one that came ten seconds later");
+            prop_assert!(later == 0, "job {key:?} was overtaken by a job that came ten seconds later");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The rules of DESIGN §4 word by word, over a plain list of jobs, without a thought about cost.
+//! Naive model: implements the rules of DESIGN §4 literally, over a plain list of jobs, without regard to
+//! cost.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "a model says everything by itself")]
+#[expect(clippy::struct_excessive_bools, reason = "a model has one flag for each rule")]
 pub(crate) struct Job {
     pub(crate) key: u64,
     pub(crate) lane: u8,
@@ -17,12 +18,12 @@ pub(crate) struct Job {
     pub(crate) reads: Vec<u64>,
     pub(crate) writes: Vec<u64>,
     pub(crate) state: State,
-    /// It has started once.
+    /// It has started before.
     pub(crate) old: bool,
-    /// It was put back, or its delay is over where that gives it a place before those that wait.
+    /// It was put back, or its delay is over in a strategy that then places it before waiting jobs.
     pub(crate) put_back: bool,
     pub(crate) due: bool,
-    /// The bounds of its lane held it when its round had come.
+    /// A limit of its lane blocked it when its round came.
     pub(crate) parked: bool,
     /// It has a place in this round.
     pub(crate) listed: bool,
@@ -32,9 +33,9 @@ pub(crate) struct Job {
 pub(crate) struct Model {
     pub(crate) rules: Rules,
     pub(crate) jobs: Vec<Job>,
-    /// The starts that count for `rate`, and those that count for `lane_rate`.
+    /// Starts that count for `rate`, and starts that count for `lane_rate`.
     starts: [Vec<(Timestamp, u8)>; 2],
-    /// The lanes that have a place in this round.
+    /// Lanes that have a place in this round.
     lanes: BTreeSet<u8>,
     open: bool,
     ended: Option<Timestamp>,
@@ -98,7 +99,7 @@ impl Model {
         started
     }
 
-    /// What is unknown goes first, then what was put back, then what is due, then by age and id.
+    /// Order of waiting jobs: unknown, put back, due, then by age and id.
     fn order(&self, at: usize) -> impl Ord {
         let job = &self.jobs[at];
         let class = match job {
@@ -110,8 +111,8 @@ impl Model {
         let rank = match self.rules.strategy {
             Strategy::Priority { aging: None } => -i128::from(job.priority),
             Strategy::Priority { aging: Some(aging) } => {
-                // Ahead in priority, plus what was gained by waiting until the same day, counted in the
-                // time that one of priority is worth.
+                // Priority, plus the time of waiting until a fixed later time, in units of the time that is
+                // worth one priority.
                 let gained = i128::from(1_000_000 - job.since);
                 -(i128::from(job.priority) * i128::try_from(aging.as_millis()).unwrap() + gained)
             }
@@ -124,7 +125,7 @@ impl Model {
         matches!(self.jobs[at].state, State::Waiting | State::Unknown)
     }
 
-    /// Nothing is known of it to the outside, or all that is known is that it was never begun.
+    /// Jobs that wait, unknown ones included.
     fn waiting(&self) -> impl Iterator<Item = usize> {
         (0..self.jobs.len()).filter(|&at| self.is_waiting(at))
     }
@@ -203,7 +204,7 @@ impl Model {
     }
 
     fn next_of_list(&mut self) -> Option<usize> {
-        // (1) and (2); whom the bounds of the lane hold is the next of its lane later.
+        // Rules (1) and (2); a job that a limit blocks becomes the next one of its lane.
         loop {
             let urgent = |&at: &usize| {
                 let job = &self.jobs[at];
@@ -212,7 +213,7 @@ impl Model {
             let Some(at) = self.waiting().filter(urgent).min_by_key(|&at| self.order(at)) else { break };
             let lane = self.jobs[at].lane;
             if self.allows(lane) {
-                // Before anything else of its lane goes what is unknown, though it was held before.
+                // An unknown job goes before all others of its lane, even if a limit blocked it before.
                 let unknown =
                     |&at: &usize| self.jobs[at].lane == lane && self.jobs[at].state == State::Unknown;
                 let parked = |&at: &usize| unknown(&at) && self.jobs[at].parked;
@@ -221,7 +222,7 @@ impl Model {
             (self.jobs[at].listed, self.jobs[at].parked) = (false, true);
             self.tidy();
         }
-        // (3)
+        // Rule (3).
         if self.has_places() {
             let heads = self.lanes.iter().filter_map(|&lane| self.head(lane));
             heads.min_by_key(|&at| self.order(at))
@@ -249,7 +250,7 @@ impl Model {
         }
     }
 
-    /// Whether the lane has no job running, pending, unknown or delayed, but one that waits.
+    /// Whether the lane has a waiting job, and none that is running, pending, unknown or delayed.
     fn is_free(&self, lane: u8) -> bool {
         let serial = self.rules.strategy == Strategy::OneRoundSerial;
         let mut mine = self.jobs.iter().filter(|job| job.lane == lane);
@@ -273,7 +274,7 @@ impl Model {
         }
     }
 
-    /// Whether an earlier unfinished job of its lane is in conflict with it.
+    /// Whether it has a conflict with an earlier unfinished job of its lane.
     pub(crate) fn is_held(&self, at: usize) -> bool {
         let mine = &self.jobs[at];
         let order = |job: &Job| (Reverse(job.old), job.age, job.id.clone(), job.key);
@@ -286,8 +287,8 @@ impl Model {
         })
     }
 
-    /// Who comes while a round is under way has no place in it, unless it is one of those that started, or
-    /// others of its lane may have one that do not go before it.
+    /// Decides whether a job has a place in the current round. A new job has none. A job that has started
+    /// before has one, and so has an unknown job if later ones of its lane may have one.
     fn settle(&mut self, at: usize) {
         let again = self.jobs[at].state == State::Unknown || self.jobs[at].put_back;
         let unknown = self.jobs[at].state == State::Unknown;
@@ -299,7 +300,7 @@ impl Model {
         self.tidy();
     }
 
-    /// A lane or job that came to be held loses its place.
+    /// Removes the places of lanes and jobs that are blocked now.
     fn tidy(&mut self) {
         self.lanes = self.lanes.iter().copied().filter(|&lane| self.is_free(lane)).collect();
         if self.rules.strategy == Strategy::OneRoundParallel {

@@ -1,7 +1,11 @@
-//! Plays histories written as words: `+a1` comes on lane a with age 1, `?a1` comes as unknown,
-//! `~a1@15` as delayed until second 15; `go` starts all that may, `go2` two at most; `a1✓` is finished,
-//! `a1✗15` delayed by 15 s, `a1…` pending, `a1?` forgotten, `a1↩` put back, `a1×` cancelled; `5s` passes.
-//! `+a1!3` has priority 3; `+a1r5w6` reads key 5 and writes key 6.
+//! Player: runs histories written as words on a waiting room.
+//!
+//! - `+a1` adds a job on lane a with age 1; `+a1!3` has priority 3; `+a1r5w6` reads key 5 and writes key 6.
+//! - `?a1` adds it as unknown, `~a1@15` as delayed until second 15.
+//! - `go` starts all jobs that may start, `go2` at most two.
+//! - `a1✓` is finished, `a1✗15` is delayed by 15 s, `a1…` is pending.
+//! - `a1?` is forgotten, `a1↩` is put back, `a1×` is cancelled.
+//! - `5s` advances the time.
 
 use super::*;
 
@@ -15,7 +19,7 @@ impl Play {
         Self { room: WaitingRoom::new(rules), now: Timestamp(0) }
     }
 
-    /// What the last word started.
+    /// Runs the words and returns the jobs that the last one started.
     pub(crate) fn on(&mut self, words: &str) -> String {
         words.split(' ').map(|word| self.word(word)).last().unwrap()
     }
@@ -92,7 +96,7 @@ impl Play {
     }
 }
 
-/// The lane is in the highest byte, the age in the others.
+/// Key of a job: the lane in the highest byte, the age in the others.
 pub(crate) fn key(job: &str) -> JobKey {
     JobKey(u64::from(job.as_bytes()[0]) << 32 | job[1..].parse::<u64>().unwrap())
 }

@@ -1,4 +1,4 @@
-//! The room and the naive model are told the same, and must say the same.
+//! Comparison: gives the waiting room and the naive model the same input, and requires the same output.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -216,7 +216,7 @@ impl Both {
         }
     }
 
-    /// When all that may start has, nothing does before the time that the room says.
+    /// Once all possible jobs have started, no other starts before the time that `next_wake` returns.
     fn nothing_starts_before_the_wake(&self) {
         let wake = self.room.next_wake(self.now);
         assert!(wake.is_none_or(|wake| wake > self.now), "{wake:?} {:?}", self.now);
@@ -233,7 +233,7 @@ impl Both {
         room: impl FnOnce(&mut WaitingRoom, JobKey) -> Result<(), Refusal>,
         model: impl FnOnce(&mut Model, u64) -> Option<()>,
     ) {
-        // Those that are there, one that is gone, and one that never came.
+        // Jobs that are in the model, one that has left, and one that never came.
         let key = match self.model.jobs.len() {
             0 => self.next,
             there => self.model.jobs.get(which % (there + 1)).map_or(0, |job| job.key),
@@ -279,7 +279,7 @@ fn state(model: &Model, key: u64) -> Option<State> {
     model.find(key).map(|at| model.jobs[at].state)
 }
 
-/// Whether it could not have started then.
+/// Whether the reason excludes that the job could have started.
 fn says_wait(why: Why) -> bool {
     matches!(why, Why::Running | Why::Pending | Why::Delayed { .. } | Why::Pause { .. } | Why::Rate { .. })
 }

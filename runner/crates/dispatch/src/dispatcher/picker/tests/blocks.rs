@@ -1,4 +1,5 @@
-//! A job queue over blocks, sentence by sentence: jobs are blocks, found by index.
+//! Job queue over blocks: tests each sentence of its description. A job is a block, and its index is the
+//! height.
 
 use super::*;
 
@@ -7,15 +8,15 @@ fn however_many_say_that_there_is_more_it_costs_one_look_and_none_is_lost() {
     let mut play = Play::new(Before::Nothing, picking());
     assert_eq!(play.start(), "read 1");
     let grew = |head| Event::Grew { queue: 0, head };
-    // While it looks, they change nothing …
+    // While a read is open, later heads change nothing.
     for head in 10..20 {
         assert_eq!(play.on(grew(head)), "");
     }
-    // … and then it looks once more, up to where the last one said.
+    // The answer leads to one more read, up to the last head.
     assert_eq!(play.read(1, 9), "forget 1, pick #0 1, pick #1 2, read 10");
     assert_eq!(play.on(grew(20)), "");
     assert_eq!(play.read(10, 11), "forget 10");
-    // An old word, or one that is said again, is no news.
+    // An old or repeated head changes nothing.
     assert_eq!(play.on(grew(20)), "");
     assert_eq!(play.on(grew(12)), "");
     assert_eq!(play.on(grew(21)), "read 21");
@@ -28,17 +29,17 @@ fn a_job_that_is_reported_again_late_or_unasked_changes_nothing() {
     play.read(1, 9);
     play.picked(0);
     play.picked(1);
-    // Nobody has started it.
+    // This batch was never started.
     assert_eq!(play.ran(7, &[JobEnd::Finished]), "");
     assert_eq!(play.committed(7), "");
     assert_eq!(play.ran(1, &[JobEnd::Finished]), "commit #1+1");
-    // Again, and with another end.
+    // A repeated report, and one with another outcome, change nothing.
     assert_eq!(play.ran(1, &[JobEnd::Finished]), "");
     assert_eq!(play.ran(1, &[JobEnd::Delayed(Timestamp(50))]), "");
     assert_eq!(play.committed(1), "pick #2 3");
     assert_eq!(play.ran(1, &[JobEnd::Finished]), "");
     assert_eq!(play.committed(1), "");
-    // The watermark has stayed where it was.
+    // The watermark has not moved.
     assert_eq!(play.done(0), "passed 2, pick #3 4");
 }
 
@@ -72,7 +73,7 @@ fn a_stop_waits_for_what_runs_and_what_finishes_meanwhile_counts() {
     play.picked(1);
     assert_eq!(play.on(Event::Stop), "");
     assert_eq!(play.ran(1, &[JobEnd::Finished]), "commit #1+1");
-    // Nothing starts in its place, and nothing is looked for.
+    // Nothing starts in its place, and nothing more is read.
     assert_eq!(play.committed(1), "");
     assert_eq!(play.on(Event::Grew { queue: 0, head: 20 }), "");
     assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");

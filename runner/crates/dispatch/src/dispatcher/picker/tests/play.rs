@@ -1,8 +1,8 @@
-//! Plays what happens to a step that picks its jobs, and says in words what it wants done.
+//! Queued step player: feeds events to a dispatcher with one queued step, and prints the commands as words.
 
 use super::*;
 
-/// Plays events and keeps the commands as words: `pick #0 1+2`, `begin #0`, `run #0`, `commit #0+2`.
+/// Dispatcher under test, with its commands as words: `pick #0 1+2`, `begin #0`, `run #0`, `commit #0+2`.
 pub(crate) struct Play {
     pub(crate) dispatcher: Dispatcher,
     pub(crate) now: Timestamp,
@@ -36,7 +36,8 @@ impl Play {
         Self::with_head(9, feed, before, picking)
     }
 
-    /// Nothing waits when it starts, so that it goes round with whatever is there later.
+    /// Creates a player with an empty queue at the start, so that the first round has whichever jobs come
+    /// later.
     pub(crate) fn started(before: Before, picking: Picking) -> Self {
         let mut play = Self::with_head(0, Feed::Queue(0), before, picking);
         play.dispatcher.expect(true);
@@ -46,7 +47,7 @@ impl Play {
         play
     }
 
-    /// So many jobs wait before it starts.
+    /// Creates a player with `head` jobs in the queue at the start.
     pub(crate) fn with_head(head: u64, feed: Feed, before: Before, picking: Picking) -> Self {
         let next = picking.progress.watermark() + 1;
         let flow = Flow {
@@ -73,7 +74,7 @@ impl Play {
         words(commands)
     }
 
-    /// Jobs from `first` on were read.
+    /// Reports that `jobs` jobs from `first` on were read.
     pub(crate) fn read(&mut self, first: u64, jobs: u64) -> String {
         for index in first..first + jobs {
             let card = Card::new(JobKey::fresh(index), i64::try_from(index).unwrap());
@@ -93,7 +94,7 @@ impl Play {
         self.on(Event::Ran { step: 0, batch, ran })
     }
 
-    /// What became of pending jobs is known.
+    /// Completes pending jobs.
     pub(crate) fn settle(&mut self, jobs: &[u64]) -> String {
         let mut commands = Vec::new();
         let jobs = jobs.iter().map(|&index| JobKey::fresh(index)).collect();
@@ -111,7 +112,7 @@ impl Play {
         self.on(Event::Committed { step: 0, batch: BatchId(batch) })
     }
 
-    /// The job of the batch is delivered.
+    /// Runs and commits a batch of one job that finishes.
     pub(crate) fn done(&mut self, batch: u64) -> String {
         let ran = self.ran(batch, &[JobEnd::Finished]);
         assert_eq!(ran, format!("commit #{batch}+1"));
@@ -138,7 +139,7 @@ pub(crate) fn words(commands: Vec<Command>) -> String {
         | Command::Rewind { .. }
         | Command::GiveBack { .. }
         | Command::Split { .. }
-        | Command::Return { .. } => unreachable!("it takes nothing as it comes"),
+        | Command::Return { .. } => unreachable!("a queued step has no such commands"),
     });
     words.collect::<Vec<_>>().join(", ")
 }

@@ -1,14 +1,15 @@
-//! Ordered submission to a ledger, sentence by sentence: lanes are services, jobs are batches.
+//! Ordered submission to a ledger: tests each sentence of its description. Lanes are services, jobs are
+//! batches.
 
 use super::*;
 
-/// A step under `one-round-serial`, one batch at a time, of which each is put down before it is submitted.
+/// Creates a step under `one-round-serial` with one job a batch and a snapshot before each submission.
 fn submitter() -> Play {
     let rules = Rules { strategy: Strategy::OneRoundSerial, max_processing: None, ..picking().rules };
     Play::started(Before::Snapshot, Picking { rules, ..picking() })
 }
 
-/// Jobs came in, with their services.
+/// Adds jobs with their services.
 fn arrive(play: &mut Play, jobs: &[(u64, &str)]) -> String {
     for &(index, lane) in jobs {
         see(play, JobKey::fresh(index), index, lane, State::Waiting);
@@ -22,7 +23,7 @@ fn see(play: &mut Play, key: JobKey, index: u64, lane: &str, state: State) {
     play.dispatcher.saw(0, &card, state);
 }
 
-/// The batch goes out, and comes to this end; answers with what that starts.
+/// Submits the batch with this outcome, and returns the commands that follow.
 fn submit(play: &mut Play, batch: u64, end: JobEnd) -> String {
     assert_eq!(play.picked(batch), format!("begin #{batch}"));
     assert_eq!(play.on(Event::Begun { step: 0, batch: BatchId(batch) }), format!("run #{batch}"));
@@ -30,7 +31,7 @@ fn submit(play: &mut Play, batch: u64, end: JobEnd) -> String {
     play.committed(batch)
 }
 
-/// The outside says so of a pending job; answers with what that starts.
+/// Completes a pending job with this outcome, and returns the commands that follow.
 fn settle(play: &mut Play, job: u64, batch: u64, end: JobEnd) -> String {
     assert_eq!(play.settle(&[job]), format!("pick #{batch} {job}"));
     assert_eq!(play.picked(batch), format!("run #{batch}"));
@@ -51,7 +52,7 @@ fn a_batch_in_the_submitters_hands_is_never_queued_again_meanwhile() {
     assert_eq!(play.on(Event::Begun { step: 0, batch: BatchId(0) }), "run #0");
     assert_eq!(play.on(Event::Tick), "");
     assert_eq!(play.ran(0, &[JobEnd::Pending]), "commit #0+1");
-    // Nor any other of its service, until the ledger has said what became of it.
+    // No other job of its service starts either, until the ledger has answered.
     assert_eq!(play.committed(0), "passed 1");
     assert_eq!(play.on(Event::Tick), "");
 }
@@ -61,7 +62,7 @@ fn a_round_has_one_batch_of_each_service() {
     let mut play = submitter();
     let jobs = [(1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "c")];
     assert_eq!(arrive(&mut play, &jobs), "forget 1, pick #0 1, pick #1 4, pick #2 5, read 6");
-    // The next of the busy service waits for its turn, however soon the first is through.
+    // The next job of the busy service waits for its turn, even if the first one finishes early.
     assert_eq!(submit(&mut play, 0, JobEnd::Finished), "passed 1, pick #3 2");
 }
 
@@ -82,7 +83,7 @@ fn what_the_ledger_does_not_know_is_submitted_again_before_anything_else_of_its_
     assert_eq!(arrive(&mut play, &[(1, "a"), (2, "a"), (3, "b")]), "forget 1, pick #0 1, pick #1 3, read 4");
     assert_eq!(submit(&mut play, 0, JobEnd::Pending), "passed 1");
     assert_eq!(settle(&mut play, 1, 2, JobEnd::Forgotten), "pick #3 1");
-    // It is through: the next one goes.
+    // It is finished, and the next one starts.
     assert_eq!(submit(&mut play, 3, JobEnd::Finished), "pick #4 2");
 }
 
@@ -94,7 +95,7 @@ fn saying_that_it_is_unknown_clears_that_it_was_submitted() {
     assert_eq!(play.dispatcher.state(0, JobKey::fresh(1)), Some(State::Pending));
     assert_eq!(settle(&mut play, 1, 1, JobEnd::Forgotten), "pick #2 1");
     assert_eq!(submit(&mut play, 2, JobEnd::Pending), "");
-    // And as often as it is said.
+    // A repeated answer submits it again.
     assert_eq!(settle(&mut play, 1, 3, JobEnd::Forgotten), "pick #4 1");
 }
 
@@ -109,10 +110,10 @@ fn a_pending_batch_that_somebody_takes_out_holds_its_service_no_longer() {
     play.dispatcher.cancel(0, JobKey::fresh(1), play.now);
     assert_eq!(play.dispatcher.state(0, JobKey::fresh(1)), None);
     assert_eq!(play.on(Event::Tick), "pick #2 2");
-    // It was accounted for when it became pending, and is withheld from nobody.
+    // The job was accounted for when it became pending, and nothing withholds it.
     assert!(!play.dispatcher.withholds(0, 1));
     assert_eq!(submit(&mut play, 2, JobEnd::Finished), "passed 3");
-    // One that runs is not taken out.
+    // A running job cannot be cancelled.
     assert_eq!(arrive(&mut play, &[(4, "a")]), "forget 4, pick #3 4, read 5");
     play.dispatcher.cancel(0, JobKey::fresh(4), play.now);
     assert_eq!(play.dispatcher.state(0, JobKey::fresh(4)), Some(State::Running));
@@ -139,7 +140,7 @@ fn stopping_lets_running_submissions_finish_and_starts_no_new_ones() {
         play.picked(batch);
         play.on(Event::Begun { step: 0, batch: BatchId(batch) });
     }
-    // The third is not begun yet, and is left for the next run.
+    // The third is not begun yet and stays for the next run.
     assert_eq!(play.on(Event::Stop), "drop #2");
     assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1");
     assert_eq!(play.committed(0), "passed 1");
@@ -151,7 +152,7 @@ fn stopping_lets_running_submissions_finish_and_starts_no_new_ones() {
 fn a_restart_finds_every_batch_as_it_stood() {
     let mut play = submitter();
     let stored = |number| JobKey::stored(number);
-    // An attempt was begun, the ledger has another, a third waits for its window.
+    // One attempt was begun, the ledger has the second job, and the third waits for its delay window.
     see(&mut play, stored(7), 1, "a", State::Unknown);
     see(&mut play, stored(8), 2, "b", State::Pending);
     see(&mut play, stored(9), 3, "c", State::Delayed { until: Timestamp(15_000) });
@@ -159,7 +160,7 @@ fn a_restart_finds_every_batch_as_it_stood() {
     assert_eq!(arrive(&mut play, &[(4, "a"), (5, "b"), (6, "c"), (7, "d")]), first);
     play.now = Timestamp(15_000);
     assert_eq!(play.on(Event::Tick), format!("pick #2 {}", stored(9).0));
-    // In the order of each service, and nothing is left behind.
+    // The jobs run in the order of each service, and none is left.
     assert_eq!(submit(&mut play, 0, JobEnd::Finished), "pick #3 4");
     assert_eq!(submit(&mut play, 2, JobEnd::Finished), "pick #4 6");
     let mut commands = Vec::new();

@@ -1,10 +1,12 @@
-//! Withdrawals that wait for the price of gas, sentence by sentence: lanes are pools, rounds are runs.
+//! Withdrawals that wait for the gas price: tests each sentence of the description. Lanes are pools, rounds
+//! are runs.
 
 use super::*;
 
 const EVERY: Duration = Duration::from_secs(5);
 
-/// One at a time of each pool; five seconds between runs, and between looks at the price.
+/// Creates a step with one job a pool, five seconds between runs, and five seconds between checks of the
+/// price.
 fn runs() -> Play {
     let max_per_lane = std::num::NonZeroU32::new(1);
     let strategy = Strategy::Rounds { pause: EVERY };
@@ -30,19 +32,19 @@ fn gate(play: &mut Play, open: bool) -> String {
 fn what_comes_during_a_run_belongs_to_the_next_five_seconds_after_this_one() {
     let mut play = runs();
     assert_eq!(arrive(&mut play, 1, &["a", "a", "b"]), "forget 1, look, read 4");
-    // The first of each pool, side by side.
+    // The first job of each pool starts at the same time.
     assert_eq!(gate(&mut play, true), "pick #0 1, pick #1 3");
     play.picked(0);
     play.picked(1);
     assert_eq!(arrive(&mut play, 4, &["b"]), "forget 4, read 5");
-    // Pool b is free, and its next one is of the next run; pool a goes on.
+    // Pool b is free, but its next job belongs to the next run; pool a is still running.
     assert_eq!(play.done(1), "");
     play.now = Timestamp(1000);
     assert_eq!(play.done(0), "passed 1, pick #2 2");
     play.picked(2);
     play.now = Timestamp(2000);
     assert_eq!(play.done(2), "passed 3");
-    // The gate is looked at meanwhile, since something waits.
+    // The gate is checked meanwhile, because a job waits.
     play.now = Timestamp(5000);
     assert_eq!(play.on(Event::Tick), "look");
     assert_eq!(gate(&mut play, true), "");
@@ -74,7 +76,7 @@ fn a_run_that_finds_gas_too_dear_is_tried_again_five_seconds_later_where_it_stop
     assert_eq!(gate(&mut play, true), "pick #0 1");
     play.picked(0);
     play.now = Timestamp(5000);
-    // It is too long ago that it was cheap.
+    // The last check with a low price is too old.
     assert_eq!(play.ran(0, &[JobEnd::Finished]), "commit #0+1, look");
     assert_eq!(play.committed(0), "passed 1");
     assert_eq!(gate(&mut play, false), "");
@@ -83,6 +85,6 @@ fn a_run_that_finds_gas_too_dear_is_tried_again_five_seconds_later_where_it_stop
     assert_eq!(play.on(Event::Tick), "");
     play.now = Timestamp(10_000);
     assert_eq!(play.on(Event::Tick), "look");
-    // The same one is the first, and nothing has failed.
+    // The same job is first again, and no attempt has failed.
     assert_eq!(gate(&mut play, true), "pick #1 2");
 }
