@@ -102,9 +102,6 @@ mod locate;
 
 mod order;
 
-#[cfg(test)]
-mod tests;
-
 pub use absolute::{absolute, shown};
 pub use diagnostic::{Diagnostic, Diagnostics, Place, Record, Severity};
 pub use exec::ExecCommand;
