@@ -116,6 +116,8 @@ mod quickstart;
 
 mod documents;
 
+mod wording;
+
 mod plugins;
 
 mod outward;
