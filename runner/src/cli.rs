@@ -2,6 +2,9 @@
 
 mod config;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
