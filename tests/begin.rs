@@ -22,7 +22,7 @@ fn out(project: &Project) -> Vec<u64> {
 fn a_step_begins_with_the_job_at_an_index_and_goes_on_from_its_progress() {
     for step in STEPS {
         let project = project(&format!("begin_at = 4{step}"));
-        project.run().done().says("the step begins with this job");
+        project.run().done().says("the step starts at this job");
         assert_eq!(out(&project), [4, 5, 6, 7, 8, 9, 10]);
         // What the key says from now on changes nothing.
         for other in ["1", "\"oldest\"", "\"newest\"", "100"] {
@@ -68,7 +68,7 @@ fn the_newest_is_what_comes_after_the_first_start_whatever_is_killed_when() {
         project
             .write("p.toml", project.read("p.toml").replacen("[source.in]", "[source.in]\nfollow = true", 1));
         let mut running = project.start(&["run", "."]);
-        running.wait_until_it_says("the step begins with this job");
+        running.wait_until_it_says("the step starts at this job");
         running.wait_until("that is on disk", || {
             let status = project.json(&["status"]);
             status[0]["watermark"] == 10
@@ -150,7 +150,7 @@ fn where_the_job_to_begin_with_is_gone_the_oldest_one_is_taken_and_that_is_told(
     };
     assert_eq!(of_out(3), "before");
     project.append("in.ndjson", jobs(11..=12));
-    project.run().done().says("the one that `begin_at` names is let go of already");
+    project.run().done().says("the job that `begin_at` names has been deleted by retention");
     assert_eq!(out(&project), [11, 12]);
     assert_eq!([1, 3, 10, 11].map(of_out), ["before", "before", "before", "done"]);
     project.assert_sound();

@@ -83,7 +83,7 @@ fn it_begins_with_the_block_it_is_told_the_first_time_and_later_from_its_progres
     let (first, rest) = all.split_at(all.match_indices('\n').nth(40).expect("there are more").0 + 1);
     project.write("data/blocks.ndjson", first);
     project.change("blocks.toml", "begin_at = 1\n", "begin_at = 31\n");
-    project.run().done().says("the step begins with this job");
+    project.run().done().says("the step starts at this job");
     project.change("blocks.toml", "begin_at = 31\n", "begin_at = \"newest\"\n");
     project.append("data/blocks.ndjson", rest);
     project.run().done();

@@ -208,7 +208,7 @@ fn a_source_that_finds_too_many_files_open_waits_and_goes_on() {
     });
     let before = before.expect("a limit can be set");
     project.write("in/2.ndjson", jobs([2]));
-    running.wait_until_it_says("the source waits until fewer files are open");
+    running.wait_until_it_says("too many files are open; the source waits");
     prlimit(pid, Resource::Nofile, before).expect("the limit can be set back");
     running.wait_until("the second", || ids(&project.read_if_there("out.ndjson")) == [1, 2]);
     running.stop().done();
@@ -239,7 +239,7 @@ fn starts_while_too_many_files_are_open() {
     let (lines, said) = mpsc::channel();
     let lines = Lines(lines);
     tracing_subscriber::fmt().with_writer(move || lines.clone()).init();
-    let waits = || said.try_iter().any(|line| line.contains("the source waits until fewer files are open"));
+    let waits = || said.try_iter().any(|line| line.contains("too many files are open; the source waits"));
     for (path, begin_at, stop) in [
         ("in", "oldest", false),
         ("in/*.ndjson", "oldest", false),

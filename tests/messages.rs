@@ -31,7 +31,7 @@ fn hints_name_the_configuration_as_the_operator_did() {
     project
         .tidegate(&["run", "conf/", "--until-idle"])
         .done()
-        .says("`tidegate step resume p/late conf/` has it");
+        .says("`tidegate step resume p/late conf/` resumes it");
     project.tidegate_given(&["queue", "push", "p/done", "conf"], jobs(1..=1)).done();
     let shown = project.tidegate(&["job", "show", "p/done/1", "--config", "conf"]).done().stdout;
     assert!(shown.contains(&format!("the step is paused; {hint}")), "{shown}");

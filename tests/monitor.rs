@@ -131,7 +131,7 @@ fn a_monitor_that_fails_says_since_when_until_it_answers_well() {
     let monitor = || project.status("p/submit", "p/in")["monitor"].clone();
     running.wait_until("it to fail", || monitor()["failing_since"].is_string());
     let failing = monitor();
-    assert_eq!(failing["why"], "it answered for 0 jobs, and was asked for 1; the answer is `[]`");
+    assert_eq!(failing["why"], "it answered for 0 jobs, and was asked for 1: the answer is `[]`");
     let text = project.tidegate(&["status"]).done().stdout;
     assert!(text.contains("\n  monitor fails since 20"), "{text}");
     assert!(text.contains("), so that jobs stay pending: it answered for 0 jobs"), "{text}");

@@ -91,9 +91,9 @@ fn what_at_most_once_has_lost_is_told_when_it_runs_again() {
     print_and_kill(&project, 1);
     let outcome = project.run().done();
     let lost = project.status("p/print", "p/in")["lost"].as_u64().expect("a number");
-    outcome.says("as at-most-once says").says(&format!("jobs={lost}"));
+    outcome.says("under `at-most-once` they are not attempted again").says(&format!("jobs={lost}"));
     assert!(project.tidegate(&["status"]).done().stdout.contains("lost"));
-    assert!(!project.run().done().stderr.contains("as at-most-once says"));
+    assert!(!project.run().done().stderr.contains("under `at-most-once` they are not attempted again"));
 }
 
 #[test]

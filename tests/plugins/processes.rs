@@ -218,9 +218,10 @@ fn a_step_that_does_not_end_in_the_process_holds_the_run_no_longer_than_its_shut
     let project = super::project("run = \"plugin:flaky\"\nconfig = { slow_drop_ms = 600000 }")
         .file("in.ndjson", jobs(1..=2));
     project.write("tidegate.toml", project.read("tidegate.toml") + "shutdown_timeout = \"100ms\"\n");
-    project.run().done().says(
-        "plugin `flaky` was being ended for step `p/work`, and is not waited for longer than `shutdown_timeout` of 100ms",
-    );
+    project
+        .run()
+        .done()
+        .says("plugin `flaky` was being ended for step `p/work`, which exceeded `shutdown_timeout` (100ms)");
     assert_eq!(ids(&project.read("out.ndjson")), [1, 2]);
 }
 

@@ -54,7 +54,7 @@ pub struct Dispatcher {
     free_slots: usize,
     next_batch: u64,
     until_idle: bool,
-    /// Whether jobs are on their way to a queue from outside the steps, such as a schedule.
+    /// Whether jobs are on their way to a queue from a client or a schedule.
     expecting: bool,
     stage: Stage,
 }
@@ -96,7 +96,7 @@ impl Dispatcher {
         self.steps[step].exclude();
     }
 
-    /// Sets whether jobs are on their way to a queue from outside the steps. While they are, the run ends
+    /// Sets whether jobs are on their way to a queue from a client or a schedule. While they are, the run ends
     /// only on [`Event::Stop`]. [`Event::Tick`] makes the dispatcher check this again.
     pub fn expect(&mut self, expecting: bool) {
         self.expecting = expecting;

@@ -1,7 +1,7 @@
-//! With which job a step begins that has never taken any of an input: `begin_at`.
+//! Start position: finds the first job of a step that has never taken a job of an input (`begin_at`).
 //!
-//! That is found out at the first start and recorded with the first commit, so that neither a crash nor
-//! another `begin_at` changes it. From then on progress says it, as if all before were accounted for.
+//! The position is found at the first start and recorded with the first commit. After that neither a crash
+//! nor a change of `begin_at` moves it. Progress records it as if all earlier jobs were accounted for.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,23 +16,22 @@ use tidegate_model::log_target;
 use tidegate_model::{Mark, Progress};
 use tidegate_store::{Changes, ReadError, Store};
 
-/// Where the sources end at whose end some step begins, or why that cannot be found out.
+/// Ends of the sources that a step starts at, or the reason for which an end is unknown.
 pub(crate) type Ends = BTreeMap<usize, Result<SourceEnd, String>>;
 
-/// How long to wait where too many files are open for a source to be read.
+/// Time to wait if too many files are open to read a source.
 const SHORT_OF_FILES_WAIT: Duration = Duration::from_millis(100);
 
-/// Whether `step` has never taken anything of `input`.
+/// Whether `step` has never taken a job of `input`.
 pub(crate) fn is_new(store: &Store, step: &Step, input: &InputRef) -> Result<bool, ReadError> {
-    // What was begun and never delivered is told by snapshots alone.
+    // A batch that was begun and never delivered is recorded in snapshots only.
     Ok(store.progress(&step.address, &input.address)?.is_none() && store.snapshots(&step.address)?.is_empty())
 }
 
-/// What a step has accounted for of an input; where it has never taken any of it, what its first start will
-/// say of that, as far as the store knows.
+/// Jobs of an input that a step has accounted for. If it has never taken one, the result is the position that
+/// its first start will record, as far as the store knows.
 ///
-/// # Errors
-/// Where the store cannot be read.
+/// # Errors The store cannot be read.
 pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress, ReadError> {
     if let Some(progress) = store.progress(&step.address, &input.address)? {
         return Ok(progress);
@@ -46,8 +45,8 @@ pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress
     Ok(progress)
 }
 
-/// The last job that is none of the step's, where those from `first` to `last` are there: what was let go of
-/// before it began is none of its either.
+/// Last job that the step skips, if the jobs from `first` to `last` exist. Jobs that retention deleted before
+/// are skipped, too.
 fn behind(step: &Step, (first, last): (u64, u64)) -> u64 {
     let wanted = match step.begin_at {
         BeginAt::Oldest => 0,
@@ -57,8 +56,8 @@ fn behind(step: &Step, (first, last): (u64, u64)) -> u64 {
     wanted.max(first - 1)
 }
 
-/// Reads those sources to their end of which a step wants only what comes from now on. While too many files
-/// are open, the start of the run waits; `None`: it was `stopped` meanwhile.
+/// Reads the sources to their ends for the steps that start there. While too many files are open, the start
+/// of the run waits. Returns `None` if the run was `stopped` meanwhile.
 pub(crate) fn ends(
     configuration: &Configuration,
     store: &Store,
@@ -96,7 +95,7 @@ fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Resu
                     return None;
                 }
                 if !std::mem::replace(&mut waits, true) {
-                    tracing::warn!(target: log_target::ENGINE, error = %Chain(&error), "the source waits until fewer files are open");
+                    tracing::warn!(target: log_target::ENGINE, error = %Chain(&error), "too many files are open; the source waits");
                 }
                 thread::sleep(SHORT_OF_FILES_WAIT);
             }
@@ -105,10 +104,9 @@ fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Resu
     }
 }
 
-/// The first and the last job of an input that is there; of a source they count from 1.
+/// First and last available job of an input; a source starts at 1.
 ///
-/// # Errors
-/// Why its end cannot be found out.
+/// # Errors The reason for which the end is unknown.
 pub(crate) fn there(
     input: Input,
     (firsts, heads): (&BTreeMap<usize, u64>, &[u64]),
@@ -124,8 +122,7 @@ pub(crate) fn there(
     }
 }
 
-/// The progress with which `step` begins on an input that is new to it, of which jobs from `first` to
-/// `last` are there.
+/// Initial progress of `step` on an input that is new to it, with available jobs from `first` to `last`.
 pub(crate) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progress {
     let mut progress = Progress::default();
     let behind = behind(step, there);
@@ -139,13 +136,13 @@ pub(crate) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progres
         tracing::warn!(
             target: log_target::ENGINE,
             %step, %input, index = wanted, oldest = index,
-            "the step begins with the oldest job that is kept: the one that `begin_at` names is let go of already"
+            "the job that `begin_at` names has been deleted by retention; the step starts at the oldest job instead"
         );
     }
     progress
 }
 
-/// Says where steps begin, once that is on disk and holds whatever happens.
+/// Logs the start positions, once they are durable.
 pub(crate) fn say(opening: &Changes) {
     let begun = opening.progress.iter().filter(|(.., progress)| progress.is_at_its_beginning());
     for (step, input, progress) in begun {
@@ -153,17 +150,17 @@ pub(crate) fn say(opening: &Changes) {
         tracing::info!(
             target: log_target::ENGINE,
             %step, %input, index,
-            "the step begins with this job; what came before it is none of its"
+            "the step starts at this job; earlier jobs are skipped"
         );
     }
 }
 
-/// A reader of a source that gives the jobs from `next` on to a step with this progress.
+/// Reader of a source for a step with this progress, from the job `next` on.
 pub(crate) fn reader(source: &Source, progress: &Progress, next: u64, mark: Option<Mark>) -> Reader {
     if progress.is_at_its_beginning() { source.beginner(next, mark) } else { source.reader(next, mark) }
 }
 
-/// A join that takes something more than it did pairs what may not belong together.
+/// Warns of a join with a new input: it may pair jobs that do not belong together.
 pub(crate) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInput]) {
     if step.take != Take::Join || !known.contains(&true) {
         return;
@@ -175,9 +172,8 @@ pub(crate) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInpu
             step = %step.address,
             input = %declared.address,
             from = input.next,
-            "the join takes this input for the first time, beside inputs that it has taken jobs of before: it \
-             begins with {with}, and pairs it with those that come next on the others \
-             (`tidegate replay` puts them back)"
+            "the join has never taken jobs of this input, but of its other inputs. It starts at {with} and pairs \
+             it with the next jobs of the others. To pair them from an earlier job, use `tidegate replay`."
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The threads of a run: carries out what the floor says, and brings it what they tell.
+//! Runtime: owns the threads of a run, and carries out the coordinator's actions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,16 +36,16 @@ use tidegate_model::log_target;
 use tidegate_model::{Clock, Timestamp, format_duration};
 use tidegate_store::{Attempts, Store, Writer};
 
-/// What is being committed when the time for shutting down is over gets so much more.
+/// Extra time for the commit in progress when `shutdown_timeout` expires.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
-/// Whoever is asked about a gate or pending jobs when a run ends gets so much more; nothing depends on it.
+/// Extra time at the end of a run for open gate and monitor calls; their results are not needed.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// Commands that still run when the time for shutting down is over are killed, which takes so long.
+/// Time that it takes to kill the commands that still run when `shutdown_timeout` expires.
 const LAST_KILLS: Duration = Duration::from_millis(500);
-/// So often it is looked at the clock while something waits for a time, since that may be set.
+/// Maximum time between two reads of the clock while a timer is set, because the clock may be set.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// What a run is made of before its threads start.
+/// Parts of a run before its threads start.
 pub(crate) struct Parts {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) plugins: Arc<Plugins>,
@@ -63,13 +63,13 @@ pub(crate) struct Parts {
     pub(crate) ending: Arc<AtomicBool>,
 }
 
-/// The floor, and the threads that it has to do with.
+/// Event loop of a run: the coordinator and the threads that it works with.
 pub(crate) struct Crew {
     configuration: Arc<Configuration>,
     store: Store,
     attempts: Attempts,
     setups: Setups,
-    /// Plugins are in this process.
+    /// Plugin setup of this process, if there are plugins.
     plugged: Option<Setup>,
     inbox: Arc<Inbox>,
     options: Options,
@@ -79,26 +79,26 @@ pub(crate) struct Crew {
     tasks: Sender<Errand>,
     orders: Sender<Order>,
     queues: QueueThread,
-    /// By source of the configuration; `None` where it cannot be opened.
+    /// Sources in the order of the configuration; `None` for a source that cannot be opened.
     sources: Vec<Option<Source>>,
     source_pool: SourcePool,
     readers: BTreeMap<Port, SourceReader>,
-    /// Closed by a stop: room on a full disk is not waited for any more.
+    /// Closed by a stop: the committer waits no longer for room on a full disk.
     stop_committer: Option<Sender<()>>,
     committer: JoinHandle<Option<Writer>>,
-    /// Closed when the committer is through.
+    /// Closed when the committer has ended.
     committed: Receiver<()>,
     workers: Vec<JoinHandle<()>>,
-    /// For batches that may take long.
+    /// Pool for batches that may block.
     aside: Aside,
-    /// For gates and monitors, which nobody has to wait for in the end.
+    /// Pool for gates and monitors, whose results are not needed at the end of a run.
     askers: Aside,
-    /// When a stop gives up waiting.
+    /// Time at which a stop gives up waiting.
     deadline: Option<Instant>,
 }
 
 impl Crew {
-    /// Opens what the run needs and starts its threads. `None`: it was stopped before it could begin.
+    /// Opens the resources of the run and starts its threads. Returns `None` if the run was stopped before.
     #[expect(clippy::too_many_lines, reason = "one list of what a run is made of")]
     pub(crate) fn start(parts: Parts) -> Result<Option<Self>, EngineError> {
         let Parts {
@@ -228,8 +228,7 @@ impl Crew {
         Ok(Some(crew))
     }
 
-    /// Handles messages until the floor says that it is over. `None`: the time for shutting down is
-    /// over.
+    /// Handles messages until the coordinator ends the run. Returns `None` if `shutdown_timeout` expired.
     pub(crate) fn work(&mut self) -> Result<Option<End>, EngineError> {
         let mut actions = Vec::new();
         let now = self.now()?;
@@ -267,7 +266,7 @@ impl Crew {
         }
     }
 
-    /// What the clock shows. Where it was set back, what waits for a time is moved.
+    /// Current time. If the clock was set back, the due times in the store are moved.
     fn now(&mut self) -> Result<Timestamp, EngineError> {
         let (now, set_back) = self.clock.look();
         if let Some(set_back) = set_back {
@@ -276,7 +275,7 @@ impl Crew {
         Ok(now)
     }
 
-    /// How long to wait for a message; `None`: for ever.
+    /// Time until which to wait for a message; `None`: without a limit.
     fn patience(&self) -> Option<Instant> {
         let wakes = self.floor.wakes(self.clock.now()).map(|wakes| {
             let millis = wakes.0.saturating_sub(self.clock.now().0);
@@ -286,8 +285,8 @@ impl Crew {
         wakes.into_iter().chain(self.deadline).min()
     }
 
-    /// Threads live until their channels are closed; a committer that has failed has said so, and the
-    /// run is about to end.
+    /// Carries out one action. A thread lives until its channel is closed. A committer that failed has
+    /// reported that, and the run is about to end.
     fn carry_out(&mut self, action: Action) -> Result<(), EngineError> {
         match action {
             Action::ReadSource(port) => {
@@ -302,7 +301,7 @@ impl Crew {
             Action::AskStatus(asking) => self.askers.give(Errand::Status(asking))?,
             Action::LookAtGate(step) => self.askers.give(Errand::Gate(step))?,
             Action::Commit(order) => _ = self.orders.send(order),
-            // Ends the loop where it comes up.
+            // `work` ends its loop with this action.
             Action::Finish(_) => {}
         }
         Ok(())
@@ -325,7 +324,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Ends the threads, and then the store.
+    /// Ends the threads, then closes the store.
     pub(crate) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
         let Self {
             attempts,
@@ -352,7 +351,7 @@ impl Crew {
         } = self;
         floor.report_last_failures(clock.now());
         if !matches!(outcome, Ok(Some(_))) {
-            // What still runs ends with the process, through no fault of its own.
+            // Attempts that still run end with the process; no job is blamed for that.
             attempts.close();
             setups.close();
         }
@@ -363,21 +362,21 @@ impl Crew {
         queues.end();
         let abandoned = matches!(outcome, Ok(None));
         let aside = if abandoned {
-            // What they are at runs again in the next run, and not beside it.
+            // Jobs in the pool run again in the next run, so their commands must be dead by then.
             aside.abandon(LAST_KILLS);
             Vec::new()
         } else {
             aside.close()
         };
-        // A sink may write to somebody who does not read. What is not committed then runs again.
+        // A sink may write to a pipe without a reader. Jobs that are not committed run again.
         if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
             return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned, left_behind: true });
         }
         let writer = committer.join().map_err(|_| EngineError::Died);
-        // Those that a committer left behind which has failed.
+        // Pushes that a failed committer left in the inbox get no answer.
         drop(inbox.take(usize::MAX));
         let end = outcome?;
-        // Where the time for shutting down is over, a worker may still be busy; it ends with the process.
+        // When `shutdown_timeout` expired, a worker may still be busy; it ends with the process.
         let mut left_behind = abandoned;
         if end.is_some() {
             askers.abandon(LAST_ANSWERS);
@@ -387,7 +386,7 @@ impl Crew {
                 drop(plugged);
                 let timeout = format_duration(options.shutdown_timeout);
                 for at in setups.under_way() {
-                    tracing::warn!(target: log_target::ENGINE, "{at}, and is not waited for longer than `shutdown_timeout` of {timeout}");
+                    tracing::warn!(target: log_target::ENGINE, "{at}, which exceeded `shutdown_timeout` ({timeout})");
                 }
                 setups.close();
             }
@@ -403,8 +402,7 @@ impl Crew {
     }
 }
 
-/// Whether all these threads end before the deadline. An instance of a plugin's step may take any time to
-/// end.
+/// Whether all these threads end before the deadline. The destructor of a plugin's step may take any time.
 fn end_by(deadline: Instant, threads: Vec<JoinHandle<()>>) -> bool {
     let (ends, ended) = crossbeam_channel::bounded::<()>(0);
     let join = move || {
@@ -437,7 +435,7 @@ fn start_committer(
         match committer.run(&orders) {
             Ok(writer) => Some(writer),
             Err(error) => {
-                // A run that is over finds it when it closes.
+                // If the run is over, its end reports this error.
                 let _ = messages.send(Message::CommitterFailed(error));
                 None
             }

@@ -1,4 +1,4 @@
-//! What can end a run before its end.
+//! Engine errors: end a run early.
 
 use std::fmt;
 use std::io;
@@ -9,8 +9,8 @@ use tidegate_components::sink::SinkError;
 use tidegate_components::source::SourceError;
 use tidegate_store::{CommitError, OpenError, ReadError};
 
-/// Why a run could not begin, or not go on. Nothing is lost by it: what was not committed is
-/// delivered in the next run.
+/// Reason for which a run cannot start or continue. No job is lost: the next run delivers all jobs that were
+/// not committed.
 #[derive(Debug, Error)]
 pub enum EngineError {
     #[error(transparent)]
@@ -25,11 +25,11 @@ pub enum EngineError {
     Source(#[from] SourceError),
     #[error("cannot start a thread")]
     Thread(#[from] io::Error),
-    #[error("a thread of the runner ended in the middle of its work, which is a bug; please report it")]
+    #[error("a thread of the runner ended unexpectedly: please report this bug")]
     Died,
 }
 
-/// An error with everything that caused it, in one line.
+/// An error with all its causes, on one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<'a>(pub &'a (dyn std::error::Error + 'static));
 

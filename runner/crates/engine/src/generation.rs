@@ -1,4 +1,4 @@
-//! One immutable configuration, checked through and through.
+//! Generation: loads one immutable, checked configuration with its scripts and plugins.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,29 +15,28 @@ use tidegate_config::{
 };
 use tidegate_model::Address;
 
-/// A configuration whose scripts compile and whose plugins are loaded.
+/// Checked configuration, with scripts that compile and plugins that are loaded.
 #[derive(Clone, Debug)]
 pub struct Generation {
     pub configuration: Arc<Configuration>,
-    /// The libraries that its steps name.
+    /// Libraries of the configuration's plugins.
     pub plugins: Arc<Plugins>,
-    /// The files that it was made of.
+    /// Files that the configuration was read from.
     pub files: Arc<AsRead>,
-    /// What a person should look at, though it runs.
+    /// Warnings: the configuration runs, but its author should read them.
     pub warnings: Diagnostics,
 }
 
 impl Generation {
-    /// Reads and checks everything that a run needs, without touching any state. Plugins are loaded, so
-    /// code of theirs runs.
+    /// Reads and checks all that a run needs, without touching any state. Plugins are loaded, so their code
+    /// runs.
     ///
-    /// # Errors
-    /// All mistakes of all files.
+    /// # Errors All mistakes of all files.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
         Self::from(Self::draft(path, options), Self::given(path, options), true)
     }
 
-    /// Reads and checks everything but plugins: enough for looking at state.
+    /// Reads and checks the configuration without its plugins: enough to inspect state.
     ///
     /// # Errors
     /// All mistakes of all files.
@@ -71,7 +70,7 @@ impl Generation {
         let files = draft.diagnostics.files().clone();
         let (mut configuration, mut warnings) = draft.finish()?;
         plugins::note(&mut configuration, &loaded);
-        // Without its plugins nobody knows what of it acts outside.
+        // Without the plugins it is unknown which steps have external effects.
         if with_plugins {
             tidegate_config::check_order(&configuration, &mut warnings);
         }
@@ -110,8 +109,8 @@ fn check_step(step: &Step, has_port: bool, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// A doubt about a step that hands its jobs to an outside system which cannot say what became of them.
-/// `token`: it could, if there was a port.
+/// Warning for a step whose pending jobs cannot be completed by their external system. `token`: the step
+/// passes the token, and only the HTTP port is missing.
 fn never_finished(
     step: &Step,
     (script, (line, column)): (&Script, (usize, usize)),
@@ -122,10 +121,10 @@ fn never_finished(
     let monitor = format!("give the step a monitor, `[step.{name}.monitor]`");
     let (lacks, help) = if token {
         let open = "or open the port: `[runner] listen = \"127.0.0.1:8484\"`";
-        ("there is no port on which the outside system could finish them", format!("{monitor}, {open}"))
+        ("no port is open on which an external system could complete them", format!("{monitor}, {open}"))
     } else {
-        let pass = "or pass `ctx.token` to the outside system, which finishes the job with it";
-        ("it passes no `ctx.token` to the outside system", format!("{monitor}, {pass}"))
+        let pass = "or pass `ctx.token` to the external system, which completes the job with it";
+        ("it passes no `ctx.token` to an external system", format!("{monitor}, {pass}"))
     };
     diagnostics.add_file(&script.path, script.text.as_str());
     let span = diagnostics.files().span_at(&script.path, Position { line, column });
@@ -134,7 +133,7 @@ fn never_finished(
     Diagnostic::warning(&*script.path, span, message).related(named, "named here").help(help)
 }
 
-/// The last processor is the one that answers.
+/// Checks a gate or monitor: its last processor gives the answer.
 fn check_inquiry(inquiry: &Inquiry, entry: Entry, diagnostics: &mut Diagnostics) {
     let last = inquiry.run.len().saturating_sub(1);
     for (position, processor) in inquiry.run.iter().enumerate() {
@@ -145,7 +144,7 @@ fn check_inquiry(inquiry: &Inquiry, entry: Entry, diagnostics: &mut Diagnostics)
     }
 }
 
-/// What the script mentions; nothing where it does not compile.
+/// Checks a script and returns the functions that it uses, or no functions if it does not compile.
 fn check_script(script: &Script, limits: &Limits, entry: Entry, diagnostics: &mut Diagnostics) -> Mentions {
     match script::check_script(script, limits, entry) {
         Ok(mentions) => mentions,
@@ -157,8 +156,8 @@ fn check_script(script: &Script, limits: &Limits, entry: Entry, diagnostics: &mu
     }
 }
 
-/// The place in the file of a mistake in the expression at `span`: all of it where the file writes
-/// it in another way, with escapes or `${…}`.
+/// Position in the file of a mistake in the expression at `span`. It is the whole span if the file has the
+/// expression in another form, with escapes or `${…}`.
 fn in_expression(text: &str, span: &Range<usize>, error: &CompileError) -> Range<usize> {
     let (Some(line), Some(column)) = (error.line, error.column) else { return span.clone() };
     if span.len() != text.len() {
@@ -171,7 +170,7 @@ fn in_expression(text: &str, span: &Range<usize>, error: &CompileError) -> Range
             let start = span.start + line_start + at;
             start..start + char.len_utf8()
         }
-        // At its end there is nothing to mark but its last character.
+        // At the end of the expression the last character is marked.
         None => span.end - text.chars().next_back().map_or(0, char::len_utf8)..span.end,
     }
 }

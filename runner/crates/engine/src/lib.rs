@@ -1,17 +1,18 @@
-//! Threads and channels that carry out what the dispatcher decides.
+//! Engine: runs the decisions of the dispatcher on threads and channels.
 //!
 //! ```text
-//! readers ──jobs──┐                           ┌──batches──> workers
-//!                 ├──> floor ⇄ dispatcher ────┤                │
-//! committer ──────┘         (pure)            └──deliveries──> committer ──> sinks, store
+//! readers ──jobs──┐                                ┌──batches──> workers
+//!                 ├──> coordinator ⇄ dispatcher ───┤                │
+//! committer ──────┘      (event loop)  (pure)      └──deliveries──> committer ──> sinks, store
 //! ```
 //!
-//! The floor keeps the jobs that the dispatcher decides about, and says what is to be done; the crew
-//! are the threads that do it. One thread runs the floor; each source that a step reads has a thread,
-//! and all queues together have one; each worker has a thread with its own compiled scripts; one
-//! thread commits.
-//! Channels are unbounded: what is on its way is bounded by the dispatcher, and a thread that
-//! cannot block on a channel cannot deadlock on it.
+//! The coordinator is the state of the event loop: it keeps the jobs in flight and turns decisions into
+//! actions. The runtime owns the threads and carries out the actions. One thread runs the event loop, one
+//! reads all queues from the store, one commits, and a small pool reads the sources. Each worker is a thread
+//! with its own compiled scripts.
+//!
+//! Channels are unbounded. The dispatcher limits the work in flight, and a thread that cannot block on a
+//! channel cannot deadlock on it.
 
 mod error;
 

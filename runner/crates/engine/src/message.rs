@@ -1,4 +1,4 @@
-//! What the threads of a run tell the dispatcher's thread.
+//! Messages: report the results of all other threads to the event loop.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use tidegate_dispatch::{BatchId, Port, Turn};
 use tidegate_model::Timestamp;
 use tidegate_store::{DelayedJob, DelayedKey};
 
-/// Something that has happened, with what belongs to it.
+/// Result or request, with its data.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// `reader` tells readers of one port apart: one that was replaced may still have told something.
+    /// `reader` is the reader's epoch: messages from a replaced reader are ignored.
     Read {
         port: Port,
         reader: u64,
@@ -36,7 +36,7 @@ pub(crate) enum Message {
         port: Port,
         reader: u64,
     },
-    /// None of the jobs that the step shall run again is due but those that were read.
+    /// The step has no due jobs to redeliver except those that were read.
     NoneDue {
         step: usize,
         next: Option<Timestamp>,
@@ -46,9 +46,9 @@ pub(crate) enum Message {
         reader: u64,
         error: EngineError,
     },
-    /// The job that was to be read was moved meanwhile.
+    /// The requested job was moved meanwhile.
     Moved,
-    /// What was missing of a batch that was picked.
+    /// Missing jobs of a picked batch.
     Gathered {
         step: usize,
         id: BatchId,
@@ -59,12 +59,12 @@ pub(crate) enum Message {
         id: BatchId,
         ran: Box<Ran>,
     },
-    /// Whether the gate of a step is open, as far as that could be found out.
+    /// Result of a check of the step's gate.
     GateSeen {
         step: usize,
         seen: Result<bool, Failure>,
     },
-    /// What a monitor has answered.
+    /// Answer of a monitor.
     StatusSeen {
         step: usize,
         ask: u64,
@@ -77,79 +77,79 @@ pub(crate) enum Message {
     },
     CommitterFailed(EngineError),
     Asked(Asked),
-    /// Somebody wants to see the waiting jobs of a step; `None` where it takes them as they come.
+    /// Request for a view of the waiting jobs of a step; the reply is `None` for an ordered step.
     Look {
         step: usize,
         reply: Sender<Option<Box<Sight>>>,
     },
-    /// Somebody wants to see how many jobs of each step stand where, and the first so many lanes.
+    /// Request for the counts of all steps, with at most `lanes` lanes each.
     Glance {
         lanes: usize,
         reply: Sender<Vec<Glance>>,
     },
-    /// Asks for the payload of a job that the step has in memory: the one at `index` of an input.
+    /// Request for the payload of a job that the step has in memory: the job at `index` of an input.
     Payload {
         step: usize,
         input: usize,
         index: u64,
         reply: Sender<Option<Vec<u8>>>,
     },
-    /// Jobs wait in the inbox.
+    /// The inbox has jobs.
     Arrived,
     Stop,
 }
 
-/// What has become durable.
+/// Commit notice: facts that are durable now.
 #[derive(Debug, Default)]
 pub(crate) struct Durable {
-    /// Batches that may run, and where their jobs stand now, if those were put into the store one by one.
+    /// Batches that may run, with the keys of those jobs that are parked in the store now.
     pub(crate) begun: Vec<(usize, BatchId, Vec<DelayedKey>)>,
-    /// Batches that are delivered, and where those of their jobs stand that are not through.
+    /// Delivered batches, with those of their jobs that stay parked.
     pub(crate) delivered: Vec<(usize, BatchId, Vec<Stays>)>,
-    /// Steps that go on at these indices of their inputs.
+    /// Steps that resume at these indices of their inputs.
     pub(crate) rewound: Vec<(usize, Vec<u64>)>,
-    /// Queues that have grown, and their last index.
+    /// Queues with new jobs, and their last indices.
     pub(crate) grown: Vec<(usize, u64)>,
-    /// Jobs that somebody wants steps to run again.
+    /// Jobs that an operator wants steps to run again.
     pub(crate) returned: Vec<(usize, DelayedKey, DelayedJob)>,
-    /// Schedules whose ticks were handled, and how many jobs came of that.
+    /// Schedules with handled ticks, and the number of jobs that they made.
     pub(crate) ticked: Vec<(QueueRef, usize)>,
-    /// What became of jobs that were held back until it was known.
+    /// Result for jobs that were locked for a request.
     pub(crate) moved: Option<Moves>,
-    /// A step that shall start nothing, or go on.
+    /// Step that was paused or resumed.
     pub(crate) paused: Option<(usize, bool)>,
-    /// What became of what somebody has said of pending jobs.
+    /// Results of external completions.
     pub(crate) told: Vec<Telling>,
 }
 
-/// Somebody has said how a pending job stands.
+/// Result of an external completion of a pending job.
 #[derive(Debug)]
 pub(crate) struct Telling {
     pub(crate) step: usize,
-    /// Of the job, in the input.
+    /// Index of the job in the input.
     pub(crate) index: u64,
-    /// Where it stands since; `None` where that was not taken.
+    /// New row of the job; `None` if the completion was refused.
     pub(crate) taken: Option<(DelayedKey, DelayedJob)>,
 }
 
-/// What somebody has made of waiting jobs of a step.
+/// Result of a request that moved waiting jobs of a step.
 #[derive(Debug)]
 pub(crate) struct Moves {
     pub(crate) step: usize,
-    /// Where each stood, and where it stands now, if it does.
+    /// Old key of each row, with its new row if it has one.
     pub(crate) rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>,
-    /// Indices of the input that are accounted for.
+    /// Indices of the input that are accounted for now.
     pub(crate) jobs: Vec<u64>,
-    /// Those that are left as they are.
+    /// Indices that are unchanged.
     pub(crate) left: Vec<u64>,
 }
 
-/// A job that stands in the store by itself.
+/// Job that is parked in the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Stays {
     pub(crate) row: DelayedKey,
-    /// It is an output that is due later.
+    /// Whether it is an output that is due later.
     pub(crate) is_late: bool,
-    /// Where the step takes its jobs as they come, and this one keeps its place.
+    /// Turn of the job, if it keeps its place in an ordered step.
     pub(crate) turn: Option<Turn>,
 }

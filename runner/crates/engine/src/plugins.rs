@@ -1,4 +1,4 @@
-//! Loads the plugins of a configuration, and holds what it says of them against what they offer.
+//! Plugin loader: loads the plugins of a configuration and checks their options against their schemas.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use tidegate_config::{
 };
 use tidegate_model::suggest::did_you_mean;
 
-/// Loads what steps and gates name.
+/// Loads the plugins of steps and gates, and checks their options.
 pub(crate) fn load(
     (steps, gates): (&[Step], &[Gate]),
     settings: &Settings,
@@ -46,7 +46,7 @@ pub(crate) fn load(
         }
         if step.isolate && !any {
             let span = place(diagnostics, &step.file, &["step", name, "isolate"], true);
-            let message = "`isolate` changes nothing here: the step runs no plugin";
+            let message = "`isolate` has no effect: the step runs no plugin";
             diagnostics.push(Diagnostic::warning(&step.file, span, message));
         }
     }
@@ -57,7 +57,7 @@ pub(crate) fn load(
     plugins
 }
 
-/// The plugins that steps and gates name, each once.
+/// Names of the plugins of steps and gates, each once.
 fn named<'c>(steps: &'c [Step], gates: &'c [Gate]) -> Vec<&'c str> {
     let of_steps = steps.iter().flat_map(|step| {
         let asked = step.monitor.iter().flat_map(|monitor| &monitor.inquiry.run);
@@ -68,16 +68,16 @@ fn named<'c>(steps: &'c [Step], gates: &'c [Gate]) -> Vec<&'c str> {
     named.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// A library prints on standard output, where programs may read what Tidegate says.
+/// Warning for a library that prints on standard output, which programs may parse.
 fn prints(plugin: &PluginStep, plugins: &Plugins) -> Option<Diagnostic> {
     let printed = plugins.get(&plugin.plugin)?.printed();
     let message =
         || plugin.masked(format!("plugin `{}` prints while it is loaded: `{printed}`", plugin.plugin));
     let warning = || Diagnostic::warning(&plugin.named_in, Some(plugin.named_at.clone()), message());
-    (!printed.is_empty()).then(|| warning().help("let it log, with the functions of the host"))
+    (!printed.is_empty()).then(|| warning().help("call the logging functions of the host in the plugin"))
 }
 
-/// Notes in `configuration` what is known since its plugins are loaded.
+/// Records the facts about each plugin that are known once it is loaded.
 pub(crate) fn note(configuration: &mut Configuration, plugins: &Plugins) {
     let of_steps = configuration.steps.iter_mut().flat_map(|step| {
         let asked = step.monitor.iter_mut().flat_map(|monitor| &mut monitor.inquiry.run);
@@ -103,7 +103,7 @@ fn check(
     let wrong = |message: String| {
         Diagnostic::error(&plugin.named_in, plugin.named_at.clone(), plugin.masked(message))
     };
-    // Which name is near to a secret one says much about it.
+    // A suggestion could reveal a secret name.
     let help = |help: Option<String>| help.filter(|_| !plugin.secret);
     let Some(found) = plugins.find(&plugin.plugin) else { return Ok(()) };
     let loaded = found.map_err(|error| {
@@ -120,7 +120,7 @@ fn check(
     let Some(text) = &offered.schema else { return Ok(()) };
     let schema = schema::read(text).map_err(|fault| {
         let named = plugin.named();
-        Box::new(wrong(format!("the schema that plugin `{named}` says for its config {fault}")))
+        Box::new(wrong(format!("the config schema of plugin `{named}` {fault}")))
     })?;
     let section = way.len() - 1;
     for mistake in schema::mistakes(&schema, config) {
@@ -130,7 +130,7 @@ fn check(
         let named = way[section..way.len() - usize::from(mistake.at_key)].join(".");
         let message = format!("`{named}` {}", mistake.message);
         let place = Place { file: plugin.named_in.as_path().into(), span: plugin.named_at.clone() };
-        let label = format!("so says plugin `{}`", plugin.named());
+        let label = format!("required by plugin `{}`", plugin.named());
         diagnostics.push(
             Diagnostic::error(&plugin.named_in, span, message)
                 .related(place, label)
@@ -140,7 +140,7 @@ fn check(
     Ok(())
 }
 
-/// What was probably meant, or what there is.
+/// Suggestion for a mistake: the nearest known word, or the help of the schema.
 fn help_with(mistake: Mistake) -> Option<String> {
     let Mistake { typed, help, .. } = mistake;
     let near = typed.and_then(|(typed, words)| did_you_mean(&typed, words.iter().map(String::as_str)));

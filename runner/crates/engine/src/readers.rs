@@ -1,4 +1,4 @@
-//! The thread that fetches jobs from the store: those of all queues, and those that come again.
+//! Store reader: reads the jobs of all queues, and the parked jobs, on one thread.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use tidegate_dispatch::{BatchId, Port};
 use tidegate_model::{Address, Batch, Clock, Timestamp};
 use tidegate_store::{DelayedJob, DelayedKey, ReadError, Store};
 
-/// A request for jobs that stand in the store.
+/// Request for jobs in the store.
 #[derive(Debug)]
 pub(crate) struct StoreAsk {
     pub(crate) port: Port,
     pub(crate) reader: u64,
     pub(crate) what: Wanted,
-    /// For a step that picks its jobs.
+    /// Whether the request is for a queued step.
     pub(crate) picks: bool,
 }
 
@@ -31,15 +31,15 @@ pub(crate) struct StoreAsk {
 pub(crate) enum Wanted {
     /// Jobs of a queue, from an index on.
     Queue { queue: Address, from: u64 },
-    /// Jobs that a step shall run again and that are due, but for those that are on their way already.
+    /// Parked jobs of a step that are due out of order, except those that are in flight already.
     Returned { step: Address, but: BTreeSet<DelayedKey> },
-    /// A job that waits in its turn for its next attempt.
+    /// A parked job that is read again in its turn.
     Turn { row: DelayedKey },
-    /// Jobs that were picked.
+    /// Picked jobs.
     Picked { batch: BatchId, queue: Address, missing: Missing },
 }
 
-/// The thread that reads queues from the store.
+/// The thread that reads the store.
 #[derive(Debug)]
 pub(crate) struct QueueThread {
     requests: Sender<StoreAsk>,
@@ -47,7 +47,7 @@ pub(crate) struct QueueThread {
     thread: JoinHandle<()>,
 }
 
-/// How long to wait while the store is being opened again after a write that failed.
+/// Time to wait while the store is being reopened after a failed write.
 const REOPEN_WAIT: Duration = Duration::from_millis(10);
 
 impl QueueThread {
@@ -65,7 +65,7 @@ impl QueueThread {
                 let message = loop {
                     match read_store(&store, limit, &ask, clock.now()) {
                         Some(message) => break message,
-                        // The committer opens the store again as soon as there is room, or ends the run.
+                        // The committer reopens the store as soon as there is room, or ends the run.
                         None if ended.load(Ordering::Acquire) => return,
                         None => thread::sleep(REOPEN_WAIT),
                     }
@@ -90,7 +90,7 @@ impl QueueThread {
     }
 }
 
-/// `None` where the store is closed just now.
+/// Answers a request; `None` while the store is closed.
 pub(crate) fn read_store(
     store: &Store,
     limit: BatchLimit,
@@ -102,7 +102,7 @@ pub(crate) fn read_store(
         Wanted::Queue { queue, from } => {
             let read = |from| store.read(queue, from, limit.jobs, limit.bytes);
             let read = match read(*from) {
-                // A step that picks may be through with jobs that it has not seen in this run.
+                // A queued step may have finished jobs that it has not read in this run.
                 Err(ReadError::Gone { first, .. }) if ask.picks => {
                     let none = || Batch::json(first, Payloads::new());
                     read(first).map(|batch| batch.or_else(|| Some(none())))
@@ -110,7 +110,7 @@ pub(crate) fn read_store(
                 read => read,
             };
             read.and_then(|batch| {
-                let lost = || format!("queue `{queue}` has lost its jobs from index {from} on");
+                let lost = || format!("queue `{queue}` has lost its jobs from index {from}");
                 batch.map(Fetched::new).ok_or_else(|| ReadError::Damaged(lost()))
             })
         }
@@ -124,7 +124,7 @@ pub(crate) fn read_store(
         Wanted::Turn { row } => match store.delayed(std::slice::from_ref(row)) {
             Ok(mut found) => match found.pop().flatten() {
                 Some(job) => Ok(returned(vec![(row.clone(), job)])),
-                // Somebody has moved it, and what became of it is told.
+                // The job was moved meanwhile; a commit notice has its new state.
                 None => return Some(Message::Moved),
             },
             Err(error) => Err(error),
@@ -144,8 +144,8 @@ pub(crate) fn read_store(
     }
 }
 
-/// Jobs that are due and not in `but`; none only where there are none. What is in `but` may stand
-/// before them, and may be more than one read holds.
+/// Due jobs that are not in `but`; empty only if there are none. The jobs in `but` may come before them in
+/// the store, and may fill more than one read.
 fn due(
     store: &Store,
     limit: BatchLimit,
@@ -165,7 +165,7 @@ fn due(
     }
 }
 
-/// Reads jobs that were picked, those that stand together at once.
+/// Reads picked jobs; jobs of one block are read together.
 fn gather(
     store: &Store,
     limit: BatchLimit,
@@ -182,17 +182,17 @@ fn gather(
         gathered.blocks.push(Arc::new(batch.ok_or_else(lost)?));
     }
     for (key, job) in missing.rows.iter().zip(store.delayed(&missing.rows)?) {
-        // What somebody has cancelled meanwhile is missed by whoever makes the batch.
+        // A job that was cancelled meanwhile is missing, and the builder of the batch leaves it out.
         gathered.rows.extend(job.map(|job| Returned { key: key.clone(), job }));
     }
     Ok(gathered)
 }
 
-/// Jobs that come again, as they are handed on.
+/// Makes a read of redelivered jobs.
 pub(crate) fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {
     let returned: Vec<Returned> = due.into_iter().map(|(key, job)| Returned { key, job }).collect();
     let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
-    // They have no index in the order of which they came; what they are is with each of them.
+    // These jobs have no common order by index; each row has the index of its job.
     let batch = Batch::json(1, payloads);
     Fetched { returned: Some(returned.into()), ..Fetched::new(batch) }
 }
@@ -226,7 +226,7 @@ mod tests {
         let keys = writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed;
         let found = |but: &[DelayedKey]| {
             let but = but.iter().cloned().collect();
-            // Less than the first one is.
+            // The limit is smaller than the first job.
             let limit = BatchLimit { jobs: 1, bytes: 3 };
             let due = due(&store, limit, &step, &but, Timestamp(0)).unwrap();
             due.into_iter().map(|(key, _)| key).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! What becomes of a batch that was begun and not delivered when the last run ended.
+//! Snapshot recovery: decides about the batches that were begun and not delivered when the last run ended.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use tidegate_model::Progress;
 use tidegate_model::log_target;
 use tidegate_store::{Changes, Snapshot, SnapshotKey, Store};
 
-/// What a snapshot comes to, seen from the step as it is now.
+/// Decision about a snapshot, for the step as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The attempt failed with the process: the same jobs are delivered again, under the same hashes.
     Again(Redo),
-    /// Its delivery is durable: there is nothing left to do.
+    /// The delivery is durable; no work is left.
     Delivered,
-    /// `at-most-once` moved progress of this input past it, and its delivery never came.
+    /// The progress of `at-most-once` is past this input, and the delivery never came.
     Forgone { input: usize },
-    /// It cannot be made again as it was, and why; a sentence fragment about the step.
+    /// The batch cannot be formed again as it was. The reason is a sentence fragment about the step.
     Lost(String),
 }
 
-/// The batches that the step had begun and are to be delivered again, and by input how many jobs never
-/// will be. What cannot be is said, and forgotten.
+/// Batches to deliver again, and the number of lost jobs by input. Batches that cannot be recovered are
+/// logged and removed.
 pub(crate) fn take_up(
     step: &Step,
     (progress, kept): (&[Progress], &[u64]),
@@ -49,9 +49,9 @@ pub(crate) fn take_up(
             target: log_target::ENGINE,
             step = %step.address,
             jobs,
-            "the run before was interrupted in attempts of this step that may have been seen outside, and they \
-             cannot be completed as they were, since {why}; its progress is kept, and the jobs that it has not \
-             accounted for are delivered as the step is now"
+            "the last run was interrupted in attempts of this step that may have had effects. They cannot be \
+             repeated with the same jobs: {why}. Its progress is kept, and the jobs that it has not accounted for \
+             are delivered by the step as it is now."
         );
     }
     for (input, jobs) in &forgone {
@@ -61,15 +61,15 @@ pub(crate) fn take_up(
             step = %step.address,
             %input,
             jobs,
-            "the run before was interrupted while these jobs were attempted; as at-most-once says they are not \
-             attempted again, and nobody knows what became of them (`tidegate replay` runs them again)"
+            "the last run was interrupted while these jobs were attempted; under `at-most-once` they are not \
+             attempted again, and their outcome is unknown (`tidegate replay` runs them again)."
         );
     }
     Ok((again, forgone))
 }
 
-/// Snapshots in the order in which their batches were begun. What was left of a batch has a later number than
-/// those behind it, and goes before them.
+/// Snapshots in the order in which their batches were begun. The rest of a split batch has a later number
+/// than the batches behind it, and goes before them.
 fn in_order(snapshots: Vec<Snapshot>) -> Vec<Snapshot> {
     let mut sorted: Vec<Snapshot> = Vec::with_capacity(snapshots.len());
     for snapshot in snapshots {
@@ -83,9 +83,9 @@ fn in_order(snapshots: Vec<Snapshot>) -> Vec<Snapshot> {
     sorted
 }
 
-/// The verdicts on the snapshots of a step, which come in the order of its inputs.
-/// `progress` is by input, and so is `kept`: the index of the first job that is still there. Looks only,
-/// so it can be interrupted and asked again.
+/// Decisions about the snapshots of a step, which are in the order of its inputs. `progress` and `kept` are
+/// by input; `kept` is the index of the first available job. It only reads, so it can be interrupted and
+/// repeated.
 fn verdicts(step: &Step, progress: &[Progress], kept: &[u64], snapshots: &[Snapshot]) -> Vec<Verdict> {
     let mut next: Vec<u64> = progress.iter().map(|progress| progress.watermark() + 1).collect();
     let verdict = |snapshot| match step.delivery {
@@ -95,22 +95,22 @@ fn verdicts(step: &Step, progress: &[Progress], kept: &[u64], snapshots: &[Snaps
     snapshots.iter().map(verdict).collect()
 }
 
-/// The verdict on a snapshot of a step that attempts nothing twice.
+/// Decision about a snapshot of an `at-most-once` step.
 fn forgone(step: &Step, progress: &[Progress], snapshot: &Snapshot) -> Verdict {
     let mut first = None;
     for taken in &snapshot.inputs {
         let Some(input) = step.inputs.iter().position(|input| input.address == taken.address) else {
-            return Verdict::Lost(format!("it does not read `{}` any more as it did", taken.address));
+            return Verdict::Lost(format!("it no longer reads `{}` in the same way", taken.address));
         };
         if !progress[input].has_all(taken.first, taken.first + taken.jobs - 1) {
-            return Verdict::Lost("it does not promise exactly-once any more".to_owned());
+            return Verdict::Lost("it no longer promises exactly-once".to_owned());
         }
         first = first.or(Some(input));
     }
     first.map_or(Verdict::Delivered, |input| Verdict::Forgone { input })
 }
 
-/// `next`, by input: the index of the job after those that the verdicts so far have accounted for.
+/// Decision about another snapshot. `next` has, by input, the first index that no earlier decision covers.
 fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> Verdict {
     let mut inputs = Vec::with_capacity(snapshot.inputs.len());
     for taken in &snapshot.inputs {
@@ -119,27 +119,27 @@ fn verdict(step: &Step, next: &mut [u64], kept: &[u64], snapshot: &Snapshot) -> 
         };
         match step.inputs.iter().position(same) {
             Some(input) => inputs.push((input, taken.first)),
-            None => return Verdict::Lost(format!("it does not read `{}` any more as it did", taken.address)),
+            None => return Verdict::Lost(format!("it no longer reads `{}` in the same way", taken.address)),
         }
     }
     if (step.take == Take::Join) != (inputs.len() > 1) || step.take == Take::Join && inputs.len() < next.len()
     {
-        return Verdict::Lost("it joins other inputs than it did".to_owned());
+        return Verdict::Lost("it joins other inputs than before".to_owned());
     }
     if step.delivery != Promise::ExactlyOnce {
-        return Verdict::Lost("it does not promise exactly-once any more".to_owned());
+        return Verdict::Lost("it no longer promises exactly-once".to_owned());
     }
     if inputs.iter().all(|&(input, first)| first + snapshot.jobs <= next[input]) {
         return Verdict::Delivered;
     }
     if inputs.iter().any(|&(input, first)| first < kept[input]) {
-        return Verdict::Lost("some of its jobs are not kept any more".to_owned());
+        return Verdict::Lost("retention has deleted some of its jobs".to_owned());
     }
     if inputs.iter().any(|&(input, first)| first != next[input]) {
-        return Verdict::Lost("its progress was put elsewhere".to_owned());
+        return Verdict::Lost("its progress was moved".to_owned());
     }
     let Ok(jobs) = usize::try_from(snapshot.jobs) else {
-        return Verdict::Lost("it took more jobs at once than this machine can".to_owned());
+        return Verdict::Lost("the batch exceeds the address space of this machine".to_owned());
     };
     for &(input, _) in &inputs {
         next[input] += snapshot.jobs;
@@ -155,7 +155,7 @@ mod tests {
     use tidegate_model::{Address, Timestamp};
     use tidegate_store::SnapshotInput;
 
-    /// A step that prints what it joins of `a` and `b`.
+    /// Configuration of a step that prints a join of `a` and `b`.
     fn configuration(step: &str) -> Configuration {
         let folder = tempfile::tempdir().unwrap();
         let toml = format!(
@@ -212,11 +212,11 @@ mod tests {
             verdicts(&configuration.steps[0], &watermarks.map(at), &kept, &begun).remove(0)
         };
         assert_eq!(verdict([5, 10], [6, 11]), Verdict::Delivered);
-        // While the step was away its jobs were let go of: that is no delivery.
+        // While the step was removed, retention deleted its jobs: that is no delivery.
         let Verdict::Lost(why) = verdict([3, 8], [6, 9]) else { panic!("it is gone") };
-        assert_eq!(why, "some of its jobs are not kept any more");
+        assert_eq!(why, "retention has deleted some of its jobs");
         let Verdict::Lost(why) = verdict([0, 8], [1, 1]) else { panic!("it was put back") };
-        assert_eq!(why, "its progress was put elsewhere");
+        assert_eq!(why, "its progress was moved");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How a run is told to go about its work, and what it says at its end.
+//! Run options and report: configure a run, and describe its end.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use tidegate_components::source::BatchLimit;
 use tidegate_dispatch::End;
 use tidegate_model::Address;
 
-/// How a run goes about its work.
+/// Options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// End also when sources are followed but have nothing now.
+    /// Whether the run also ends when followed sources have no jobs now.
     pub until_idle: bool,
-    /// Threads that run steps; 0 = one a core.
+    /// Number of worker threads; 0 = one a core.
     pub workers: usize,
-    /// The largest batch.
+    /// Maximum size of a batch.
     pub batch: BatchLimit,
-    /// How long to wait for room on a full disk before the next try.
+    /// Time between two attempts to write to a full disk.
     pub retry_after: Duration,
-    /// How long a stop waits for what runs.
+    /// Maximum time that a stop waits for running jobs.
     pub shutdown_timeout: Duration,
 }
 
@@ -33,22 +33,22 @@ impl Default for Options {
     }
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Report {
     pub end: End,
-    /// The steps that had to stop, and why.
+    /// Steps that had to stop, with the reasons.
     pub halts: Vec<Halt>,
-    /// Attempts still ran when the time for shutting down was over; they will be run again.
+    /// Whether attempts were still running when `shutdown_timeout` expired; they run again in the next run.
     pub abandoned: bool,
-    /// Threads of the run are left, in code that may never end.
+    /// Whether threads of the run are left, in code that may never return.
     pub left_behind: bool,
 }
 
-/// A step that had to stop.
+/// Step that had to stop.
 #[derive(Clone, Debug)]
 pub struct Halt {
     pub step: Address,
-    /// What stands in the way; a sentence fragment.
+    /// Reason: a sentence fragment.
     pub why: String,
 }

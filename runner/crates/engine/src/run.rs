@@ -1,4 +1,4 @@
-//! One run, from the outside.
+//! Run: starts one run of a configuration, and gives other threads a handle to it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use tidegate_model::{Address, Clock};
 use tidegate_store::{Attempts, Store, Writer};
 
 /// A run that is ready to start.
-#[expect(missing_debug_implementations, reason = "a clock has no form for people")]
+#[expect(missing_debug_implementations, reason = "a clock has no useful debug output")]
 pub struct Run(Parts, Arc<AsRead>);
 
-/// Talks to a run from another thread.
+/// Handle to a run, for other threads.
 #[derive(Clone, Debug)]
 pub struct Handle {
     messages: Sender<Message>,
@@ -42,15 +42,15 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Asks the run to end: what runs is finished and committed, nothing more is started.
+    /// Requests the end of the run: running jobs are finished and committed, no further job starts.
     pub fn stop(&self) {
         self.ending.store(true, Ordering::Release);
-        // A run that is over needs no stopping.
+        // A run that has ended needs no stop.
         let _ = self.messages.send(Message::Stop);
     }
 
-    /// Brings jobs, which are answered for once they are durable. `false`: the run is over, and they
-    /// were not taken.
+    /// Ingests jobs. The push is answered once they are durable. Returns `false` if the run has ended and
+    /// refused them.
     pub fn push(&self, push: Push) -> bool {
         match self.inbox.put(push) {
             Some(true) => self.messages.send(Message::Arrived).is_ok(),
@@ -59,22 +59,22 @@ impl Handle {
         }
     }
 
-    /// The jobs of a queue that is a source's, which its slowest reader has not accounted for.
+    /// Number of jobs on the queue of a push source that its slowest step has not accounted for.
     #[must_use]
     pub fn waiting(&self, queue: QueueRef) -> u64 {
         self.inbox.waiting(queue)
     }
 
-    /// The process is about to end in the middle of whatever runs, through no fault of any job. Commands end
-    /// now.
+    /// Prepares the end of the process in the middle of running jobs, so that no job is blamed for it.
+    /// Commands are killed now.
     pub fn abandon(&self) {
         self.attempts.close();
         self.leash.kill();
         self.setups.close();
     }
 
-    /// What can be seen of the waiting jobs of the step at this position; `None` where it takes them as
-    /// they come, or the run ends.
+    /// View of the waiting jobs of the step at this position. Returns `None` for an ordered step, or if the
+    /// run has ended.
     #[must_use]
     pub fn sight(&self, step: usize) -> Option<Box<Sight>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
@@ -82,8 +82,8 @@ impl Handle {
         answer.recv().ok().flatten()
     }
 
-    /// The payload of the job at `index` of an input of a step, each by its position, where the step has begun
-    /// it and still has it in memory.
+    /// Payload of the job at `index` of an input, if the step has begun the job and still has it in memory.
+    /// Step and input are given by position.
     #[must_use]
     pub fn payload(&self, (step, input): (usize, usize), index: u64) -> Option<Vec<u8>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
@@ -91,8 +91,8 @@ impl Handle {
         answer.recv().ok().flatten()
     }
 
-    /// How many jobs of each step stand where, in the order of the configuration, and up to so many of its
-    /// lanes; `None`: the run ends. Of a step that picks its jobs this looks at every one that waits.
+    /// Counts of all steps, in the order of the configuration, with at most `lanes` lanes each. Returns
+    /// `None` if the run has ended. For a queued step the count walks every waiting job.
     #[must_use]
     pub fn glances(&self, lanes: usize) -> Option<Vec<Glance>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
@@ -100,35 +100,34 @@ impl Handle {
         answer.recv().ok()
     }
 
-    /// The files of these steps that have changed on disk since the run has read them.
+    /// Files of these steps that have changed on disk since the run has read them.
     #[must_use]
     pub fn changed_files(&self, steps: &[Address]) -> Vec<PathBuf> {
         self.files.changed(steps)
     }
 
-    /// The counts of the run, which grow while it runs.
+    /// Counters of the run, updated while it runs.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Asks for a change, and waits until it is durable.
+    /// Requests a change and waits until it is durable.
     ///
-    /// # Errors
-    /// Why not, as a sentence.
+    /// # Errors The reason for a refusal, as a sentence.
     pub fn ask(&self, request: Request) -> Result<Granted, String> {
-        let ending = || Err("the runner is just ending; ask again".to_owned());
+        let ending = || Err("the runner is shutting down; try again when it has restarted".to_owned());
         self.ask_unless_it_ends(request).unwrap_or_else(ending)
     }
 
-    /// As [`Self::ask`]. `None`: the run ends, and nothing was changed.
+    /// Like [`Self::ask`], but returns `None` if the run has ended and nothing was changed.
     pub fn ask_unless_it_ends(&self, request: Request) -> Option<Result<Granted, String>> {
         let (reply, answer) = crossbeam_channel::bounded(1);
         self.ask_with(request, Reply::from(reply)).then(|| answer.recv().ok()).flatten()
     }
 
-    /// As [`Self::ask`], without waiting. Answers whether the run has heard it; where `reply` is dropped
-    /// without an answer all the same, the run has ended before, and nothing was changed.
+    /// Like [`Self::ask`], but does not wait. Returns whether the run received the request. If `reply` is
+    /// dropped without an answer, the run has ended and nothing was changed.
     #[must_use]
     pub fn ask_with(&self, request: Request, reply: Reply) -> bool {
         self.messages.send(Message::Asked(Asked::new(request, reply))).is_ok()
@@ -165,28 +164,29 @@ impl Run {
         Self(parts, Arc::default())
     }
 
-    /// With the plugins that the configuration's steps name.
+    /// Sets the loaded plugins of the configuration's steps.
     #[must_use]
     pub fn with_plugins(mut self, plugins: Arc<Plugins>) -> Self {
         self.0.plugins = plugins;
         self
     }
 
-    /// Knows the files that its configuration was made of.
+    /// Sets the files that the configuration was read from.
     #[must_use]
     pub fn with_files(mut self, files: Arc<AsRead>) -> Self {
         self.1 = files;
         self
     }
 
-    /// Writes down what is attempted, so that the next run knows what took this one down.
+    /// Sets the crash guard, which records attempts so that the next run knows the jobs that crashed this
+    /// one.
     #[must_use]
     pub fn with_attempts(mut self, attempts: Attempts) -> Self {
         self.0.attempts = attempts;
         self
     }
 
-    /// Writes down what is set up, for the same.
+    /// Sets the record of setups, for the same purpose.
     #[must_use]
     pub fn with_setups(mut self, setups: Setups) -> Self {
         self.0.setups = setups;
@@ -208,16 +208,16 @@ impl Run {
         }
     }
 
-    /// The counts of this run, which grow while it runs.
+    /// Counters of this run, updated while it runs.
     #[must_use]
     pub fn stats(&self) -> Arc<Stats> {
         Arc::clone(&self.0.stats)
     }
 
-    /// Runs on this thread until everything is delivered, or somebody stops it.
+    /// Runs on this thread until all work is delivered, or until a stop.
     ///
-    /// # Errors
-    /// Where it cannot start, or the store fails. What was not committed is delivered next time.
+    /// # Errors The run cannot start, or the store fails. Jobs that were not committed are delivered in the
+    /// next run.
     pub fn run(self) -> Result<Report, EngineError> {
         let Some(mut crew) = Crew::start(self.0)? else {
             return Ok(Report { end: End::Stopped, halts: vec![], abandoned: false, left_behind: false });

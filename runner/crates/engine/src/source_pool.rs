@@ -1,8 +1,8 @@
-//! The source pool: a few threads that read all sources of a run, however many there are.
+//! Source pool: reads all sources of a run on at most eight threads.
 //!
-//! A reader is scheduled when the floor asks for a batch, and when its files change while it has been asked
-//! and had nothing. At rest nothing runs: a reader of files that can be watched looks by itself every
-//! [`POLL_WATCHED`], any other one every [`POLL`].
+//! A reader is scheduled by a request of the coordinator, or by a change of its files while a request is
+//! open. Idle readers need no thread. A reader of watched files checks them every [`POLL_WATCHED`], any other
+//! reader every [`POLL`].
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,12 +18,13 @@ use tidegate_components::source::{BatchLimit, Read, Reader, Wake, Watch, Watched
 use tidegate_dispatch::Port;
 use tidegate_model::log_target;
 
-/// How many threads read sources. Reads of files seldom wait; a file system that hangs takes one of them.
+/// Maximum number of threads that read sources. Reads of files seldom block; a hanging file system occupies
+/// one thread.
 const THREADS_MAX: usize = 8;
 
-/// How long a reader waits that no event can wake: network file systems have none.
+/// Time between checks of a reader without change events: network file systems have none.
 const POLL: Duration = Duration::from_millis(250);
-/// How long a reader waits that events wake, in case that one is lost.
+/// Time between checks of a reader with change events, in case an event is lost.
 const POLL_WATCHED: Duration = Duration::from_secs(30);
 
 /// Threads that read sources.
@@ -36,17 +37,17 @@ pub(crate) struct SourcePool {
 #[derive(Debug)]
 struct Shared {
     watch: Watch,
-    /// Closed by the end.
+    /// Queue of readers to run; closed by `end`.
     ready: Mutex<Option<Sender<Arc<Task>>>>,
-    /// All readers that live.
+    /// All readers.
     tasks: Mutex<Vec<Weak<Task>>>,
-    /// When the thread that looks at the clock looks next; `None` where no reader waits.
+    /// Next check of the timer thread; `None` if no reader waits.
     next_look: Mutex<Option<Instant>>,
-    /// Tells that thread that a reader waits for an earlier time. Closed by the end.
+    /// Wakes the timer thread for an earlier check. Closed by `end`.
     resting: Mutex<Option<Sender<()>>>,
 }
 
-/// One source's reader for one step, as the floor knows it.
+/// Handle to the reader of one source for one step.
 #[derive(Debug)]
 pub(crate) struct SourceReader {
     task: Arc<Task>,
@@ -55,42 +56,42 @@ pub(crate) struct SourceReader {
 #[derive(Debug)]
 struct Task {
     port: Port,
-    /// Is sent with every message, and tells readers of one port apart.
+    /// Epoch of the reader, sent with every message.
     number: u64,
     shared: Arc<Shared>,
     phase: AtomicU8,
-    /// Batches that were asked for and not sent.
+    /// Number of requested batches that were not sent yet.
     asked: AtomicUsize,
     ended: AtomicBool,
-    /// `None` once it has ended.
+    /// The reader; `None` once it has ended.
     reader: Mutex<Option<Reader>>,
-    /// The floor knows that there is nothing now.
+    /// Whether the coordinator knows that there are no jobs now.
     idle: AtomicBool,
-    /// It could not open a file, as too many are open.
+    /// Whether the reader could not open a file because too many are open.
     short_of_files: AtomicBool,
-    /// When to look without having been woken.
+    /// Time of the next check without an event.
     next_look: Mutex<Option<Instant>>,
 }
 
-/// A task is not queued, or queued for a thread, or run by one, or shall run once more afterwards.
+/// States of a task: not queued, queued for a thread, running on one, or to run again afterwards.
 const RESTING: u8 = 0;
 const QUEUED: u8 = 1;
 const RUNNING: u8 = 2;
 const AGAIN: u8 = 3;
 
-/// How a turn of a task ended.
+/// Result of one turn of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// A batch was sent.
     Read,
-    /// Nothing was asked for, or it has ended.
+    /// No batch is requested, or the reader has ended.
     Rest,
-    /// There is nothing now.
+    /// There are no jobs now.
     Idle,
 }
 
 impl SourcePool {
-    /// `sources`: how many readers there will be, about.
+    /// Starts the pool for about `sources` readers.
     pub(crate) fn start(
         sources: usize,
         limit: BatchLimit,
@@ -119,7 +120,7 @@ impl SourcePool {
         Ok(pool)
     }
 
-    /// Takes a reader in; it reads when it is asked.
+    /// Adds a reader; it reads on request.
     pub(crate) fn add(&self, port: Port, number: u64, reader: Reader) -> SourceReader {
         let task = Arc::new(Task {
             port,
@@ -142,7 +143,7 @@ impl SourcePool {
         SourceReader { task }
     }
 
-    /// Ends the threads. Readers that are not ended send nothing any more.
+    /// Ends the threads. Remaining readers send no more messages.
     pub(crate) fn end(self) {
         drop((lock(&self.shared.ready).take(), lock(&self.shared.resting).take()));
         for task in lock(&self.shared.tasks).iter().filter_map(Weak::upgrade) {
@@ -155,13 +156,13 @@ impl SourcePool {
 }
 
 impl SourceReader {
-    /// Asks for the next batch; sources are read in order, so no place is needed.
+    /// Requests the next batch; sources are read in order, so no position is needed.
     pub(crate) fn ask(&self) {
         self.task.asked.fetch_add(1, Ordering::SeqCst);
         Arc::clone(&self.task).wake();
     }
 
-    /// Ends the reader. It has sent its last message when this returns.
+    /// Ends the reader. Its last message is sent when this returns.
     pub(crate) fn end(self) {
         self.task.ended.store(true, Ordering::Release);
         drop(lock(&self.task.reader).take());
@@ -186,12 +187,12 @@ impl Task {
     fn queue(self: Arc<Self>) {
         let shared = Arc::clone(&self.shared);
         if let Some(ready) = &*lock(&shared.ready) {
-            // The threads live until it is closed.
+            // The threads live until the channel is closed.
             let _ = ready.send(self);
         }
     }
 
-    /// Takes turns until nothing is left to do now, or another task shall have its turn.
+    /// Runs turns until the reader has no work now, or until it is another task's turn.
     fn run(self: Arc<Self>, limit: BatchLimit, messages: &Sender<Message>) {
         loop {
             self.phase.store(RUNNING, Ordering::SeqCst);
@@ -221,7 +222,7 @@ impl Task {
                 Message::Read { port, reader: number, fetched }
             }
             Ok(Read::Idle) => match self.shared.watch.look_out(reader.path()) {
-                // What came just before is looked for rather than waited for.
+                // The files changed just before the watch began, so they are read again at once.
                 Watched::Since => return Turn::Read,
                 watched => {
                     self.rest(watched, messages);
@@ -229,10 +230,10 @@ impl Task {
                 }
             },
             Ok(Read::End) => Message::Ended { port, reader: number },
-            // The next call goes on where this one stopped.
+            // The next call resumes at this position.
             Err(error) if error.is_short_of_files() => {
                 if !self.short_of_files.swap(true, Ordering::AcqRel) {
-                    tracing::warn!(target: log_target::ENGINE, error = %Chain(&error), "the source waits until fewer files are open");
+                    tracing::warn!(target: log_target::ENGINE, error = %Chain(&error), "too many files are open; the source waits");
                 }
                 self.look_again_in(POLL);
                 return Turn::Idle;
@@ -242,7 +243,7 @@ impl Task {
         *lock(&self.next_look) = None;
         self.idle.store(false, Ordering::Release);
         if self.short_of_files.swap(false, Ordering::AcqRel) {
-            tracing::info!(target: log_target::ENGINE, path = %reader.path().display(), "there are fewer open files; the source goes on");
+            tracing::info!(target: log_target::ENGINE, path = %reader.path().display(), "fewer files are open; the source resumes");
         }
         let last = !matches!(message, Message::Read { .. });
         if messages.send(message).is_err() || last {
@@ -263,22 +264,22 @@ impl Task {
         *next = Some(due);
         drop(next);
         if let Some(resting) = &*lock(&self.shared.resting) {
-            // One that waits to be heard is enough.
+            // One queued wake-up is enough.
             let _ = resting.try_send(());
         }
     }
 
-    /// There is nothing now: the floor hears of it once, and the clock is looked at from then on.
+    /// Reports once that there are no jobs now, and schedules the next check.
     fn rest(&self, watched: Watched, messages: &Sender<Message>) {
         self.look_again_in(if watched == Watched::Polled { POLL } else { POLL_WATCHED });
         if !self.idle.swap(true, Ordering::AcqRel) {
-            // A floor that is gone needs nothing.
+            // If the event loop has ended, no report is needed.
             let _ = messages.send(Message::Idle { port: self.port, reader: self.number });
         }
     }
 }
 
-/// Wakes readers whose time to look has come, until `resting` is closed.
+/// Timer thread: wakes the readers whose check is due, until `resting` is closed.
 fn look_at_the_clock(shared: &Shared, resting: &Receiver<()>) {
     loop {
         let next = *lock(&shared.next_look);
@@ -291,7 +292,7 @@ fn look_at_the_clock(shared: &Shared, resting: &Receiver<()>) {
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        // Readers that rest from here on tell their time by themselves.
+        // A reader that goes idle from now on wakes this thread again.
         *lock(&shared.next_look) = None;
         let now = Instant::now();
         let all: Vec<_> = lock(&shared.tasks).iter().filter_map(Weak::upgrade).collect();
@@ -312,6 +313,6 @@ fn look_at_the_clock(shared: &Shared, resting: &Receiver<()>) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A reader that panicked takes its run down; what else these guard is whole after every statement.
+    // A panic of a reader ends the run. All other guarded data is consistent after every statement.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

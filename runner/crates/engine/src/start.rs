@@ -1,4 +1,4 @@
-//! Where a run takes up: what the store knows, and the hands that are made ready for it.
+//! Recovery: reads the state of the store, and opens the sources and sinks of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -23,41 +23,41 @@ use tidegate_model::log_target;
 use tidegate_model::{Mark, Progress, Segment, Timestamp, TokenKey};
 use tidegate_store::{Changes, Generation, Store};
 
-/// Jobs of one batch of a step that picks them.
+/// Maximum number of jobs in a batch of a queued step.
 const PICKED_BATCH: usize = 256;
 
-/// Everything that a run starts from; lists follow the order of the configuration.
+/// Recovered state of a run; lists follow the order of the configuration.
 pub(crate) struct Started {
-    /// By step and input.
+    /// Progress by step and input.
     pub(crate) progress: Vec<Vec<Progress>>,
-    /// By step: the numbers of the snapshots whose batches are delivered again.
+    /// Numbers of the snapshots, by step, whose batches are delivered again.
     pub(crate) snapshots: Vec<BTreeSet<u64>>,
-    /// The last index of each queue.
+    /// Last index of each queue.
     pub(crate) heads: Vec<u64>,
     pub(crate) flows: Vec<Flow>,
-    /// `None` for those that cannot be opened.
+    /// Sources; `None` for a source that cannot be opened.
     pub(crate) sources: Vec<Option<Source>>,
-    /// What reads the sources, for each input that is one.
+    /// Readers of the inputs that are sources.
     pub(crate) readers: Vec<(Port, Reader)>,
     pub(crate) sinks: Vec<Sink>,
-    /// The last mark and the last segment of each source.
+    /// Last offset and last segment of each source.
     pub(crate) marks: BTreeMap<usize, Mark>,
     pub(crate) segments: BTreeMap<usize, Segment>,
-    /// The number of this configuration among all that ran on the store.
+    /// Number of this configuration among all that ran on the store.
     pub(crate) generation: u64,
-    /// The schedule sources, by the queues that they fill.
+    /// Schedule sources, by the queues that they fill.
     pub(crate) tickers: Vec<(QueueRef, Ticker)>,
-    /// What the tokens of jobs are made with.
+    /// Key of the completion tokens.
     pub(crate) token_key: TokenKey,
-    /// To be committed before anything else.
+    /// Changes to commit before all others.
     pub(crate) opening: Option<Changes>,
-    /// Steps that cannot begin, and why: their source or one of their sinks cannot be opened. The
-    /// others do not suffer for it.
+    /// Steps that cannot start, with the reasons: their source or one of their sinks cannot be opened. The
+    /// other steps run.
     pub(crate) halts: Vec<(usize, String)>,
 }
 
-/// `None`: the run was `stopped` before it could begin.
-#[expect(clippy::too_many_lines, reason = "one thing after the other, each short")]
+/// Recovers the state. Returns `None` if the run was `stopped` before.
+#[expect(clippy::too_many_lines, reason = "a sequence of short steps")]
 pub(crate) fn start(
     configuration: &Configuration,
     store: &Store,
@@ -133,7 +133,7 @@ pub(crate) fn start(
                     Feed::Source
                 }
                 Input::Queue(queue) => {
-                    // A step that is new to a queue begins with the oldest job that is left.
+                    // A step that is new to a queue starts at the oldest job that is kept.
                     kept.push(firsts.get(&queue.0).copied().unwrap_or(1));
                     let let_go = firsts.get(&queue.0).map_or(0, |first| first - 1);
                     match known.last() {
@@ -160,7 +160,7 @@ pub(crate) fn start(
         snapshots.push(redo.iter().map(|redo| redo.number).collect());
         let gather = if step.take == Take::Join { Gather::Each } else { Gather::Any };
         let picking = picking(configuration, step, done_by_input.first());
-        // What a step that picks has in the store is told job by job.
+        // The parked jobs of a queued step are added one by one.
         let due = match picking {
             Some(_) => None,
             None => store.next_due(&step.address, None)?,
@@ -175,19 +175,19 @@ pub(crate) fn start(
             Err(error) => {
                 let why = Chain(&error).to_string();
                 halts.extend(feeders(configuration, position).map(|step| (step, why.clone())));
-                // Nothing reaches it: whoever would write to it does not begin.
+                // No step writes to it: its steps do not start.
                 sinks.push(Sink::Null);
             }
         }
     }
     warn_of_orphans(configuration, store)?;
     let generation = generation(configuration, store, &mut changes)?;
-    // Time went by while nothing ran.
+    // Retention by age must catch up on the time without a run.
     changes.trims = trims_by_age(configuration, &progress, now);
     changes.trims.retain(|trim| kept_now.contains(&trim.queue));
     let tickers = tickers(configuration, store, &mut changes)?;
     let token_key = token_key(store, &mut changes)?;
-    // A note that cannot be read is replaced.
+    // A marker that cannot be read is replaced.
     changes.begins_run = store.stops().map_or(true, |stops| !stops.is_empty());
     let news = changes.generation.is_some()
         || changes.begins_run
@@ -214,7 +214,7 @@ pub(crate) fn start(
     }))
 }
 
-/// How a step picks its jobs, if it does.
+/// Rules of a queued step; `None` for an ordered step.
 fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progress>) -> Option<Picking> {
     let queuer = step.picks()?;
     let effects = before(step, configuration) != Before::Nothing;
@@ -229,7 +229,7 @@ fn picking(configuration: &Configuration, step: &Step, progress: Option<&Progres
     })
 }
 
-/// Tells the floor of the jobs that stand in the store one by one, and of the steps that are paused.
+/// Adds the parked jobs of the store and the paused steps to the coordinator.
 pub(crate) fn recall(
     floor: &mut Floor,
     configuration: &Configuration,
@@ -245,8 +245,8 @@ pub(crate) fn recall(
     pause(floor, configuration, store)
 }
 
-/// The schedules, each from its last tick on. From when on one ticks that never did is put on record, so
-/// that what comes while nobody is there was missed.
+/// Schedules, each from its last tick on. The start of a schedule that never ticked is recorded, so that
+/// later ticks without a running engine count as missed.
 fn tickers(
     configuration: &Configuration,
     store: &Store,
@@ -265,34 +265,34 @@ fn tickers(
     Ok(tickers)
 }
 
-/// The key of the store, which is made where there is none yet.
+/// Key of the store; it is created if there is none yet.
 fn token_key(store: &Store, changes: &mut Changes) -> Result<TokenKey, EngineError> {
     if let Some(key) = store.token_key()? {
         return Ok(key);
     }
     let mut bytes = [0; 32];
-    // Needs no open file, and never gives fewer than 256 bytes at a time.
+    // The call needs no open file, and always fills 256 bytes or less.
     getrandom(&mut bytes, GetRandomFlags::empty()).map_err(std::io::Error::from)?;
-    // So many zeros do not come.
+    // Random bytes are not all zero.
     let key = TokenKey::new(&bytes).unwrap_or(TokenKey::NONE);
     changes.token_key = Some(key.clone());
     Ok(key)
 }
 
-/// Has those steps start nothing that somebody has paused.
+/// Pauses the steps that an operator has paused.
 fn pause(floor: &mut Floor, configuration: &Configuration, store: &Store) -> Result<(), EngineError> {
     for pause in store.pauses()? {
         let position = configuration.steps.iter().position(|step| step.address == pause.step);
         if let Some(position) = position {
             let resume = configuration.command(&format!("step resume {}", pause.step));
-            tracing::warn!(target: log_target::ENGINE, step = %pause.step, "the step is paused; `{resume}` has it go on");
+            tracing::warn!(target: log_target::ENGINE, step = %pause.step, "the step is paused; `{resume}` resumes it");
             floor.pause(position);
         }
     }
     Ok(())
 }
 
-/// The number of the configuration: the last one, or the next where it has changed.
+/// Number of the configuration: the last one, or the next if the configuration has changed.
 fn generation(
     configuration: &Configuration,
     store: &Store,
@@ -308,7 +308,7 @@ fn generation(
     Ok(number)
 }
 
-/// The steps that deliver into a sink.
+/// Steps that deliver into a sink.
 fn feeders(configuration: &Configuration, sink: usize) -> impl Iterator<Item = usize> + '_ {
     let target = Target::Sink(SinkRef(sink));
     let steps = configuration.steps.iter().enumerate();
@@ -317,8 +317,7 @@ fn feeders(configuration: &Configuration, sink: usize) -> impl Iterator<Item = u
         .map(|(step, _)| step)
 }
 
-/// Progress, and jobs on their way, that no step claims: a step was renamed or taken away, or reads
-/// something else now.
+/// Warns of progress and snapshots without a step: the step was renamed or removed, or has other inputs now.
 fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), EngineError> {
     for (step, input, progress) in store.all_progress()? {
         let claims = |claimant: &Step| {
@@ -331,7 +330,7 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
                 input = %input,
                 watermark = progress.watermark(),
                 "no step of the configuration claims this progress; it is kept (a step with another name \
-                 begins with the oldest job)"
+                 starts at the oldest job)"
             );
         }
     }
@@ -343,8 +342,9 @@ fn warn_of_orphans(configuration: &Configuration, store: &Store) -> Result<(), E
                 target: log_target::ENGINE,
                 step = %snapshot.step,
                 jobs = snapshot.jobs,
-                "the step is not in the configuration, and an attempt of it that may have been seen outside was \
-                 interrupted ({}); what it was is kept, and is completed if the step comes back while its jobs are kept",
+                "the step is not in the configuration, and an attempt of it was interrupted ({}). The attempt may \
+                 have had effects. Its record is kept, and the attempt is repeated if the step returns before \
+                 retention deletes the jobs.",
                 inputs.collect::<Vec<_>>().join(", ")
             );
         }

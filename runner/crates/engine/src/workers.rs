@@ -1,4 +1,5 @@
-//! The threads that run steps. Each has its own copy of every step that it has been given work of.
+//! Workers: run batches, gates and monitors on threads; each thread has its own copy of the steps that it has
+//! run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -25,10 +26,10 @@ use tidegate_dispatch::JobKey;
 use tidegate_model::{Clock, Status, Timestamp, TokenKey};
 use tidegate_store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
 
-/// No more workers than that wait for the outside at once.
+/// Maximum number of workers that wait for external systems at the same time.
 const ASIDE_MAX: usize = 256;
 
-/// What all workers share.
+/// Context that all workers share.
 pub(crate) struct Shop {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) plugins: Arc<Plugins>,
@@ -36,13 +37,13 @@ pub(crate) struct Shop {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) generation: u64,
     pub(crate) token_key: TokenKey,
-    /// All commands that run.
+    /// All running commands.
     pub(crate) leash: Arc<Leash>,
-    /// Set when the run is asked to end.
+    /// Set when the run must end.
     pub(crate) ending: Arc<AtomicBool>,
     pub(crate) deaths: Arc<Deaths>,
     pub(crate) attempts: Attempts,
-    /// By step: what it runs was set up at least once.
+    /// Per step: whether its setup has succeeded at least once.
     pub(crate) ever_set_up: Vec<Arc<AtomicBool>>,
     pub(crate) setups: Setups,
 }
@@ -60,13 +61,13 @@ impl Shop {
     }
 }
 
-/// Something for a worker to do.
+/// Work item of a worker.
 #[derive(Debug)]
 pub(crate) enum Errand {
     Batch(Task),
-    /// See whether the gate of this step is open.
+    /// Check whether the gate of this step is open.
     Gate(usize),
-    /// Find out how pending jobs stand.
+    /// Poll the status of pending jobs.
     Status(Asking),
 }
 
@@ -88,12 +89,12 @@ pub(crate) fn start(
         .collect()
 }
 
-/// Workers for what may take long, as many as there are such errands at once.
+/// Elastic pool for blocking calls: it has as many workers as there are calls at the same time.
 pub(crate) struct Aside {
     shop: Arc<Shop>,
     messages: Sender<Message>,
     tasks: (Sender<Errand>, Receiver<Errand>),
-    /// How many workers wait for an errand, less the errands that wait for a worker.
+    /// Number of idle workers, minus the number of queued tasks.
     free: Arc<AtomicIsize>,
     workers: Vec<JoinHandle<()>>,
     /// Closed when all workers have ended.
@@ -106,7 +107,7 @@ impl Aside {
         Self { shop, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
     }
 
-    /// Gives an errand to a free worker, or to a new one; past [`ASIDE_MAX`] it waits for one.
+    /// Runs a task on an idle worker, or on a new one. Above [`ASIDE_MAX`] workers the task waits.
     pub(crate) fn give(&mut self, errand: Errand) -> std::io::Result<()> {
         if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
             let (shop, tasks, messages) =
@@ -123,12 +124,13 @@ impl Aside {
             self.free.fetch_add(1, Ordering::AcqRel);
             self.workers.push(worker);
         }
-        // This side holds the other end, too.
+        // This side holds the receiver, too, so the send cannot fail.
         let _ = self.tasks.0.send(errand);
         Ok(())
     }
 
-    /// Lets the workers end, and waits for that no longer than so long: what they ask changes nothing.
+    /// Cancels the running calls, and waits at most `patience` for the workers to end. Their results are not
+    /// needed.
     pub(crate) fn abandon(self, patience: Duration) {
         let Self { shop, tasks, alive, .. } = self;
         shop.leash.give_up();
@@ -136,17 +138,17 @@ impl Aside {
         let _ = alive.1.recv_timeout(patience);
     }
 
-    /// Lets the workers end when they are through.
+    /// Closes the queue of tasks; each worker ends after its current one.
     pub(crate) fn close(self) -> Vec<JoinHandle<()>> {
         self.workers
     }
 }
 
-/// One worker, with what it has made ready so far.
+/// A worker thread, with the steps, gates and monitors that it has set up.
 struct Hand<'s> {
     shop: &'s Shop,
     slot: Slot,
-    /// By step.
+    /// Steps by position; `None` until the first batch.
     workers: Vec<Option<Worker>>,
     gates: Vec<Option<Asker>>,
     monitors: Vec<Option<Asker>>,
@@ -167,7 +169,7 @@ impl<'s> Hand<'s> {
     fn work(&mut self, errands: &Receiver<Errand>, messages: &Sender<Message>, done: &dyn Fn()) {
         for errand in errands {
             let message = match errand {
-                // The jobs are freed here and not by the dispatcher's thread, which has more to do.
+                // The jobs are freed here, because the event loop's thread has more to do.
                 Errand::Batch(Task { step, id, work, .. }) => {
                     Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
                 }
@@ -198,8 +200,8 @@ impl<'s> Hand<'s> {
                 }
             }
         };
-        // A panic is a bug, of ours or of a library. It stops the step instead of hanging the run;
-        // the worker's state may be half-changed, so it is made anew.
+        // A panic is a bug of Tidegate or of a library. It stops the step instead of hanging the run. The
+        // worker's state may be inconsistent, so it is created again.
         catch_unwind(AssertUnwindSafe(|| worker.run(work, slot, &**clock))).unwrap_or_else(|_| {
             self.workers[step] = None;
             failed(work, PANICKED.to_owned())
@@ -211,7 +213,7 @@ impl<'s> Hand<'s> {
         let failure = |message: String| Failure::new(FailureKind::Failed, message);
         let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
         let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
-        // What is through meanwhile is not asked for.
+        // A job that is completed meanwhile is not polled.
         let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
         let jobs = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
         let jobs: Vec<_> = jobs.collect();
@@ -225,7 +227,7 @@ impl<'s> Hand<'s> {
             Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), &self.shop.common())
         })?;
         status::read(&answer, &jobs).map_err(|why| {
-            Failure::new(FailureKind::Output, format!("{why}; the answer is {}", beginning(&answer)))
+            Failure::new(FailureKind::Output, format!("{why}: the answer is {}", beginning(&answer)))
         })
     }
 
@@ -238,15 +240,15 @@ impl<'s> Hand<'s> {
             Asker::new(configuration, declared, (inquiry, Entry::Open), &self.shop.common())
         })?;
         serde_json::from_slice(&answer).map_err(|_| {
-            let message = format!("it should answer `true` or `false`, and answered {}", beginning(&answer));
+            let message = format!("the answer must be `true` or `false`: it is {}", beginning(&answer));
             Failure::new(FailureKind::Output, message)
         })
     }
 }
 
-const PANICKED: &str = "the step panicked, which is a bug of Tidegate; please report it";
+const PANICKED: &str = "the step panicked: please report this bug of Tidegate";
 
-/// Asks with what is ready, or is made ready first.
+/// Calls a gate or monitor, and sets it up first if needed.
 fn ask(
     asker: &mut Option<Asker>,
     given: &[u8],
@@ -254,7 +256,7 @@ fn ask(
     make: impl FnOnce() -> Result<Asker, String>,
 ) -> Result<Vec<u8>, Failure> {
     let failure = |message: String| Failure::new(FailureKind::Failed, message);
-    // It is put back only where it is whole.
+    // An instance that panicked is not put back.
     let mut ready = match asker.take() {
         Some(ready) => ready,
         None => make().map_err(failure)?,
@@ -265,7 +267,7 @@ fn ask(
     answer
 }
 
-/// As much of an answer as a message can show.
+/// Beginning of an answer, short enough for a message.
 fn beginning(answer: &[u8]) -> String {
     const SHOWN: usize = 100;
     let text = String::from_utf8_lossy(answer);

@@ -251,7 +251,7 @@ impl Jobs {
             .then(left.key.cmp(&right.key))
     }
 
-    /// Hint of a job: of two jobs, the one with the smaller hint goes first.
+    /// Hint of a job: the job with the smaller hint goes first.
     pub(crate) fn hint(&self, slot: u32) -> (Stand, i64) {
         let Job { age, extra, .. } = self.jobs[slot];
         let rank = self.extras.get(extra as usize).map_or(0, |extra| extra.rank);

@@ -1,16 +1,16 @@
-//! Mistakes in scripts, as `check` shows them.
+//! Generation tests: check the diagnostics for mistakes in scripts.
 
 use tempfile::TempDir;
 
 use super::Generation;
 use tidegate_config::LoadOptions;
 
-/// What `check` says about a configuration of these files, in a folder called `configs`.
+/// Output of `check` for a configuration of these files, in a folder called `configs`.
 fn shown(files: &[(&str, &str)]) -> String {
     shown_in(&TempDir::new().unwrap(), files)
 }
 
-/// As [`shown`], where something else may be in the folder already.
+/// Like [`shown`], in a folder that may have other files.
 fn shown_in(folder: &TempDir, files: &[(&str, &str)]) -> String {
     for (name, text) in files {
         let path = folder.path().join("configs").join(name);
@@ -24,7 +24,7 @@ fn shown_in(folder: &TempDir, files: &[(&str, &str)]) -> String {
     text.replace(&format!("{}/", folder.path().display()), "")
 }
 
-/// What `check` says about one step that has `lines`, and these files beside it.
+/// Output of `check` for one step with `lines`, and these files beside it.
 fn step(lines: &str, files: &[(&str, &str)]) -> String {
     let toml = format!(
         "[source.events]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\n[step.price]\nfrom = \"events\"\n{lines}\n"
@@ -32,7 +32,7 @@ fn step(lines: &str, files: &[(&str, &str)]) -> String {
     shown(&[&[("shop.toml", &*toml)], files].concat())
 }
 
-/// What `check` says about a step that runs `text`.
+/// Output of `check` for a step that runs `text`.
 fn script(text: &str) -> String {
     step("run = \"price.rhai\"", &[("price.rhai", text)])
 }
@@ -127,7 +127,8 @@ fn a_pending_job_that_a_monitor_or_the_outside_finishes_is_fine() {
     assert_eq!(step(passed, &[bare, PORT]), "");
     let command = "run = [\"builtin:exec\", \"price.rhai\"]\nexec = { command = [\"true\"] }";
     assert_eq!(step(command, &[bare, PORT]), "");
-    // A function of its own has nothing to do with it, and what is given `ctx` may pass the token on.
+    // A function of the script's own with the same name does not count, and a function that gets `ctx` may
+    // pass the token on.
     let own = ("price.rhai", "fn pending(x) { x }\nfn process(job) { pending(job) }\n");
     assert_eq!(step("run = \"price.rhai\"", &[own]), "");
     let passing =
@@ -194,7 +195,7 @@ fn mistakes_of_scripts_and_of_the_configuration_come_together() {
 const BRANCHES: &str = "[source.s]\ntype = \"file\"\npath = \"in.ndjson\"\nformat = \"ndjson\"\n\
      [sink.out]\ntype = \"null\"\n[step.meet]\njoin = { l = \"l\", r = \"r\" }\nto = \"out\"\n";
 
-/// What `check` says of a join whose branches these steps are.
+/// Output of `check` for a join with these steps as branches.
 fn branches(steps: &str) -> String {
     shown(&[("shop.toml", &[BRANCHES, steps].concat()), ("x.rhai", "fn process(job) { job }")])
 }
@@ -206,7 +207,7 @@ const EXEC: &str = "run = \"builtin:exec\"\nexec = { command = [\"true\"] }\n";
 fn a_join_behind_a_step_that_delivers_as_jobs_finish_is_refused() {
     let direct = format!("[step.a]\nfrom = \"s\"\n{EXEC}to = \"l\"\n{RIGHT}");
     insta::assert_snapshot!(branches(&direct));
-    // Also behind steps that keep the order that is lost by then.
+    // The mistake is also found behind steps that keep the order they get.
     let further = format!(
         "[step.a]\nfrom = \"s\"\n{EXEC}to = \"q\"\n[step.c]\nfrom = \"q\"\nrun = \"x.rhai\"\nto = \"l\"\n{RIGHT}"
     );
@@ -224,7 +225,7 @@ fn a_join_whose_branches_stand_in_one_order_is_fine() {
     let serial =
         format!("[step.a]\nfrom = \"s\"\n{EXEC}queuer = {{ strategy = \"serial\" }}\nto = \"l\"\n{RIGHT}");
     assert_eq!(branches(&serial), "");
-    // What order was lost before the fork does not matter: both branches have the order of `q`.
+    // Order that is lost before the fork does not matter: both branches have the order of `q`.
     let before = format!(
         "[step.a]\nfrom = \"s\"\n{EXEC}to = \"q\"\n[step.c]\nfrom = \"q\"\nrun = \"x.rhai\"\nto = \"l\"\n\
          [step.b]\nfrom = \"q\"\nto = \"r\"\n"
