@@ -316,7 +316,7 @@ fn answers_that_nobody_asked_for_are_discarded_and_reported() {
     let project = in_front_of(&ledger, &batches(["a", "b"]));
     project.write("status.rhai", "fn status(answers) { answers[\"777\"] = \"committed\"; answers }");
     let mut running = project.started();
-    running.wait_until_it_says("the monitor answered for jobs that it was not asked for");
+    running.wait_until_it_says("the monitor answered for jobs that were not polled");
     running.wait_until("both", || status(&project)["pending"] == 2);
     assert!(committed(&project).is_empty());
     ledger.state().otherwise = "committed";

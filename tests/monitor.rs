@@ -45,7 +45,7 @@ fn what_the_outside_says_becomes_of_jobs_also_when_the_runner_was_killed() {
         (&failed[0]["kind"], &failed[0]["message"], &failed[0]["attempt"], &failed[0]["job"]["id"]),
         (&"rejected".into(), &"spent twice".into(), &1.into(), &3.into())
     );
-    assert!(ran.stderr.contains("answered for jobs that it was not asked for"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("answered for jobs that were not polled"), "{}", ran.stderr);
     // All of it is through.
     project.run().done();
     assert_eq!(project.read("out.ndjson").lines().count(), 3);
@@ -120,7 +120,7 @@ fn a_job_of_a_source_whose_outside_died_is_taken_out_and_its_lane_goes_on() {
     let ended = running.outcome().done();
     assert_eq!(ids(&project.read("out.ndjson")), [2]);
     assert_eq!(project.queue("p/failed")[0]["message"], "cancelled while pending (handle `b-1-1`)");
-    assert!(ended.stderr.contains("answered for jobs that it was not asked for"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("answered for jobs that were not polled"), "{}", ended.stderr);
     project.assert_sound();
 }
 
@@ -136,7 +136,7 @@ fn a_monitor_that_fails_says_since_when_until_it_answers_well() {
     assert!(text.contains("\n  monitor fails since 20"), "{text}");
     assert!(text.contains("), so that jobs stay pending: it answered for 0 jobs"), "{text}");
     project.write("outside", r#"{"b-1-1": "comitted"}"#);
-    let nonsense = "1 answer of the monitor cannot be understood: `\"comitted\"` is no status";
+    let nonsense = "1 answer of the monitor cannot be read: `\"comitted\"` is no status";
     running.wait_until("it to answer nonsense", || {
         monitor()["why"].as_str().is_some_and(|why| why.starts_with(nonsense))
     });

@@ -125,7 +125,7 @@ fn at_most_once_drops_a_job_that_fails_where_there_is_no_error_queue_and_goes_on
         .file("ten.rhai", FAILING)
         .file("in.ndjson", jobs(1..=100));
     let run = project.run().done();
-    let run = run.says("job `p/in/10` failed and is dropped as `at-most-once` demands: a ten (");
+    let run = run.says("job `p/in/10` failed and is dropped by `at-most-once`: a ten (");
     run.says("9 more jobs of `p/ten` failed in the last ").says("; the last, `p/in/100`: a ten (");
     assert_eq!(ids(&project.read("out.ndjson")), (1..=100).filter(|id| id % 10 != 0).collect::<Vec<_>>());
     let status = project.status("p/ten", "p/in");

@@ -70,7 +70,7 @@ fn a_policy_that_stops_its_step_is_named_as_the_one_that_does() {
         let outcome = project.run().failed(1);
         let why = format!("no such pool ({tried}) (./work.rhai:1:36)");
         let outcome = outcome.says(&why).says("p/work stopped at job 2");
-        let outcome = outcome.says("; the step stops at it, as `then = \"halt\"` of its retry policy says (");
+        let outcome = outcome.says("; the step stops at it because its retry policy has `then = \"halt\"` (");
         assert!(!outcome.stderr.contains("no error queue"), "{}", outcome.stderr);
         project.write("work.rhai", "fn process(job) { job }");
         project.run().done();

@@ -18,7 +18,7 @@ fn needy(plugin: &str, more: &str) -> Project {
     project
 }
 
-const HELD: &str = "the step is held back, and is set up again in ";
+const HELD: &str = "the step is held back, and its setup is retried in ";
 
 #[test]
 fn a_plugin_that_cannot_be_made_again_holds_its_step_back_and_fails_no_other_job() {
@@ -47,7 +47,7 @@ fn a_plugin_that_cannot_be_made_again_holds_its_step_back_and_fails_no_other_job
             project.tidegate(&["status"]).done().stdout.contains("cannot be set up since")
         });
         project.write("there", "");
-        let ended = running.outcome().done().says("the step goes on");
+        let ended = running.outcome().done().says("the step resumes");
         // Each thread may find it out by itself.
         assert!(ended.stderr.matches("the step is held back").count() <= 4, "{}", ended.stderr);
         let mut out = ids(&project.read("out.ndjson"));

@@ -1,6 +1,6 @@
-//! What stands between the dispatcher and the threads: takes in what those tell, feeds the dispatcher
-//! with it, and says what they shall do. Does no I/O and knows no thread, so that a test can be the
-//! threads.
+//! Coordinator: translates thread messages into dispatcher events, and dispatcher commands into actions.
+//!
+//! It does no I/O and owns no threads, so tests can drive it directly.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -31,15 +31,15 @@ use tidegate_model::Timestamp;
 use tidegate_model::log_target;
 use tidegate_store::{DelayedKey, Stop};
 
-/// Bytes that one step may hold between reading and committing, inputs and outputs together.
+/// Maximum bytes of one step between reading and committing, inputs and outputs together.
 const STEP_BYTES: usize = 8 << 20;
 
-/// Something for the threads to do.
+/// Action for the threads.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Have the reader of a source read on.
+    /// Request the next batch of a source.
     ReadSource(Port),
-    /// Put another reader in the place of that of a source, which starts at this index.
+    /// Replace the reader of a source by one that starts at this index.
     ReopenSource {
         port: Port,
         reader: u64,
@@ -47,30 +47,30 @@ pub(crate) enum Action {
     },
     ReadStore(StoreAsk),
     Run(Task),
-    /// See whether the gate of a step is open.
+    /// Check whether the gate of a step is open.
     LookAtGate(usize),
-    /// Find out how pending jobs stand.
+    /// Poll the status of pending jobs.
     AskStatus(Asking),
     Commit(Order),
-    /// The run is over.
+    /// End the run.
     Finish(End),
 }
 
-/// A batch for whichever worker is free.
+/// Batch for the next idle worker.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) step: usize,
     pub(crate) id: BatchId,
     pub(crate) work: Work,
-    /// It may take long, and shall take no worker from others.
+    /// Whether it runs on the blocking pool, because it may block.
     pub(crate) aside: bool,
 }
 
-/// What a floor starts from.
+/// Initial state of a coordinator.
 pub(crate) struct Plan {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) flows: Vec<Flow>,
-    /// The schedule sources, by the queues that they fill.
+    /// Schedule sources, by the queues that they fill.
     pub(crate) tickers: Vec<(QueueRef, Ticker)>,
     pub(crate) heads: Vec<u64>,
     pub(crate) tails: Arc<Tails>,
@@ -100,44 +100,44 @@ pub(crate) struct Floor {
     reads: HashMap<ReadId, Fetched>,
     next_read: u64,
     held: HashMap<BatchId, Held>,
-    /// By step and input: the first index that it has not read.
+    /// First index that is not read yet, by step and input.
     read_up_to: Vec<Vec<u64>>,
-    /// By step and input: which reader of it is listened to.
+    /// Epoch of the current reader, by step and input.
     readers: Vec<Vec<u64>>,
-    /// By step: where the jobs stand that wait for their next attempt in their turn.
+    /// Keys of the parked jobs that keep their turn, by step.
     turns: Vec<BTreeMap<Turn, DelayedKey>>,
-    /// By step: jobs that came again and are on their way.
+    /// Keys of the redelivered jobs in flight, by step.
     returned: Vec<BTreeSet<DelayedKey>>,
-    /// By step: jobs that came again until somebody moved them, and whether that is over: what was read
-    /// before may still bring them.
+    /// Keys of redelivered jobs that a request moves, by step. The value is true once the move is over: an
+    /// older read may still contain them.
     moved: Vec<BTreeMap<DelayedKey, bool>>,
-    /// By step: the jobs that wait to be picked; `None` where jobs are taken as they come.
+    /// Job buffers of the queued steps; `None` for an ordered step.
     shelves: Vec<Option<Shelf>>,
     tails: Arc<Tails>,
-    /// How many batches are on their way to the committer, without anything before that they wait for.
+    /// Number of batches that will reach the committer without waiting for another batch.
     pub(crate) coming: Arc<AtomicUsize>,
     batch: BatchLimit,
-    /// By step: where it shall go on, and who wants that.
+    /// Requested start positions, by step, with the request to answer.
     rewinds: HashMap<usize, (Vec<u64>, Asked)>,
     ticks: Ticks,
-    /// When queues are looked at next for jobs that are too old, if any may have some.
+    /// Time of the next retention sweep, if a queue has a maximum age.
     lets_go: Option<Timestamp>,
-    /// Nothing more is started in this run.
+    /// Whether a stop was requested.
     stopping: bool,
     pub(crate) halts: Vec<Halt>,
     failures: FailureLog,
-    /// Steps that have stopped, and are not written down yet.
+    /// Stopped steps whose stop is not recorded yet.
     stops: Vec<Stop>,
     stats: Arc<Stats>,
-    /// By step: its pending jobs; `None` where it takes jobs as they come.
+    /// Pending jobs, by step; `None` for an ordered step.
     watches: Vec<Option<Watch>>,
 }
 
 impl Floor {
     pub(crate) fn new(plan: Plan) -> Self {
         let Plan { configuration, flows, tickers, heads, tails, workers, batch, until_idle, stats } = plan;
-        // Two batches a worker, so that none waits for the dispatcher; per step as many again for
-        // those that are being committed.
+        // Two batches a worker, so that no worker waits for the event loop, and as many again for those that
+        // are being committed.
         let batches = 4 * workers + 4;
         let jobs = batches.saturating_mul(batch.jobs);
         let room = Bounds { slots: 2 * workers, batches, jobs, bytes: STEP_BYTES };
@@ -170,7 +170,7 @@ impl Floor {
         }
     }
 
-    /// Takes out the steps that cannot begin.
+    /// Excludes the steps that cannot start.
     pub(crate) fn without(mut self, halts: Vec<(usize, String)>, now: Timestamp) -> Self {
         for (step, why) in halts {
             if !self.dispatcher.is_halted(step) {
@@ -181,10 +181,10 @@ impl Floor {
         self
     }
 
-    /// The first things to do.
+    /// Adds the first actions of the run.
     pub(crate) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.pass(now, actions);
-        // What the outside has said before this run is delivered before anything is over.
+        // Completions from before this run are delivered before the run may end.
         self.dispatcher.expect(true);
         let mut commands = Vec::new();
         self.dispatcher.start(now, &mut commands);
@@ -196,18 +196,18 @@ impl Floor {
         self.carry_out(commands, now, actions);
     }
 
-    /// When it wants to be told that time has passed.
+    /// Time of the next [`Self::tick`].
     pub(crate) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
         let wakes = self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now));
         wakes.chain(self.passes()).chain(self.failures.wakes()).min()
     }
 
-    /// Has a step start nothing from the beginning on.
+    /// Pauses a step before the run starts.
     pub(crate) fn pause(&mut self, step: usize) {
         self.dispatcher.pause(step);
     }
 
-    /// Takes note that time has passed.
+    /// Handles the passing of time.
     pub(crate) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         self.report_failures(now);
         self.pass(now, actions);
@@ -217,10 +217,9 @@ impl Floor {
         self.look_after(now, actions);
     }
 
-    /// Takes in what a thread tells.
+    /// Handles one message.
     ///
-    /// # Errors
-    /// When the committer has failed: the run is over.
+    /// # Errors The committer has failed: the run is over.
     pub(crate) fn take_in(
         &mut self,
         message: Message,
@@ -234,7 +233,7 @@ impl Floor {
             Message::Read { port, reader, fetched } if self.listens(port, reader) => {
                 let event = match self.without_moved(port, fetched) {
                     Some(fetched) => Some(self.hold(port, fetched, now)),
-                    // What becomes of it is told when that is known.
+                    // A commit notice will have the new state of the job.
                     None if self.is_turn(port) => None,
                     None => Some(Event::NoneDue { step: port.step, next: Some(now) }),
                 };
@@ -285,7 +284,7 @@ impl Floor {
             }
             Message::CommitterFailed(error) => return Err(error),
             Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
-            // Who asked may have gone away.
+            // The caller may have gone away.
             Message::Look { step, reply } => _ = reply.send(self.sight(step)),
             Message::Payload { step, input, index, reply } => {
                 _ = reply.send(self.payload(step, input, index));
@@ -338,14 +337,14 @@ impl Floor {
             return Event::PutBack { step, batch: id };
         }
         let (taken, ending, bytes, took) = (ran.taken, ran.ending(), ran.byte_len(), ran.took);
-        // A batch of jobs that are taken as they come tells nothing of each.
+        // The outcome of each job is needed for queued steps only.
         let ends = if self.shelves[step].is_some() { ran.ends.clone() } else { Vec::new() };
-        // It may be held back for long, and nobody shall wait for it.
+        // The batch may be blocked for long, and the committer must not wait for it.
         self.comes(id, false);
         if let Some(held) = self.held.get_mut(&id) {
             held.ends.clone_from(&ends);
             held.ran = Some(match *ran {
-                // Nothing was taken: what waits is all that there is of it.
+                // No job was taken, so the waiting job is the whole result.
                 Ran { taken: 0, waits: Some(waits), .. } => waits,
                 _ => ran,
             });
@@ -353,7 +352,7 @@ impl Floor {
         Event::Ran { step, batch: id, ran: BatchEnd { taken, ending, bytes, took, ends } }
     }
 
-    /// Whether the port is that of the jobs that come again in their turn.
+    /// Whether this is the port of parked jobs that are read in their turn.
     fn is_turn(&self, port: Port) -> bool {
         port.input > self.configuration.steps[port.step].inputs.len()
     }
@@ -362,7 +361,7 @@ impl Floor {
         self.halt_at(step, None, why, now);
     }
 
-    /// `at`: the index of the job that is in the way, and what people call it.
+    /// `at`: the index of the halting job, and its description.
     fn halt_at(&mut self, step: usize, at: Option<(u64, String)>, why: String, now: Timestamp) {
         let whole = at.as_ref().map_or_else(|| why.clone(), |(_, at)| format!("{at}: {why}"));
         self.stats.steps[step].halt(whole.clone(), now);
@@ -375,29 +374,28 @@ impl Floor {
         self.halts.push(Halt { step, why: whole });
     }
 
-    /// Has what has stopped written down.
+    /// Requests that the stops of steps be recorded.
     fn note_stops(&mut self, actions: &mut Vec<Action>) {
         let stops = self.stops.drain(..);
         actions.extend(stops.map(|stop| Action::Commit(Order::Stopped(stop))));
     }
 }
 
-/// The job that halts its step, with everything that helps to find it, and why it does, as a sentence
-/// fragment.
+/// Description of the halting job, and the reason for the halt as a sentence fragment.
 fn describe(stumble: &Stumble) -> (String, String) {
     let Stumble { index, failure, halts, file } = stumble;
     let place = |(path, line): &(Arc<Path>, u64)| format!(" ({}:{line})", path.display());
     let file = file.as_ref().map_or_else(String::new, place);
     let (why, way_out) = match halts {
         Halts::NoErrors => (
-            "the step has no error queue to put it on, so progress stays before it",
-            "name one with `errors = \"…\"`, or mend the job or the script, and run again",
+            "the step has no error queue for it, so progress stays before it",
+            "name one with `errors = \"…\"`, or fix the job or the script, and run again",
         ),
         Halts::Policy => (
-            "the step stops at it, as `then = \"halt\"` of its retry policy says",
-            "mend the job or the script, and run again; with `then = \"error-queue\"` it would be set aside",
+            "the step stops at it because its retry policy has `then = \"halt\"`",
+            "fix the job or the script and run again, or set `then = \"error-queue\"`",
         ),
-        Halts::Run => ("progress stays before it", "run again when that is mended"),
+        Halts::Run => ("progress stays before it", "fix this and run again"),
     };
     (format!("job {index}{file}"), format!("{failure}; {why} ({way_out})"))
 }

@@ -1,5 +1,4 @@
-//! The schedule sources of a run: makes jobs of the ticks that are due, and knows when the next one
-//! comes. Does no I/O.
+//! Schedules: turn the due ticks of all schedule sources into jobs. They do no I/O.
 
 use tidegate_plugin::Payloads;
 
@@ -7,16 +6,16 @@ use tidegate_config::{Configuration, PushSource, QueueRef};
 use tidegate_dispatch::Ticker;
 use tidegate_model::Timestamp;
 
-/// So many jobs of one source may be on their way to the store.
+/// Maximum number of jobs of one source that are not durable yet.
 const ON_THEIR_WAY_MAX: usize = 1024;
 
-/// The jobs of some ticks, and what is to become durable with them.
+/// Jobs of some ticks, with the schedule position that becomes durable with them.
 #[derive(Debug)]
 pub(crate) struct Ticked {
     pub(crate) queue: QueueRef,
-    /// None, where ticks were skipped.
+    /// Empty if the ticks were skipped.
     pub(crate) jobs: Payloads,
-    /// Up to there all ticks of the source are handled by this.
+    /// Time up to which all ticks of the source are then handled.
     pub(crate) handled: Timestamp,
 }
 
@@ -27,9 +26,9 @@ pub(crate) struct Ticks(Vec<Ticking>);
 struct Ticking {
     queue: QueueRef,
     ticker: Ticker,
-    /// How many jobs are ordered and not durable.
+    /// Number of jobs that are requested and not durable.
     on_their_way: usize,
-    /// Some of those, or some that are not ordered, came before the run.
+    /// Whether ticks from before the run are not all durable.
     is_behind: bool,
 }
 
@@ -42,7 +41,7 @@ impl Ticks {
         Self(tickers.into_iter().map(ticking).collect())
     }
 
-    /// The jobs of what is due and may be on its way.
+    /// Takes the due ticks as jobs, within the limit.
     pub(crate) fn take(&mut self, configuration: &Configuration, now: Timestamp) -> Vec<Ticked> {
         let mut taken = Vec::new();
         for Ticking { queue, ticker, on_their_way, is_behind } in &mut self.0 {
@@ -59,7 +58,7 @@ impl Ticks {
         taken
     }
 
-    /// So many jobs of a source are durable.
+    /// Records that `jobs` jobs of a source are durable.
     pub(crate) fn committed(&mut self, queue: QueueRef, jobs: usize) {
         for source in self.0.iter_mut().filter(|source| source.queue == queue) {
             source.on_their_way -= jobs;
@@ -67,12 +66,12 @@ impl Ticks {
         }
     }
 
-    /// Whether jobs of ticks that came before the run are not all durable.
+    /// Whether ticks from before the run are not all durable.
     pub(crate) fn are_behind(&self) -> bool {
         self.0.iter().any(|source| source.is_behind)
     }
 
-    /// When there will be something to take, if only time has to pass for that.
+    /// Time of the next tick to take.
     pub(crate) fn wakes(&self) -> Option<Timestamp> {
         let open = self.0.iter().filter(|source| source.on_their_way < ON_THEIR_WAY_MAX);
         open.filter_map(|source| source.ticker.next()).min()

@@ -1,5 +1,4 @@
-//! The floor's part in jobs that somebody moves or takes out while they wait: nobody works on them until
-//! it is known what became of them.
+//! Move requests: make waiting jobs due or cancel them. The jobs are locked until the request is committed.
 
 use std::collections::BTreeSet;
 
@@ -15,19 +14,19 @@ use tidegate_dispatch::{Command, Event, JobKey, Port, State};
 use tidegate_model::Timestamp;
 use tidegate_store::DelayedKey;
 
-/// What somebody wants to be made of waiting jobs.
+/// Operation of a request on waiting jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
     Hasten,
-    /// `pending`: also where an outside system has it.
+    /// `pending`: whether it includes jobs that an external system has.
     Cancel {
         pending: bool,
     },
 }
 
 impl Floor {
-    /// The request with those of its jobs that may be moved, which nobody works on from now on; `None`
-    /// where it is answered already. What is known here is newer than what stands in the store.
+    /// Locks the jobs of the request that can be moved, and returns the request with these jobs only. Returns
+    /// `None` if the request is answered already. The state here is newer than that in the store.
     pub(crate) fn hold_back(
         &mut self,
         mut asked: Asked,
@@ -56,12 +55,12 @@ impl Floor {
             _ => return Some(asked),
         }
         asked.moved = moved;
-        // A round may have ended with what was taken out.
+        // A round may have ended with a cancelled job.
         self.dispatcher.handle(Event::Tick, now, commands);
         Some(asked)
     }
 
-    /// What became of jobs that were held back.
+    /// Applies the result of a committed request to the locked jobs.
     pub(crate) fn moved(&mut self, moves: Moves, now: Timestamp, commands: &mut Vec<Command>) {
         let Moves { step, rows, jobs, left } = moves;
         for index in left {
@@ -77,7 +76,7 @@ impl Floor {
                 self.moved_picked(step, &was, stands.as_ref(), now);
             } else if self.turns[step].values().any(|row| *row == was) {
                 let row = stands.map(|(row, _)| row);
-                // Where it stays as it is, it may be read again.
+                // An unchanged row may be read again.
                 if let Some(row) = &row {
                     self.moved[step].remove(row);
                 }
@@ -87,9 +86,9 @@ impl Floor {
                 self.turn_moved(step, &was, row, now, commands);
                 continue;
             } else {
-                // Where one is gone, it is looked up when the next one is due.
+                // If a row is gone, the next read finds the next due job.
                 let stands = stands.map_or(now, |(row, _)| {
-                    // Where it stays as it is, it may be read again.
+                    // An unchanged row may be read again.
                     self.moved[step].remove(&row);
                     row.due
                 });
@@ -103,8 +102,8 @@ impl Floor {
         self.dispatcher.handle(Event::Tick, now, commands);
     }
 
-    /// What was read, without jobs that were moved since, and without those that have a turn unless it was
-    /// read for that: it may not be known yet where one stands. `None` where nothing is left.
+    /// Removes the moved jobs from a read. Parked jobs with a turn are removed, too, unless the read was for
+    /// the turn: their new rows may not be known yet. Returns `None` if no job is left.
     pub(crate) fn without_moved(&self, port: Port, fetched: Fetched) -> Option<Fetched> {
         let Some(rows) = &fetched.returned else { return Some(fetched) };
         let (step, declared) = (port.step, &self.configuration.steps[port.step]);
@@ -121,9 +120,9 @@ impl Floor {
         (!left.is_empty()).then(|| returned(left))
     }
 
-    /// Jobs of a step that shall not be read: they are on their way, or somebody moves them.
+    /// Keys of jobs that must not be read: they are in flight, or a request moves them.
     pub(crate) fn not_again(&mut self, step: usize) -> BTreeSet<DelayedKey> {
-        // What is read from now on is read after that.
+        // Reads from now on see the store after these moves.
         self.moved[step].retain(|_, over| !*over);
         let on_their_way = self.returned[step].iter().chain(self.turns[step].values());
         on_their_way.chain(self.moved[step].keys()).cloned().collect()
@@ -141,7 +140,7 @@ impl Floor {
         let known = self.shelves[step].as_ref().map(|shelf| shelf.find(&rows));
         rows.retain(|row| {
             let key = row.key(&address);
-            // Somebody else moves it just now.
+            // Another request moves it now.
             let is_moved = self.moved[step].get(&key) == Some(&false);
             if is_moved || self.returned[step].contains(&key) {
                 moved.busy += 1;
@@ -161,7 +160,7 @@ impl Floor {
         rows
     }
 
-    /// Whether the job of a step that picks is held back now.
+    /// Whether the job of a queued step was locked.
     fn hold_picked(
         &mut self,
         step: usize,
@@ -190,7 +189,7 @@ impl Floor {
                 self.dispatcher.cancel(step, key, now);
                 true
             }
-            // It is due, or it is through.
+            // The job is due already, or it is finished.
             (Some(_) | None, _) => {
                 moved.gone += 1;
                 false
@@ -198,19 +197,19 @@ impl Floor {
         }
     }
 
-    /// Whether a job of the input is held back now.
+    /// Whether a job of the input was locked.
     fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut Moved) -> bool {
         let key = JobKey::fresh(index);
         let state = self.dispatcher.state(step, key);
         let stands = |shelf: &Shelf| shelf.row(key).is_some();
-        // Somebody may take it out just now.
+        // Another request may cancel it now.
         if matches!(state, Some(State::Running | State::Pending)) || self.dispatcher.withholds(step, index) {
             moved.busy += 1;
         } else if state.is_some() && self.shelves[step].as_ref().is_some_and(stands) {
-            // It is accounted for, and stands in the store by itself.
+            // The job is accounted for and parked in the store.
             moved.gone += 1;
         } else {
-            // It may not have been read yet, or be through, which its progress tells.
+            // The job may not have been read yet, or it may be finished; its progress decides.
             self.dispatcher.cancel(step, key, now);
             return true;
         }
@@ -234,13 +233,13 @@ impl Floor {
         }
         shelf.leaves(key);
         if is_known {
-            // Of outputs that are due later those that are moved together keep their order under their new numbers.
+            // Delayed outputs that are moved together keep their order under their new numbers.
             self.dispatcher.cancel(step, key, now);
         }
         self.stands(step, row, job, now);
     }
 
-    /// The position of a step; the store is asked about one that there is not, and says so.
+    /// Position of a step. Without one the request goes to the store, which reports the unknown step.
     pub(crate) fn position(&self, address: &tidegate_model::Address) -> Option<usize> {
         self.configuration.steps.iter().position(|step| step.address == *address)
     }

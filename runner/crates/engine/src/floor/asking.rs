@@ -1,5 +1,4 @@
-//! The floor's part in what somebody asks for from outside; replays above all, which wait until nothing of
-//! their step is on its way.
+//! Replay requests: rewind a step once it has nothing in flight. Other requests go to the committer.
 
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ impl Floor {
             let at = |input: &tidegate_config::InputRef| {
                 from.iter().find(|(address, _)| *address == input.address).map(|&(_, index)| index)
             };
-            // What is on its way is not accounted for yet, so where the others are is known later.
+            // Jobs in flight are not accounted for yet, so the positions of the other inputs are known later.
             let inputs = self.configuration.steps[step].inputs.iter();
             (step, inputs.map(|input| at(input).unwrap_or(u64::MAX)).collect())
         });
@@ -37,11 +36,11 @@ impl Floor {
             None => asked.answer(Err(format!("the runner has no step `{address}`"))),
             Some((step, _)) if self.shelves[step].is_some() => {
                 asked.answer(Err(format!(
-                    "step `{address}` picks its jobs by a queuer, and can be put back only while no runner runs it: stop the runner, replay, and start it again"
+                    "step `{address}` has a queuer and cannot be replayed while a runner is running: stop the runner, replay, and start it again"
                 )));
             }
             Some((step, _)) if self.rewinds.contains_key(&step) => {
-                asked.answer(Err(format!("step `{address}` is being put back already")));
+                asked.answer(Err(format!("step `{address}` is already being replayed")));
             }
             Some((step, next)) => {
                 self.rewinds.insert(step, (next, asked));
@@ -57,7 +56,7 @@ impl Floor {
         commands: &mut Vec<Command>,
         actions: &mut Vec<Action>,
     ) {
-        // Nothing is on its way; what was read of the jobs that come again was given up.
+        // The step has nothing in flight; its reads of redelivered jobs were dropped.
         self.returned[step].clear();
         let configuration = Arc::clone(&self.configuration);
         let inputs = &configuration.steps[step].inputs;

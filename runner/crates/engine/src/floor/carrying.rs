@@ -1,5 +1,4 @@
-//! The floor's part in what the dispatcher wants done: makes actions of its commands, and batches of what
-//! was read.
+//! Dispatcher commands: become actions for the threads, and batches of the jobs that were read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,7 +65,7 @@ impl Floor {
                 Command::Run { step, batch } => {
                     let Some(held) = self.held.get(&batch) else { continue };
                     let mut work = held.work.clone();
-                    // A job that waits in memory is tried again.
+                    // A job that waits in memory is retried.
                     work.before = held.ran.as_ref().and_then(|ran| ran.attempt()).map(Arc::new);
                     let aside = self.shelves[step].as_ref().is_some_and(|shelf| shelf.aside);
                     actions.push(Action::Run(Task { step, id: batch, work, aside }));
@@ -105,7 +104,7 @@ impl Floor {
         self.note_stops(actions);
     }
 
-    /// By input of the step: the index of the first job that these batches are made of.
+    /// Index of the first job in these batches, by input of the step.
     fn first_of(&self, step: usize, batches: &[BatchId]) -> Vec<u64> {
         let mut first = vec![u64::MAX; self.configuration.steps[step].inputs.len()];
         let held = batches.iter().filter_map(|batch| self.held.get(batch));
@@ -119,7 +118,7 @@ impl Floor {
         let Some(fetched) = self.reads.get_mut(&read) else { return };
         let held = self.held.entry(batch).or_default();
         held.step = port.step;
-        // As many of each input; they are counted with the first.
+        // A join has the same number of jobs of each input; the first input counts them.
         if held.work.portions.first().is_none_or(|portion| portion.input == port.input) {
             held.work.jobs += jobs;
         }
@@ -130,7 +129,7 @@ impl Floor {
             jobs,
             returned: fetched.returned.clone(),
         });
-        // The first batch that has to do with a read says where it stands.
+        // The first batch of a read carries its source positions.
         let (mark, segments) = (fetched.mark.take(), std::mem::take(&mut fetched.segments));
         if mark.is_some() || !segments.is_empty() {
             held.places.push((port.input, mark, segments));
@@ -138,8 +137,8 @@ impl Floor {
         self.comes(batch, true);
     }
 
-    /// Takes note whether a batch is on its way to the committer; that one waits for more as long as
-    /// more is coming.
+    /// Records whether a batch is about to reach the committer. The committer waits for more batches while
+    /// some are.
     pub(crate) fn comes(&mut self, batch: BatchId, coming: bool) {
         let Some(held) = self.held.get_mut(&batch) else { return };
         match (std::mem::replace(&mut held.coming, coming), coming) {
@@ -150,7 +149,7 @@ impl Floor {
     }
 
     fn commit(&mut self, step: usize, batch: BatchId, taken: usize, actions: &mut Vec<Action>) {
-        // Before it is sent.
+        // The count must change before the batch is sent.
         self.comes(batch, false);
         let Some(held) = self.held.get_mut(&batch) else { return };
         let Some(ran) = held.ran.take() else { return };
@@ -174,7 +173,7 @@ impl Floor {
         actions.push(Action::Commit(Order::Enter(Entry::Delivery(Box::new(delivery)))));
     }
 
-    /// Has jobs read; those that are in memory are there at once.
+    /// Requests a read. Jobs in memory are returned at once.
     fn read(&mut self, port: Port, from: u64, now: Timestamp, actions: &mut Vec<Action>) -> Option<Event> {
         let reader = self.readers[port.step][port.input];
         let step = &self.configuration.steps[port.step];
@@ -204,7 +203,7 @@ impl Floor {
         Some(event)
     }
 
-    /// Lets go of the part of a tail that no reader will ask for again.
+    /// Releases the part of the queue cache that every reader has read.
     fn forget_tail(&self, queue: QueueRef, port: Port, end: u64) {
         let readers = self.configuration.readers(Input::Queue(queue));
         let others = readers.filter(|&reader| reader != (port.step, port.input));

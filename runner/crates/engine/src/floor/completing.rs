@@ -1,5 +1,4 @@
-//! The floor's part in what somebody outside wants of monitors: to be asked now, or to say unasked how a
-//! job stands.
+//! External completions: complete a pending job on request, or poll the monitor of a step now.
 
 use super::monitoring::Watch;
 use super::{Action, Floor};
@@ -13,8 +12,8 @@ use tidegate_model::{Status, Timestamp};
 use tidegate_store::Completion;
 
 impl Floor {
-    /// Has the pending jobs of a step asked for as soon as may be. However many want that before the next
-    /// poll begins, it is one; what is wanted while one is under way is another.
+    /// Requests a poll as soon as possible. All requests before the next poll begins lead to one poll; a
+    /// request during a poll leads to another one.
     pub(crate) fn poll(&mut self, asked: &Asked, now: Timestamp) {
         let Request::Poll { step: address } = &asked.request else { return };
         let step = self.position(address);
@@ -22,7 +21,7 @@ impl Floor {
         let answer = match asks.and_then(|step| Some((step, self.watches[step].as_mut()?))) {
             None => Err(format!("the runner has no step `{address}` with a monitor")),
             Some((step, _)) if self.stopping || self.dispatcher.is_halted(step) => {
-                Err(format!("step `{address}` has stopped, and asks nobody in this run"))
+                Err(format!("step `{address}` has stopped and polls no monitor in this run"))
             }
             Some((_, watch)) => {
                 watch.handle(MonitorEvent::Poll, now);
@@ -33,8 +32,7 @@ impl Floor {
         asked.answer(answer);
     }
 
-    /// Takes in what somebody says of a pending job: what is known here of that is newer than what stands
-    /// in the store.
+    /// Handles the completion of a pending job. The state here is newer than that in the store.
     pub(crate) fn complete(&mut self, mut asked: Asked, now: Timestamp, actions: &mut Vec<Action>) {
         let Request::Complete { step, index, completion, row, .. } = &mut asked.request else { return };
         let step = self.configuration.steps.iter().position(|declared| declared.address == *step);
@@ -42,7 +40,7 @@ impl Floor {
         if let Some((shelf, watch)) = known {
             *row = None;
             match watch.may_tell(*index, completion.status) {
-                // The store has the last word about what is not pending, or is on its way there already.
+                // The store decides about jobs that are not pending, or that have a completion in flight.
                 None => {}
                 Some(Err(from)) => {
                     return asked.answer(Ok(Granted::Completed(Completed::Refused { from })));
@@ -56,11 +54,11 @@ impl Floor {
         actions.push(Action::Commit(Order::Amend(asked)));
     }
 
-    /// What was said of a pending job is durable, or was not taken.
+    /// Handles the result of a completion: it is durable, or it was refused.
     pub(crate) fn told(&mut self, telling: Telling, now: Timestamp) -> Option<Timestamp> {
         let Telling { step, index, taken } = telling;
         let (Some(shelf), Some(watch)) = (&mut self.shelves[step], &mut self.watches[step]) else {
-            // Whoever takes jobs as they come looks for it when it is due.
+            // An ordered step reads the job when it is due.
             return taken.map(|(row, _)| row.due);
         };
         let key = watch.told.remove(&index)?;
@@ -77,8 +75,8 @@ impl Floor {
 }
 
 impl Watch {
-    /// The pending job at `index` of which that may be said, or as what it stands instead; `None` where none
-    /// is pending of which nothing was said yet that is on its way to the store.
+    /// The pending job at `index` that may get this status, or its status if the change is not allowed.
+    /// Returns `None` if no job is pending there, or if it has a completion in flight.
     fn may_tell(&self, index: u64, to: Status) -> Option<Result<JobKey, Status>> {
         let key = *self.by_index.get(&index)?;
         let from = self.monitor.status(key).filter(|from| from.waits())?;
@@ -88,18 +86,18 @@ impl Watch {
         Some(if from.may_become(to) { Ok(key) } else { Err(from) })
     }
 
-    /// Somebody says so of the job at `index`: nobody else is believed until that is durable.
+    /// Applies a completion that is not durable yet; other answers for the job are ignored until then.
     fn tell(&mut self, index: u64, status: Status, now: Timestamp) {
         let Some(&key) = self.by_index.get(&index) else { return };
         self.told.insert(index, key);
         let mut commands = Vec::new();
         self.monitor.handle(MonitorEvent::Told { key, status }, now, &mut commands);
-        // Settled when it is durable.
+        // The job is delivered once the completion is durable.
         commands.retain(|command| !matches!(command, MonitorCommand::Settle { .. }));
         self.commands.append(&mut commands);
     }
 
-    /// The job is pending since then, as it stands in the store, with what was said of it.
+    /// Adds a job that is pending in the store, with its completion if it has one.
     pub(crate) fn recall(
         &mut self,
         job: (JobKey, u64),
@@ -116,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// What became of a job outside stands in the store: if it is through, that is delivered.
+    /// Delivers a job with a durable completion, if that completes it.
     pub(crate) fn settle(&mut self, key: JobKey, word: Word) {
         let status = word.status;
         if !status.waits() {

@@ -1,4 +1,4 @@
-//! The floor's part in failed jobs: they are reported in the log, at a bounded rate.
+//! Failed jobs: are counted and logged at a limited rate.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tidegate_model::log_target;
 use tidegate_model::{Timestamp, format_duration};
 
 impl Floor {
-    /// Reports jobs of a step that failed for good, which is durable.
+    /// Logs jobs of a step that failed permanently and are committed.
     pub(crate) fn note_failed(&mut self, step: usize, failed: Vec<Failed>, now: Timestamp) {
         for failed in failed {
             if failed.cause.ending != Ending::SetAside {
@@ -20,14 +20,14 @@ impl Floor {
         }
     }
 
-    /// Reports what was counted in the last minute.
+    /// Logs the counts of the last minute.
     pub(crate) fn report_failures(&mut self, now: Timestamp) {
         for line in self.failures.tick(now) {
             self.log_failures(&line);
         }
     }
 
-    /// Reports what was counted and not reported yet: the run is over.
+    /// Logs the counts that are left at the end of the run.
     pub(crate) fn report_last_failures(&mut self, now: Timestamp) {
         for line in self.failures.finish(now) {
             self.log_failures(&line);
@@ -43,7 +43,7 @@ impl Floor {
             (Ending::SetAside, Some(queue)) => (format!("is on `{queue}`"), format!("are on `{queue}`")),
             (Ending::SetAside, None) => ("is set aside".to_owned(), "are set aside".to_owned()),
             (Ending::DroppedByPolicy, _) => dropped("by its retry policy"),
-            (Ending::DroppedOnce, _) => dropped("as `at-most-once` demands"),
+            (Ending::DroppedOnce, _) => dropped("by `at-most-once`"),
         };
         let (job, why) = (&last.job, &last.why);
         match within {
@@ -67,7 +67,7 @@ fn dropped(how: &str) -> (String, String) {
     (format!("is dropped {how}"), format!("are dropped {how}"))
 }
 
-/// In seconds, where it is one at least.
+/// A duration of at least one second in whole seconds.
 fn whole_seconds(time: Duration) -> String {
     let whole = if time.as_secs() > 0 { Duration::from_secs(time.as_secs()) } else { time };
     match whole.as_secs() {

@@ -1,4 +1,4 @@
-//! The floor's part in gates: what is known of them, and what is said about it.
+//! Gates: track the state of each step's gate, and log its changes.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use tidegate_model::log_target;
 use tidegate_model::{Timestamp, format_duration};
 
 impl Floor {
-    /// Takes note of what was found out about the gate of a step: whether it is open. One that cannot be
-    /// asked is not.
+    /// Records the result of a check of the step's gate and returns whether it is open. A failed check counts
+    /// as closed.
     pub(crate) fn gate_seen(&mut self, step: usize, seen: Result<bool, Failure>, now: Timestamp) -> bool {
         let declared = &self.configuration.steps[step];
         let gate = declared.gate.map(|GateRef(gate)| &self.configuration.gates[gate].name);
@@ -40,7 +40,7 @@ impl Floor {
             match by {
                 ClosedBy::Failure => tracing::warn!(
                     target: log_target::ENGINE,
-                    %step, gate, "whether the gate is open cannot be found out, so it counts as closed{why}"
+                    %step, gate, "the check of the gate failed, so the gate counts as closed{why}"
                 ),
                 ClosedBy::Gate | ClosedBy::Job | ClosedBy::Setup { .. } => {
                     tracing::info!(target: log_target::ENGINE, %step, gate, "the gate is closed{why}");
@@ -50,7 +50,7 @@ impl Floor {
         false
     }
 
-    /// Takes note of whether a job has held back its step.
+    /// Records whether a job or a failed setup holds the step back.
     pub(crate) fn note_held(&mut self, step: usize, ran: &Ran, now: Timestamp) {
         let (stats, step) = (&self.stats.steps[step], &self.configuration.steps[step].address);
         if let Some(Hindrance { by, why }) = &ran.held {
@@ -60,7 +60,7 @@ impl Floor {
                         let wait = format_duration(Duration::from_millis(
                             until.0.saturating_sub(now.0).try_into().unwrap_or(0),
                         ));
-                        tracing::warn!(target: log_target::ENGINE, %step, "the step is held back, and is set up again in {wait}: {why}");
+                        tracing::warn!(target: log_target::ENGINE, %step, "the step is held back, and its setup is retried in {wait}: {why}");
                     }
                     _ => {
                         tracing::info!(target: log_target::ENGINE, %step, "the step is held back by one of its jobs: {why}");
@@ -73,12 +73,12 @@ impl Floor {
             || ran.ends.is_empty() && ran.taken > 0;
         let goes_on = stats.open(|by| match by {
             ClosedBy::Job => runs,
-            // Another thread may run jobs as before.
+            // Another worker may still run jobs.
             ClosedBy::Setup { until } => (runs || ran.taken > 0) && until <= now,
             ClosedBy::Gate | ClosedBy::Failure => false,
         });
         if goes_on {
-            tracing::info!(target: log_target::ENGINE, %step, "the step goes on");
+            tracing::info!(target: log_target::ENGINE, %step, "the step resumes");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The floor's part in monitors: which jobs are pending, and what becomes of those that are not any more.
+//! Pending jobs: are polled through the step's monitor, and delivered when completed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use tidegate_dispatch::{JobKey, Monitor, MonitorCommand, MonitorEvent};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Status, Timestamp};
 
-/// What is known of the pending jobs of one step.
+/// Pending jobs of one step.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) monitor: Monitor,
-    /// The pending jobs by their place in the input.
+    /// Pending jobs by index of the input.
     pub(crate) by_index: HashMap<u64, JobKey>,
-    /// Those of which somebody has said unasked how they stand, by their place, until that is durable.
+    /// Jobs with an external completion that is not durable yet, by index.
     pub(crate) told: HashMap<u64, JobKey>,
-    /// Of those that are through outside: what came of them, until that is durable.
+    /// Verdicts of completed jobs, until their delivery is durable.
     pub(crate) words: HashMap<JobKey, Word>,
-    /// What shall be done, and is not yet.
+    /// Commands that are not carried out yet.
     pub(crate) commands: Vec<MonitorCommand>,
 }
 
-/// By step; `None` where jobs are taken as they come, and nobody asks.
+/// Pending jobs by step; `None` for an ordered step, which has no monitor.
 pub(crate) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
     let monitor = |step: &Step| match &step.monitor {
         Some(monitor) => Monitor::new(monitor.batch, monitor.inquiry.every),
@@ -49,7 +49,7 @@ impl Watch {
         self.monitor.handle(event, now, &mut self.commands);
     }
 
-    /// The job, which stands at this place of the input, is pending since then.
+    /// Adds a job at this index of the input that is pending since this time.
     pub(crate) fn pended(
         &mut self,
         (key, index): (JobKey, u64),
@@ -65,8 +65,8 @@ impl Watch {
         self.handle(MonitorEvent::Pended { key, lane, since }, now);
     }
 
-    /// Whether the pending job was let go of, which somebody takes out. Not where something was said of it
-    /// that is on its way to the store, or is delivered.
+    /// Releases a pending job that a request cancels, and returns whether it could. A job with a completion
+    /// that is in flight or being delivered is not released.
     pub(crate) fn lets_go(&mut self, key: JobKey, now: Timestamp) -> bool {
         let waits = self.monitor.status(key).is_some_and(Status::waits);
         let lets_go = waits && !self.told.values().any(|&told| told == key);
@@ -76,7 +76,7 @@ impl Watch {
         lets_go
     }
 
-    /// Forgets where those were that were let go of. Looks at every pending job, if there are any.
+    /// Removes the released jobs from the index. If there are any, the cost is a walk over all pending jobs.
     pub(crate) fn forget_left(&mut self) {
         let Self { monitor, by_index, .. } = self;
         if by_index.len() > monitor.len() {
@@ -84,12 +84,12 @@ impl Watch {
         }
     }
 
-    /// What is to be made of these jobs, where that is known of all of them.
+    /// Verdicts of these jobs, if all of them have one.
     pub(crate) fn words(&self, jobs: &[JobKey]) -> Option<Arc<[Word]>> {
         jobs.iter().map(|key| self.words.get(key).cloned()).collect()
     }
 
-    /// What became of a job outside is durable.
+    /// Removes a job whose delivery is durable.
     pub(crate) fn settled(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
         if self.words.remove(&key).is_some() {
             self.by_index.remove(&index);
@@ -99,7 +99,7 @@ impl Watch {
 }
 
 impl Floor {
-    /// Takes in what a monitor has answered.
+    /// Handles the answer of a monitor.
     pub(crate) fn status_seen(&mut self, step: usize, ask: u64, seen: Result<Seen, Failure>, now: Timestamp) {
         let (address, stats) = (&self.configuration.steps[step].address, &self.stats.steps[step]);
         let Some(watch) = &mut self.watches[step] else { return };
@@ -111,7 +111,7 @@ impl Floor {
                     tracing::warn!(
                         target: log_target::ENGINE,
                         step = %address,
-                        "how pending jobs stand cannot be found out, so they stay pending: {why}"
+                        "the poll of the monitor failed, so its jobs stay pending: {why}"
                     );
                 }
                 return watch.handle(MonitorEvent::Failed { ask }, now);
@@ -119,7 +119,7 @@ impl Floor {
         };
         let trouble = nonsense.map(|(answers, why)| {
             let answers = if answers == 1 { "1 answer".to_owned() } else { format!("{answers} answers") };
-            format!("{answers} of the monitor cannot be understood: {why}")
+            format!("{answers} of the monitor cannot be read: {why}")
         });
         if stats.answered(Asked::Monitor, trouble.clone(), now)
             && let Some(trouble) = trouble
@@ -129,12 +129,12 @@ impl Floor {
         if unasked > 0 {
             warn_of_unasked(address, unasked);
         }
-        // What somebody has said meanwhile is on its way to the store, and goes first; the job is asked for again.
+        // A completion that is in flight takes precedence; the job is polled again.
         let told: HashSet<JobKey> = watch.told.values().copied().collect();
         let answers: Vec<_> = answers.into_iter().filter(|(key, _)| !told.contains(key)).collect();
         let statuses: Vec<_> = answers.iter().map(|(key, word)| (*key, word.status)).collect();
         for (key, word) in answers {
-            // What was said first is being made durable.
+            // The first verdict is being made durable.
             if watch.monitor.status(key).is_some_and(Status::waits) {
                 watch.words.insert(key, word);
             }
@@ -144,7 +144,7 @@ impl Floor {
         words.retain(|key, _| !monitor.status(*key).is_some_and(Status::waits));
     }
 
-    /// Does what monitors want done.
+    /// Carries out the commands of the pollers.
     pub(crate) fn look_after(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         let mut commands = Vec::new();
         for step in 0..self.watches.len() {
@@ -171,7 +171,7 @@ impl Floor {
                     MonitorCommand::Refused { from, to, .. } => tracing::warn!(
                         target: log_target::ENGINE,
                         step = %address,
-                        "a job that is {} cannot become {}; that answer of the monitor is refused",
+                        "a job that is {} cannot become {}: the answer of the monitor is refused",
                         from.as_str(),
                         to.as_str()
                     ),
@@ -186,7 +186,7 @@ impl Floor {
         }
     }
 
-    /// When a monitor wants to be told that time has passed.
+    /// Time of the next poll.
     pub(crate) fn monitor_wakes(&self, now: Timestamp) -> Option<Timestamp> {
         if self.stopping {
             return None;
@@ -202,6 +202,6 @@ fn warn_of_unasked(step: &Address, answers: usize) {
         target: log_target::ENGINE,
         %step,
         answers,
-        "the monitor answered for jobs that it was not asked for; those answers are discarded"
+        "the monitor answered for jobs that were not polled: these answers are discarded"
     );
 }

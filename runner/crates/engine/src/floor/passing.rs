@@ -1,30 +1,28 @@
-//! What is done because time has passed, and nothing else has happened: ticks become jobs, and old jobs
-//! are let go of.
+//! Timers: turn due ticks into jobs, and start retention sweeps.
 
 use super::{Action, Floor};
 use crate::delivery::Order;
 use tidegate_config::{Configuration, Retain};
 use tidegate_model::Timestamp;
 
-/// So often queues are looked at for jobs that are older than they shall become, in milliseconds.
+/// Time between two retention sweeps, in milliseconds.
 const LETTING_GO: i64 = 60_000;
 
-/// When queues are looked at next for jobs that are too old; `None` where no queue says how old they may
-/// become.
+/// Time of the first retention sweep; `None` if no queue has a maximum age.
 pub(crate) fn first_look(configuration: &Configuration) -> Option<Timestamp> {
     let limited = configuration.queues.iter().any(|queue| matches!(queue.retain, Retain::For(_)));
     limited.then_some(Timestamp(i64::MIN))
 }
 
 impl Floor {
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub(crate) fn pass(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
         if self.stopping {
             return;
         }
         let ticked = self.ticks.take(&self.configuration, now);
         actions.extend(ticked.into_iter().map(|ticked| Action::Commit(Order::Ticked(ticked))));
-        // A clock that was set back is not waited for.
+        // A clock that was set back makes a sweep due at once.
         let next = now.0.saturating_add(LETTING_GO);
         if self.lets_go.is_some_and(|due| due <= now || due.0 > next) {
             self.lets_go = Some(Timestamp(next));
@@ -32,7 +30,7 @@ impl Floor {
         }
     }
 
-    /// When [`Self::pass`] has something to do.
+    /// Time of the next [`Self::pass`].
     pub(crate) fn passes(&self) -> Option<Timestamp> {
         if self.stopping {
             return None;

@@ -1,4 +1,4 @@
-//! The floor's part in steps that pick their jobs.
+//! Queued steps: buffer the jobs that wait, and form batches of the jobs that the dispatcher picks.
 
 use super::{Action, Floor};
 use crate::gather::Walk;
@@ -16,7 +16,7 @@ use tidegate_model::Timestamp;
 use tidegate_store::{Delayed, DelayedJob, DelayedKey};
 
 impl Floor {
-    /// Takes note of a job that stands in the store by itself, and has a place among those that wait.
+    /// Restores a job that is parked in the store.
     pub(crate) fn stands(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob, now: Timestamp) {
         let Some(shelf) = &mut self.shelves[step] else { return self.recall_turn(step, row, job) };
         let key = JobKey::stored(row.sequence);
@@ -35,13 +35,13 @@ impl Floor {
         shelf.cards.write(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
     }
 
-    /// What can be seen of the jobs of a step that picks them.
+    /// View of the waiting jobs of a queued step.
     pub(crate) fn sight(&self, step: usize) -> Option<Box<Sight>> {
         let (look, shelf) = (self.dispatcher.look(step)?, self.shelves.get(step)?.as_ref()?);
         Some(Box::new(Sight::new(&look, shelf.all_rows())))
     }
 
-    /// The payload of a job that was begun and is not delivered.
+    /// Payload of a job that was begun and is not delivered.
     pub(crate) fn payload(&self, step: usize, input: usize, index: u64) -> Option<Vec<u8>> {
         let of_step = self.held.values().filter(|held| held.step == step);
         of_step.flat_map(|held| &held.work.portions).find_map(|portion| {
@@ -54,7 +54,7 @@ impl Floor {
         })
     }
 
-    /// What is known of each step at this moment.
+    /// Counts of all steps.
     pub(crate) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<Glance> {
         (0..self.shelves.len()).map(|step| self.glance(step, lanes, now)).collect()
     }
@@ -71,7 +71,7 @@ impl Floor {
         Glance { counts, returned: self.returned[step].len() as u64, spots }
     }
 
-    /// Puts what was read to the jobs that wait.
+    /// Adds the jobs of a read to the waiting room and to the job buffer.
     pub(crate) fn shelve(&mut self, port: Port, read: ReadId, fetched: Fetched, now: Timestamp) {
         let Self { dispatcher, shelves, .. } = self;
         let Some(shelf) = &mut shelves[port.step] else { return };
@@ -94,7 +94,7 @@ impl Floor {
         }
     }
 
-    /// Makes a batch of jobs that were picked, or has read what is missing.
+    /// Forms a batch of picked jobs, or requests the missing ones.
     pub(crate) fn pick(
         &mut self,
         step: usize,
@@ -117,7 +117,7 @@ impl Floor {
         None
     }
 
-    /// What was missing of a batch is there.
+    /// Completes a batch with its missing jobs.
     pub(crate) fn gathered(
         &mut self,
         step: usize,
@@ -129,7 +129,7 @@ impl Floor {
         let held = self.held.get_mut(&id)?;
         let Some(mut work) = shelf.work(&held.picked, gathered) else {
             let verify = self.configuration.command("store verify");
-            let why = format!("a job that waits is not in the store any more; `{verify}` tells more");
+            let why = format!("a waiting job is missing in the store: run `{verify}`");
             self.halt(step, why, now);
             return Some(Event::Failed { step });
         };
@@ -142,7 +142,7 @@ impl Floor {
         Some(Event::Picked { step, batch: id, bytes })
     }
 
-    /// The jobs of a batch as they stand in the store while they are attempted.
+    /// Rows of the jobs of a batch for the time of their attempt.
     pub(crate) fn begun_rows(&mut self, step: usize, work: &Work, now: Timestamp) -> Vec<Delayed> {
         let Some(shelf) = &mut self.shelves[step] else { return Vec::new() };
         let address = &self.configuration.steps[step].address;
@@ -154,7 +154,7 @@ impl Floor {
         rows
     }
 
-    /// A batch may run, and its jobs stand in the store one by one.
+    /// Records the rows of a batch that may run.
     pub(crate) fn begun(&mut self, step: usize, id: BatchId, rows: Vec<DelayedKey>) {
         let (Some(shelf), Some(held)) = (&mut self.shelves[step], self.held.get_mut(&id)) else { return };
         for (&key, row) in held.picked.iter().zip(&rows) {
@@ -163,7 +163,7 @@ impl Floor {
         held.begun = rows;
     }
 
-    /// A batch of picked jobs is delivered.
+    /// Applies the delivery of a batch of picked jobs.
     pub(crate) fn settle_picked(&mut self, step: usize, held: &Held, stays: Vec<Stays>, now: Timestamp) {
         let Self { dispatcher, shelves, watches, .. } = self;
         let Some(shelf) = &mut shelves[step] else { return };

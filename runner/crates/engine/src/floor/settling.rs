@@ -1,4 +1,4 @@
-//! The floor's part in what has become durable: who is told of it.
+//! Commit notices: pass on the facts that have become durable.
 
 use super::{Action, Floor};
 use crate::in_flight::Held;
@@ -83,7 +83,7 @@ impl Floor {
         self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
     }
 
-    /// A batch of jobs that were taken as they came is delivered.
+    /// Applies the delivery of a batch of an ordered step.
     fn settle_taken(
         &mut self,
         step: usize,

@@ -1,5 +1,4 @@
-//! The floor's part in jobs that wait for their next attempt in their turn: where they stand in the store, and
-//! how they come back.
+//! Turns: track the rows of parked jobs that keep their place in an ordered step.
 
 use super::{Action, Floor};
 use crate::held::{Portion, Work};
@@ -10,7 +9,7 @@ use tidegate_model::Timestamp;
 use tidegate_store::{DelayedJob, DelayedKey};
 
 impl Floor {
-    /// A job stands in the store since an earlier run, if it keeps its place there.
+    /// Restores a parked job of an earlier run, if it keeps its place.
     pub(crate) fn recall_turn(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob) {
         if let Some(turn) = turn::of(&self.configuration.steps[step], job) {
             self.turns[step].insert(turn, row.clone());
@@ -18,7 +17,7 @@ impl Floor {
         }
     }
 
-    /// A job waits there from now on.
+    /// Records a job that is parked from now on.
     pub(crate) fn parks(
         &mut self,
         step: usize,
@@ -32,7 +31,7 @@ impl Floor {
         self.dispatcher.handle(Event::Parked { step, turn, due }, now, commands);
     }
 
-    /// Somebody has moved a job, or taken it out. Answers whether it had a turn.
+    /// Moves or removes a parked job on request. Returns whether it had a turn.
     pub(crate) fn turn_moved(
         &mut self,
         step: usize,
@@ -52,7 +51,8 @@ impl Floor {
         true
     }
 
-    /// Has the job read, unless somebody moves it: then that is told.
+    /// Requests the read of a parked job. If a request is moving the job, the commit notice reports it
+    /// instead.
     pub(crate) fn read_turn(&mut self, step: usize, turn: Turn, actions: &mut Vec<Action>) {
         let Some(row) = self.turns[step].get(&turn) else { return };
         if self.moved[step].get(row) == Some(&false) {
@@ -63,7 +63,7 @@ impl Floor {
         actions.push(Action::ReadStore(StoreAsk { port, reader: 0, what, picks: false }));
     }
 
-    /// Jobs that came again are on their way no more.
+    /// Removes the redelivered jobs of a batch from those in flight.
     pub(crate) fn forget_returned(&mut self, work: &Work) {
         let keys = work.portions.iter().flat_map(Portion::returned);
         let keys: Vec<DelayedKey> = keys.map(|returned| returned.key.clone()).collect();

@@ -1,4 +1,4 @@
-//! Ticks and old jobs, through a floor and a committer on one thread, by a clock that is moved by hand.
+//! Schedule and retention tests: run a coordinator and a committer on one thread with a manual clock.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -41,7 +41,7 @@ struct Running {
     committer: Committer,
     told: Receiver<Message>,
     finished: bool,
-    /// The disk did.
+    /// The disk failed.
     failed: bool,
 }
 
@@ -62,7 +62,7 @@ impl Place {
         Self { configuration: configuration(toml), clock, disk: FaultyDisk::new() }
     }
 
-    /// A source `tick` that a step reads.
+    /// Creates a pipeline with a source `tick` that a step reads.
     fn ticking(settings: &str, now: &str) -> Self {
         Self::new(&ticking(settings), now)
     }
@@ -123,7 +123,7 @@ impl Place {
         running
     }
 
-    /// What the ticks of `p/tick` on record are due at.
+    /// Due times of the recorded ticks of `p/tick`.
     fn dues(&self) -> Vec<String> {
         let (store, _writer) = open_disk(Box::new(self.disk.clone())).unwrap();
         assert_eq!(verify(&store).unwrap().problems, Vec::<String>::new());
@@ -139,7 +139,7 @@ impl Place {
 }
 
 impl Running {
-    /// Does what the floor says, until there is nothing to do unless time passes.
+    /// Carries out actions until only time is missing.
     fn carry_out(&mut self, mut actions: Vec<Action>) {
         loop {
             for action in std::mem::take(&mut actions) {
@@ -158,7 +158,7 @@ impl Running {
         }
     }
 
-    /// Lets time pass, and wakes the floor whenever it wants to be woken.
+    /// Advances the clock and calls the coordinator at each of its timers.
     fn pass(&mut self, duration: i64) {
         let until = self.clock.now().0 + duration;
         while let Some(wakes) = self.floor.wakes(self.clock.now()).filter(|wakes| wakes.0 <= until)
@@ -201,7 +201,7 @@ fn each_tick_is_a_job_at_its_time_and_once_over_many_runs() {
         assert_eq!(running.floor.wakes(place.clock.now()).unwrap().0 % (10 * SECOND), 0);
         running.pass(15 * SECOND);
         drop(running);
-        // Nobody is there.
+        // No runner is running.
         place.clock.advance(15 * SECOND);
     }
     place.run(false);
@@ -223,7 +223,7 @@ fn what_came_between_runs_is_skipped_or_made_up_for() {
         place.run(false).pass(HOUR);
         place.set_clock("2024-05-01T20:00:30Z");
         place.run(false);
-        // It is on record what was skipped.
+        // The skipped ticks are recorded.
         place.run(false).pass(MINUTE);
         writeln!(told, "{missed}\n  {}", place.dues().join("\n  ")).unwrap();
     }
@@ -238,7 +238,7 @@ fn the_clock_on_the_wall_of_a_place_ticks_through_its_change() {
     assert_eq!(
         place.dues(),
         [
-            // 02:30 does not exist, and comes at 03:00.
+            // 02:30 does not exist on that day, and ticks at 03:00.
             "2024-03-31T01:00:00Z",
             "2024-03-31T01:30:00Z",
             "2024-04-01T00:30:00Z",
@@ -247,7 +247,7 @@ fn the_clock_on_the_wall_of_a_place_ticks_through_its_change() {
     );
     place.set_clock("2024-10-26T12:00:00Z");
     place.run(false).pass(24 * HOUR);
-    // 02:30 comes twice, and ticks the first time.
+    // 02:30 comes twice on that day, and ticks the first time.
     assert_eq!(place.dues()[4..], ["2024-10-27T00:30:00Z", "2024-10-27T02:30:00Z"]);
 }
 
@@ -272,7 +272,7 @@ fn a_clock_that_is_set_back_repeats_nothing_unless_it_was_far_off() {
     place.set_clock("2024-05-01T02:30:00Z");
     running.tick();
     running.pass(HOUR);
-    // Set forward, it has missed what was in between.
+    // A clock that is set forward misses the ticks in between.
     place.set_clock("2024-05-04T07:30:00Z");
     running.tick();
     running.pass(HOUR);
@@ -289,7 +289,7 @@ fn what_is_made_up_for_comes_in_commits_of_bounded_size_before_an_idle_run_ends(
     assert!(place.run(true).finished);
     place.clock.advance(2500 * SECOND);
     let running = place.run(true);
-    // There is something to read now, and nobody here who reads.
+    // There are jobs to read now, but this test has no reader.
     assert!(!running.finished);
     assert_eq!(running.commits(), 1 + 3);
     drop(running);

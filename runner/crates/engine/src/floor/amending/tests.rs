@@ -1,4 +1,4 @@
-//! Requests about waiting jobs that meet each other on the floor of a run whose threads do nothing.
+//! Move request tests: run conflicting requests on a coordinator without threads.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -20,21 +20,21 @@ use tidegate_store::{Changes, Completion, Delayed, DelayedJob, NEVER, Standing, 
 
 const NOW: Timestamp = Timestamp(1000);
 
-/// A floor of one step, and a row of a job of it that is due later.
+/// Coordinator of one step with one delayed job.
 struct Play {
     floor: Floor,
     store: Store,
-    /// Without it the store is closed.
+    /// Keeps the store open.
     _writer: Writer,
 }
 
 impl Play {
-    /// `queuer` as it stands in the step.
+    /// Creates a step with the configuration lines `queuer`.
     fn new(queuer: &str) -> Self {
         Self::with(queuer, Timestamp(5000), Standing::Delayed)
     }
 
-    /// Its one job is with an outside system.
+    /// Creates a step with one job that is pending in an external system.
     fn pending(queuer: &str) -> Self {
         Self::with(queuer, NEVER, Standing::Pending { handle: "h".to_owned(), since: NOW })
     }
@@ -83,7 +83,7 @@ impl Play {
         self.store.due(&step(), NEVER, None, 9, 999).unwrap().remove(0).0
     }
 
-    /// What of a request reaches the store, and how many jobs it leaves alone.
+    /// Request that reaches the committer, with the number of jobs that it leaves alone.
     fn ask(&mut self, request: Request) -> (Request, u64) {
         let (reply, _) = crossbeam_channel::bounded(1);
         let mut actions = Vec::new();
@@ -104,7 +104,7 @@ impl Play {
         self.ask(Request::Cancel { step: step(), rows, jobs, drop: false, pending: true })
     }
 
-    /// Somebody outside says so of the job; answers with where it stands, as far as the floor knows.
+    /// Completes the job externally; returns its row, as far as the coordinator knows it.
     fn say(&mut self, status: Status) -> Option<Row> {
         let completion = Completion { status, result: None, reason: None };
         let token = String::new();
@@ -114,7 +114,7 @@ impl Play {
         }
     }
 
-    /// That is durable: the job stands as it was said.
+    /// Reports the completion as durable.
     fn is_told(&mut self, completion: Completion) {
         let row = self.row();
         let mut job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
@@ -125,7 +125,7 @@ impl Play {
         self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
     }
 
-    /// What its monitor is asked then.
+    /// Returns the next poll of the monitor.
     fn asks(&mut self, now: Timestamp) -> Asking {
         let mut actions = Vec::new();
         self.floor.tick(now, &mut actions);
@@ -136,7 +136,7 @@ impl Play {
         asking.unwrap()
     }
 
-    /// The monitor answers so; whether anything is delivered by that.
+    /// Answers a poll; returns whether that delivers anything.
     fn answers(&mut self, asking: &Asking, status: Status, now: Timestamp) -> bool {
         let word = Word { status, result: None, reason: None };
         let answers = asking.jobs.iter().map(|&(key, _)| (key, word.clone())).collect();
@@ -146,7 +146,7 @@ impl Play {
         actions.iter().any(|action| matches!(action, Action::ReadStore(_)))
     }
 
-    /// The job was left as it stands.
+    /// Reports that the job is unchanged.
     fn is_left(&mut self) {
         let row = self.row();
         let job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
@@ -176,7 +176,7 @@ fn a_job_that_somebody_moves_is_left_alone_by_others_until_that_is_durable() {
         let row = Row::of(&play.row());
         let hastened = play.hasten();
         assert!(matches!(hastened, (Request::Hasten { rows, .. }, 0) if rows == [row]), "{queuer}");
-        // What is taken out now would stand again when the answer to the first comes.
+        // A cancelled job must not return with the answer to the first request.
         let cancelled = play.cancel(vec![row], Vec::new());
         assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{queuer}");
         play.is_left();
@@ -211,7 +211,7 @@ fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
     assert_eq!(play.say(Status::Committed), None);
     let watch = play.floor.watches[1].as_ref().unwrap();
     assert!(watch.monitor.is_empty() && watch.by_index.is_empty());
-    // If it came to nothing, it is as pending as it was.
+    // The request had no effect, so the job is pending as before.
     play.is_left();
     assert_eq!(play.say(Status::Committed), Some(row));
 }
@@ -233,7 +233,7 @@ fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
         let mut play = Play::pending(QUEUERS[1]);
         let row = Row::of(&play.row());
         assert_eq!(play.say(status), Some(row));
-        // Its row is another one as soon as that is durable.
+        // The row changes as soon as the completion is durable.
         let cancelled = play.cancel(vec![row], Vec::new());
         assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{status:?}");
     }
@@ -245,10 +245,10 @@ fn a_monitor_is_not_believed_while_what_somebody_has_said_is_on_its_way_to_the_s
     let row = Row::of(&play.row());
     let asking = play.asks(Timestamp(3000));
     assert_eq!(play.say(Status::Valid), Some(row));
-    // The row that would be delivered now is another one in a moment.
+    // The row to deliver is about to change.
     assert!(!play.answers(&asking, Status::Committed, Timestamp(3000)));
     play.is_told(Completion { status: Status::Valid, result: None, reason: None });
-    // It was not asked in vain: it is asked again, and believed.
+    // The monitor is polled again, and its answer counts.
     let asking = play.asks(Timestamp(5000));
     assert!(play.answers(&asking, Status::Committed, Timestamp(5000)));
 }
