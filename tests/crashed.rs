@@ -86,7 +86,7 @@ fn a_job_over_which_the_process_died_three_times_is_set_aside_and_no_other_is() 
     assert_eq!(error["attempt"], 3);
     assert_eq!(
         error["message"],
-        "the process died 3 times in a row while this job was attempted, so it is not attempted any more"
+        "the process died 3 times in a row while this job was attempted, so it is no longer attempted"
     );
     assert!(is_clear(&project));
 }
@@ -120,7 +120,7 @@ fn a_joined_job_is_known_by_its_row_and_a_limit_of_one_needs_one_death() {
     );
     assert_eq!(
         error["message"],
-        "the process died while this job was attempted, so it is not attempted any more"
+        "the process died while this job was attempted, so it is no longer attempted"
     );
     assert!(is_clear(&project));
 }

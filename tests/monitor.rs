@@ -90,7 +90,7 @@ fn what_the_outside_forgets_goes_there_again_before_anything_else_of_its_lane() 
 fn a_monitor_that_makes_no_sense_loses_nothing() {
     let project = submitting("").file("in.ndjson", jobs(1..=2)).file("outside", "[]");
     let mut running = project.started();
-    running.wait_until_it_says("it answered for 0 jobs, and was asked for");
+    running.wait_until_it_says("it answered for 0 jobs instead of");
     project.write("outside", r#"{"b-1-1": "comitted", "b-2-1": "committed"}"#);
     running
         .wait_until_it_says("is no status; there are `pending`, `valid`, `committed`, `invalid`, `unknown`");
@@ -131,7 +131,7 @@ fn a_monitor_that_fails_says_since_when_until_it_answers_well() {
     let monitor = || project.status("p/submit", "p/in")["monitor"].clone();
     running.wait_until("it to fail", || monitor()["failing_since"].is_string());
     let failing = monitor();
-    assert_eq!(failing["why"], "it answered for 0 jobs, and was asked for 1: the answer is `[]`");
+    assert_eq!(failing["why"], "it answered for 0 jobs instead of 1: the answer is `[]`");
     let text = project.tidegate(&["status"]).done().stdout;
     assert!(text.contains("\n  monitor fails since 20"), "{text}");
     assert!(text.contains("), so that jobs stay pending: it answered for 0 jobs"), "{text}");

@@ -124,7 +124,8 @@ fn a_request_that_is_due_later_needs_a_queue_and_is_never_left_out() {
     assert_eq!(lines(), ["POST /1", "POST /3"].map(str::to_owned).into());
     let failed = project.queue("p/failed");
     assert_eq!((failed.len(), &failed[0]["kind"]), (1, &"rejected".into()));
-    let why = "the output `later` cannot be due later, as it goes to an HTTP sink; put a queue between";
+    let why =
+        "the output `later` cannot be delayed, because it goes to an HTTP sink: put a queue between them";
     assert_eq!(failed[0]["message"], why);
     let sink = toml
         .replace("later = \"hook\"", "later = \"reminders\"")

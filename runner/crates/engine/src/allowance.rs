@@ -1,4 +1,4 @@
-//! The `timeout` of an attempt, of which each of its processors uses a part.
+//! Attempt deadline: measures the `timeout` of an attempt, which all its processors share.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use tidegate_plugin::{Cause, Failure, FailureKind};
 use tidegate_components::plugin::Ticks;
 use tidegate_model::format_duration;
 
-/// Knows how much of its time the attempt that runs has used.
+/// Remaining time of the current attempt.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     timeout: Option<Duration>,
     ticks: Ticks,
-    /// When the attempt would have begun, had it run without a break.
+    /// Time at which the attempt would have begun without pauses.
     begun_nanos: u64,
 }
 
@@ -21,7 +21,7 @@ impl Allowance {
         Self { timeout, ticks: Ticks::fit_for(timeout), begun_nanos: 0 }
     }
 
-    /// Another attempt begins, or goes on after it used `spent`.
+    /// Starts an attempt, or resumes one that has used `spent`.
     pub(crate) fn begin(&mut self, spent: Duration) {
         let spent = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         self.begun_nanos = self.ticks.now().saturating_sub(spent);
@@ -31,19 +31,17 @@ impl Allowance {
         Duration::from_nanos(self.ticks.now().saturating_sub(self.begun_nanos))
     }
 
-    /// What the next processor may use; `None` for no limit.
+    /// Remaining time for the next processor; `None`: no limit.
     ///
-    /// # Errors
-    /// There is nothing left.
+    /// # Errors The time is used up.
     pub(crate) fn left(&self) -> Result<Option<Duration>, Failure> {
         let Some(timeout) = self.timeout else { return Ok(None) };
         match timeout.checked_sub(self.spent()) {
             Some(left) if !left.is_zero() => Ok(Some(left)),
             _ => {
                 let timeout = format_duration(timeout);
-                let message = format!(
-                    "the processors of the step ran together for longer than its `timeout` of {timeout}"
-                );
+                let message =
+                    format!("the processors of the step together exceeded its `timeout` ({timeout})");
                 Err(Failure::new(FailureKind::Limit, message).because(Cause::Timeout))
             }
         }
@@ -64,10 +62,7 @@ mod tests {
         let failure = allowance.left().unwrap_err();
         assert_eq!(
             (failure.kind, &*failure.message),
-            (
-                FailureKind::Limit,
-                "the processors of the step ran together for longer than its `timeout` of 1m"
-            )
+            (FailureKind::Limit, "the processors of the step together exceeded its `timeout` (1m)")
         );
     }
 

@@ -1,20 +1,20 @@
-//! How those answer that a step asks beside its jobs: its gate and its monitor.
+//! Probe health: records the calls and failures of a step's gate and monitor.
 
 use tidegate_model::Timestamp;
 
-/// Who is asked.
+/// Kind of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     Gate,
     Monitor,
 }
 
-/// How one of them answers.
+/// Health of a gate or a monitor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answering {
-    /// Since when an answer is waited for.
+    /// Start of the open call.
     pub asked: Option<Timestamp>,
-    /// Since when no answer was a good one, and what is wrong with the last.
+    /// Start of the failures since the last good answer, with the last error.
     pub trouble: Option<(Timestamp, String)>,
 }
 
@@ -23,7 +23,7 @@ impl Answering {
         self.asked = Some(now);
     }
 
-    /// Takes note of an answer, or of what is wrong with it; answers whether that trouble is news.
+    /// Records the end of a call, with its error if it failed. Returns whether the error is new.
     pub(crate) fn answered(&mut self, trouble: Option<String>, now: Timestamp) -> bool {
         self.asked = None;
         let before = self.trouble.take();

@@ -1,5 +1,5 @@
-//! The files of a configuration as a run has read them, to tell which of them have changed on disk since.
-//! Contents are compared, and not times.
+//! Files as read: keep the files of a configuration, to find those that have changed on disk. Contents are
+//! compared, not times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use tidegate_config::{Configuration, Files, GateRef, Processor, Script, Step, read_text};
 use tidegate_model::Address;
 
-/// The settings that all pipelines share.
+/// Settings that all pipelines share.
 const SHARED: &str = "tidegate.toml";
 
-/// Texts by path: pipelines, scripts, and what these import.
+/// Texts by path: pipelines, scripts, and imported scripts.
 #[derive(Debug, Default)]
 pub struct AsRead {
     texts: BTreeMap<PathBuf, String>,
-    /// By step: the files that it depends on.
+    /// Files that each step depends on.
     steps: BTreeMap<Address, BTreeSet<PathBuf>>,
 }
 
 impl AsRead {
-    /// `files`: the texts that the configuration was made of. Imported scripts are read from disk.
+    /// `files`: texts of the configuration. Imported scripts are read from disk.
     #[must_use]
     pub fn new(configuration: &Configuration, files: &Files) -> Self {
         let mut all = Self::default();
@@ -41,7 +41,7 @@ impl AsRead {
         all
     }
 
-    /// The files of these steps that are not as they were read, in order.
+    /// Changed files of these steps, in order.
     #[must_use]
     pub fn changed(&self, steps: &[Address]) -> Vec<PathBuf> {
         let paths: BTreeSet<&PathBuf> =
@@ -50,7 +50,7 @@ impl AsRead {
         paths.into_iter().filter(|path| !is_same(path)).cloned().collect()
     }
 
-    /// Adds what a script imports, directly or through others.
+    /// Adds the imports of a script, direct and indirect.
     fn add_imports(&mut self, script: &Path, text: &str, paths: &mut BTreeSet<PathBuf>) {
         for name in imports(text) {
             let mut file = script.with_file_name(name).into_os_string();
@@ -72,7 +72,7 @@ fn scripts<'c>(configuration: &'c Configuration, step: &'c Step) -> impl Iterato
     step.processors.iter().chain(asked).filter_map(Processor::script)
 }
 
-/// The names in `import "name"`. One in a comment counts too: its file is most often the same anyway.
+/// Names in `import "name"`. An import in a comment counts, too; that file is usually imported anyway.
 fn imports(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("import").filter_map(|(at, word)| {
         let (before, rest) = (text.get(..at)?, text.get(at + word.len()..)?);

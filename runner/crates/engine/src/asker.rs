@@ -1,7 +1,7 @@
-//! What a gate or a monitor runs, made ready for one thread.
+//! Probe: runs the processors of a gate or a monitor, set up for one thread.
 //!
-//! Its processors run one after the other, and each is given, as one value, what the one before it came
-//! to: also a list, which between the processors of a step would be as many jobs.
+//! The processors run one after the other. Each one gets the result of the one before as a single value. A
+//! list stays one value, although between the processors of a step it would be several jobs.
 
 use tidegate_plugin::{Failure, Job, Outputs, Payloads};
 
@@ -13,7 +13,7 @@ use tidegate_components::scrub::Scrub;
 use tidegate_config::{Configuration, Inquiry, Limits, Processor, Step, StepFilter};
 use tidegate_model::{Address, Timestamp, delivery_hash};
 
-/// Asks what a gate or a monitor of a step asks.
+/// Gate or monitor of a step.
 #[derive(Debug)]
 pub(crate) struct Asker {
     step: Address,
@@ -25,8 +25,7 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// # Errors
-    /// What could not be made ready, as a sentence fragment.
+    /// # Errors The part that cannot be set up, as a sentence fragment.
     pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
@@ -40,7 +39,7 @@ impl Asker {
             timeout: Some(inquiry.timeout),
             config: &inquiry.config,
             secrets: &inquiry.secrets,
-            // Nothing is lost where it is asked again later.
+            // A failed call is repeated later, so no limit is needed.
             crash_limit: None,
             ..Owner::of(step, &file, common)
         };
@@ -67,13 +66,12 @@ impl Asker {
         })
     }
 
-    /// What the last processor answers, as JSON. The first one is given `given`.
+    /// Answer of the last processor, as JSON. The first processor gets `given`.
     ///
-    /// # Errors
-    /// The first failure.
+    /// # Errors The first failure.
     pub(crate) fn ask(&mut self, given: &[u8], now: Timestamp) -> Result<Vec<u8>, Failure> {
-        // To the outside each asking is another one, or a service that knows it by its key would
-        // answer for ever what it has answered once.
+        // Each call needs its own key: a service that recognizes the key would repeat its first answer for
+        // ever.
         let what = match self.entry {
             Entry::Status => "monitor",
             Entry::Process | Entry::Open => "gate",
@@ -95,7 +93,7 @@ impl Asker {
     }
 }
 
-/// One value of whatever came out: several are a list, nothing is `null`.
+/// All outputs as one value: several are a list, none is `null`.
 fn whole(came: Option<&Payloads>) -> Vec<u8> {
     let values: Vec<&[u8]> = came.into_iter().flat_map(Payloads::iter).collect();
     match values[..] {

@@ -1,5 +1,5 @@
-//! What stands between the jobs of a batch and the file of attempts: names them there, and sets aside
-//! those that took the process down too often.
+//! Crash guard of a batch: records the jobs that are being attempted, and rejects those that crashed the
+//! process too often.
 
 use tidegate_plugin::{Failure, FailureKind};
 
@@ -8,20 +8,20 @@ use super::held::Work;
 use tidegate_model::Address;
 use tidegate_store::{Pace, Slot, Span, Verdict};
 
-/// Watches over the attempts of one batch, as long as it lives.
+/// Crash guard of one batch while it runs.
 #[derive(Debug)]
 pub(crate) struct Watch<'a> {
     step: &'a Address,
-    /// `None` where nothing is attempted twice, so that nobody has to know.
+    /// Mode of the attempts; `None` if no job is attempted twice.
     pace: Option<Pace<'a>>,
-    /// Jobs that may still be suspects, and are none any more when they are delivered.
+    /// Possible suspects that are cleared by the delivery.
     taken: Vec<Span>,
-    /// How often the process died over the job that was set aside last.
+    /// Number of process deaths caused by the last rejected job.
     crashes: Option<u32>,
 }
 
 impl<'a> Watch<'a> {
-    /// `crash_limit` is `None` where a job that took the process down is not attempted again anyway.
+    /// `crash_limit` is `None` if a job is not attempted again after a crash.
     pub(crate) fn begin(
         slot: &'a mut Slot,
         step: &'a Address,
@@ -33,7 +33,7 @@ impl<'a> Watch<'a> {
         Self { step, pace, taken: Vec::new(), crashes: None }
     }
 
-    /// Attempts a job with `run`, unless it is set aside.
+    /// Attempts a job with `run`, unless it is rejected.
     pub(crate) fn attempt(
         &mut self,
         item: &Item<'_>,
@@ -49,19 +49,19 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Where the job was set aside just now: how many attempts took the process down.
+    /// Number of process deaths, if the last job was rejected.
     pub(crate) fn crashes(&mut self) -> Option<u32> {
         self.crashes.take()
     }
 
-    /// A job is accounted for by the delivery of this batch.
+    /// Records that the delivery of this batch accounts for the job.
     pub(crate) fn take(&mut self, item: &Item<'_>) {
         if let Some(Pace::OneByOne(_)) = self.pace {
             self.taken.push(job(self.step, item));
         }
     }
 
-    /// A job waits for its next attempt, and is delivered by itself: what is settled then.
+    /// Suspects that are cleared by the delivery of a job that waits for its next attempt.
     pub(crate) fn wait(&self, item: &Item<'_>) -> Vec<Span> {
         match self.pace {
             Some(Pace::OneByOne(_)) => vec![job(self.step, item)],
@@ -69,15 +69,15 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// A job halts the step. One that was set aside is attempted again in the next run: until then
-    /// somebody has mended what it needs.
+    /// Handles a job that halts the step. A rejected job is attempted again in the next run: by then its
+    /// author may have fixed it.
     pub(crate) fn halt(&self, item: &Item<'_>, failure: &Failure) {
         if let (Some(Pace::OneByOne(careful)), FailureKind::Crashed) = (&self.pace, failure.kind) {
             careful.forget(&job(self.step, item));
         }
     }
 
-    /// What is settled when the batch is delivered.
+    /// Suspects that are cleared by the delivery of the batch.
     pub(crate) fn finish(self) -> Vec<Span> {
         self.taken
     }
@@ -86,7 +86,7 @@ impl<'a> Watch<'a> {
 fn crashed(crashes: u32) -> Failure {
     let often = if crashes == 1 { String::new() } else { format!(" {crashes} times in a row") };
     let message =
-        format!("the process died{often} while this job was attempted, so it is not attempted any more");
+        format!("the process died{often} while this job was attempted, so it is no longer attempted");
     Failure::new(FailureKind::Crashed, message)
 }
 
@@ -95,7 +95,7 @@ fn job(step: &Address, item: &Item<'_>) -> Span {
     Span::new(step, &row, 1)
 }
 
-/// The jobs of a batch: one span, but where jobs came again.
+/// Jobs of a batch as one span, or as several if jobs were redelivered.
 fn spans(step: &Address, gatherer: &mut Gatherer, work: &Work) -> Vec<Span> {
     if let Some(span) = contiguous(step, gatherer, work) {
         return vec![span];
@@ -111,7 +111,7 @@ fn spans(step: &Address, gatherer: &mut Gatherer, work: &Work) -> Vec<Span> {
     spans
 }
 
-/// The jobs of a batch whose indices move on together on all inputs.
+/// Jobs of a batch whose indices advance together on all inputs.
 fn contiguous(step: &Address, gatherer: &Gatherer, work: &Work) -> Option<Span> {
     let mut row = Vec::new();
     let mut next = None;
@@ -142,7 +142,7 @@ mod tests {
     use tidegate_model::{Batch, Timestamp};
     use tidegate_store::{DelayedJob, DelayedKey, JobForm};
 
-    /// Steps that take `left` and `right` in all ways.
+    /// Steps with `left` and `right` as inputs of each kind.
     const PIPELINE: &str = "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
         [source.left]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n\
         [source.right]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n\
@@ -157,13 +157,13 @@ mod tests {
         load(folder.path(), &LoadOptions::default()).finish().unwrap().0
     }
 
-    /// Jobs of a read that starts at `first`, of which the batch takes `jobs` after `skip`.
+    /// Portion of `jobs` jobs, after the first `skip` of a read that starts at `first`.
     fn portion(input: usize, first: u64, skip: usize, jobs: usize) -> Portion {
         let payloads: Payloads = (0..skip + jobs).map(|_| &b"{}"[..]).collect();
         Portion { input, batch: Arc::new(Batch::json(first, payloads)), skip, jobs, returned: None }
     }
 
-    /// Jobs that came again, of these rows.
+    /// Portion of redelivered jobs with these rows.
     fn returned(step: &Address, input: usize, rows: &[&[(&str, u64)]]) -> Portion {
         let returned = |row: &&[(&str, u64)]| Returned {
             key: DelayedKey { step: step.clone(), due: Timestamp(0), sequence: 1 },
@@ -202,7 +202,7 @@ mod tests {
         Address::parse(&format!("p/{step}")).unwrap()
     }
 
-    /// Asserts that the batch is one span, that this is it, and that it is made of its jobs.
+    /// Asserts that the batch is the one span `expected`, with its jobs.
     fn assert_is_one(step: &str, portions: Vec<Portion>, expected: Span) {
         let (whole, jobs) = seen(step, portions);
         assert_eq!(whole, [expected]);

@@ -1,9 +1,8 @@
-//! A step whose processors are not scripts alone: they run one after the other, in memory.
+//! Processor chain: runs a job through processors of different kinds, in memory.
 //!
-//! Scripts that follow each other are one link, in which values are never written out. Between links
-//! stand JSON texts. What a link gives without a name goes on to the next one, piece by piece; what a
-//! script in the middle emits to an output of the step goes straight there. Last of all, what goes to sinks
-//! that are HTTP services is sent.
+//! Consecutive scripts are one processor, and pass values without serialization. Other processors pass JSON
+//! texts. Each unnamed output of a processor is a piece of the job for the next one. A script in the middle
+//! emits straight to the outputs of the step. At the end the outputs for HTTP sinks are sent.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -20,49 +19,48 @@ use tidegate_config::{
     Target,
 };
 
-/// The processors of a step, made ready for one thread.
+/// Processors of a step, set up for one thread.
 #[derive(Debug)]
 pub(crate) struct Links {
     links: Vec<Link>,
-    /// What each link but the last gives, in turn.
+    /// Outputs of each processor except the last.
     middles: Vec<Outputs>,
-    /// The first link that runs in a process of its own, where batches pay.
+    /// Position of the first processor that runs in its own process and gains from batches.
     isolated: Option<usize>,
-    /// All links together have the time of one attempt.
+    /// Time limit that all processors share.
     allowance: Allowance,
-    /// What the links before that one made of the jobs of a batch.
+    /// Results of the processors before that one, for the jobs of a batch.
     prepared: VecDeque<Prepared>,
-    /// The outputs that are HTTP services, by position.
+    /// Outputs that are HTTP services, by position.
     services: Vec<(usize, HttpStep)>,
-    /// How many requests and commands the job that runs has come to so far.
+    /// Number of requests and commands of the current job.
     pieces: u32,
-    /// By link: how many pieces of the job have come to it so far.
+    /// Number of pieces of the current job, by processor.
     counts: Vec<u32>,
-    /// What stood in the outputs before the job that runs.
+    /// State of the outputs before the current job.
     before: Checkpoint,
 }
 
 #[derive(Debug)]
 struct Prepared {
     index: u64,
-    /// How many pieces wait for the isolated link.
+    /// Number of pieces that wait for the isolated processor.
     pieces: usize,
-    /// How much of its time the attempt has used.
+    /// Time that the attempt has used.
     spent: Duration,
-    /// What was emitted on the way.
+    /// Outputs emitted so far.
     emitted: Outputs,
     failed: Option<Failure>,
 }
 
 impl Links {
-    /// Whether a step needs links.
+    /// Whether a step needs a chain.
     pub(crate) fn needed(configuration: &Configuration, step: &Step) -> bool {
         step.processors.iter().any(|processor| !matches!(processor, Processor::Script(_)))
             || requests(configuration, step).next().is_some()
     }
 
-    /// # Errors
-    /// What could not be made ready, as a sentence fragment.
+    /// # Errors The part that cannot be set up, as a sentence fragment.
     pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
@@ -133,7 +131,7 @@ impl Links {
         })
     }
 
-    /// Says which lane the next job is in.
+    /// Sets the lane of the next job.
     pub(crate) fn set_lane(&self, lane: Option<&str>) {
         for link in &self.links {
             if let Link::Script(script) | Link::Filter(script, _) = link {
@@ -142,26 +140,25 @@ impl Links {
         }
     }
 
-    /// Makes plugins ready that are not: at first, and after a panic or a crash.
+    /// Sets up the plugins that are not set up: at first, and after a panic or a crash.
     ///
-    /// # Errors
-    /// What the plugin says, or why it cannot be reached.
+    /// # Errors The error of the plugin, or the reason for which it cannot be reached.
     pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
         self.links.iter_mut().try_for_each(Link::set_up)
     }
 
-    /// Whether it pays to show it the jobs of a batch before they are run.
+    /// Whether jobs of a batch should be passed to the isolated processor before they run.
     pub(crate) fn wants_batches(&self) -> bool {
         self.isolated.is_some()
     }
 
-    /// Whether jobs of the batch behind the last one are through in the isolated link.
+    /// Whether the isolated processor has finished jobs behind the current one.
     pub(crate) fn is_ahead(&self) -> bool {
         let isolated = self.isolated.and_then(|at| self.links.get(at));
         matches!(isolated, Some(Link::Isolated(isolated)) if isolated.is_ahead())
     }
 
-    /// Forgets what was prepared, and how a batch before this one ended.
+    /// Discards the prefetched jobs, and the outcome of the last batch.
     pub(crate) fn begin(&mut self, stops_at_failure: bool) {
         self.prepared.clear();
         if let Some(Link::Isolated(isolated)) = self.isolated.and_then(|at| self.links.get_mut(at)) {
@@ -169,7 +166,7 @@ impl Links {
         }
     }
 
-    /// Runs a job as far as the isolated link, where it waits with the others of its batch.
+    /// Runs a job up to the isolated processor, where it waits with the others of its batch.
     pub(crate) fn prepare(&mut self, job: &Job<'_>) {
         let Some(until) = self.isolated else { return };
         let mut emitted =
@@ -182,10 +179,9 @@ impl Links {
         self.prepared.push_back(Prepared { index: job.index, pieces, spent, emitted, failed });
     }
 
-    /// Runs a job through all processors, and sends what goes to services.
+    /// Runs a job through all processors and sends its requests to services.
     ///
-    /// # Errors
-    /// The first failure.
+    /// # Errors The first failure.
     pub(crate) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         self.pieces = 0;
         self.counts.fill(0);
@@ -207,7 +203,7 @@ impl Links {
         Ok(())
     }
 
-    /// Whether what goes to the output at this position is a request.
+    /// Whether the output at this position is sent as a request.
     pub(crate) fn sends(&self, position: usize) -> bool {
         self.services.iter().any(|(of, _)| *of == position)
     }
@@ -219,7 +215,7 @@ impl Links {
         let prepared = loop {
             match self.prepared.pop_front() {
                 Some(prepared) if prepared.index == job.index => break prepared,
-                // It was set aside since, and nobody asks for it.
+                // The job was rejected meanwhile, so its answers are not needed.
                 Some(other) => self.discard(at, other.pieces),
                 None => return self.run_all(job, outputs),
             }
@@ -227,7 +223,7 @@ impl Links {
         self.allowance.begin(prepared.spent);
         let mut result = Ok(());
         for _ in 0..prepared.pieces {
-            // Answers come in order, so those of a failed job are taken too.
+            // Answers come in order, so those of a failed job must be read, too.
             let answered = self.answer(at, job, outputs);
             result = result.and(answered);
         }
@@ -236,22 +232,22 @@ impl Links {
         prepared.failed.map_or(Ok(()), Err)
     }
 
-    /// Takes the isolated link's answers for a job that is not wanted any more.
+    /// Reads and drops the isolated processor's answers for a job that is not needed.
     fn discard(&mut self, at: usize, pieces: usize) {
         let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return };
         for _ in 0..pieces {
-            let _ = isolated.next(&mut Outputs::default()); // what came of it does not matter
+            let _ = isolated.next(&mut Outputs::default()); // the result is not needed
         }
     }
 
-    /// Takes the isolated link's answer for one piece, and runs the links after it.
+    /// Reads the isolated processor's answer for one piece and runs the processors after it.
     fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return Ok(()) };
         if at == self.middles.len() {
             return isolated.next(outputs).map(drop);
         }
         let mut middle = std::mem::take(&mut self.middles[at]);
-        // While the whole batch is waited for, only what the job itself takes there counts.
+        // The wait for the whole batch does not count against the time of this job.
         let spent = self.allowance.spent();
         let answered = isolated.next(&mut middle);
         let answered = answered.and_then(|took| {
@@ -271,8 +267,8 @@ impl Links {
         self.run_from(0, job, outputs)
     }
 
-    /// The next piece of the job that comes to this link. Each link counts for itself, so that a piece has the
-    /// same number whether it is run alone or with a batch.
+    /// Next piece of the job at this processor. Each processor counts its own pieces, so a piece has the same
+    /// number on its own and in a batch.
     fn counted<'j>(&mut self, at: usize, job: &Job<'j>) -> Job<'j> {
         let piece = self.counts[at];
         self.counts[at] = piece.saturating_add(1);
@@ -307,7 +303,7 @@ impl Links {
         Ok(())
     }
 
-    /// As [`Self::run_from`], up to the link `until`, which is shown what comes.
+    /// Like [`Self::run_from`], but ends at the processor `until`, which only receives the pieces.
     fn run_until(
         &mut self,
         until: usize,
@@ -339,14 +335,14 @@ impl Links {
     }
 }
 
-/// Requests are made in the attempt, under its hash; what is due later comes when that is over.
+/// Failure of a delayed request: a request is sent within the attempt, under its hash.
 pub(crate) fn late_request(output: &str) -> Failure {
     let which = if output.is_empty() { "an output".to_owned() } else { format!("the output `{output}`") };
-    let why = format!("{which} cannot be due later, as it goes to an HTTP sink; put a queue between");
+    let why = format!("{which} cannot be delayed, because it goes to an HTTP sink: put a queue between them");
     Failure::new(FailureKind::Rejected, why)
 }
 
-/// How often the plugin is among those before it, where it is put with them.
+/// Number of earlier processors with the same plugin; the plugin is added to them.
 fn earlier(before: &mut Vec<String>, plugin: &PluginStep) -> u32 {
     let named = plugin.named();
     let count = before.iter().filter(|other| **other == named).count();
@@ -354,14 +350,14 @@ fn earlier(before: &mut Vec<String>, plugin: &PluginStep) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The first isolated link, where nothing before it can be seen outside: that is done in an attempt, and not in
-/// getting ready for one.
+/// First isolated processor, if no processor before it has external effects: effects belong to an attempt,
+/// and not to its preparation.
 fn isolated(links: &[Link]) -> Option<usize> {
     let outside = |link: &Link| matches!(link, Link::Isolated(_) | Link::Http(_) | Link::Exec(_));
     links.iter().position(outside).filter(|&at| matches!(links[at], Link::Isolated(_)))
 }
 
-/// The outputs of `step` that are HTTP services, by position.
+/// Outputs of `step` that are HTTP services, by position.
 fn requests<'c>(
     configuration: &'c Configuration,
     step: &'c Step,
@@ -375,13 +371,13 @@ fn requests<'c>(
     })
 }
 
-/// Whoever takes jobs as they are relies on their being JSON.
+/// Checks that a payload is JSON, for processors that pass it on unchanged.
 pub(crate) fn check_form(job: &Job<'_>) -> Result<(), Failure> {
     json::check(job.payload)
         .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))
 }
 
-/// Adds what stands at names in `from` to the same names in `to`.
+/// Adds the named outputs of `from` to those of `to`.
 fn append_named(from: &Outputs, to: &mut Outputs) {
     for (position, name) in from.names().enumerate().filter(|(_, name)| !name.is_empty()) {
         let place = to.position(name);
@@ -393,7 +389,7 @@ fn append_named(from: &Outputs, to: &mut Outputs) {
     to.append_delayed(from);
 }
 
-/// A path as messages show it: from the configuration's folder on, where it lies in it.
+/// Path for messages: relative to the configuration's folder if it is in it.
 pub(crate) fn shown(configuration: &Configuration, path: &Path) -> String {
     path.strip_prefix(&configuration.root).unwrap_or(path).display().to_string()
 }

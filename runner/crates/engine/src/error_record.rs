@@ -1,4 +1,4 @@
-//! What stands on an error queue: everything somebody needs to understand the failure, and the job.
+//! Error record: keeps a failed job on the error queue, with all facts about its failure.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -14,32 +14,32 @@ use tidegate_model::{Address, Timestamp, rfc3339};
 /// One failed job, as JSON on the error queue.
 #[derive(Debug, Serialize)]
 pub(crate) struct ErrorRecord<'a> {
-    /// RFC 3339, UTC.
+    /// Time in RFC 3339, UTC.
     time: String,
     pipeline: &'a str,
     step: &'a str,
-    /// Where the job came from: source or queue, and its index there. Of several, the first.
+    /// Origin of the job: source or queue, and its index there; the first input of a joined job.
     input: String,
     index: u64,
-    /// Where the parts of a joined job came from, by binding.
+    /// Origins of the parts of a joined job, by binding.
     #[serde(skip_serializing_if = "Option::is_none")]
     inputs: Option<BTreeMap<&'a str, Given>>,
     attempt: u32,
     kind: Cow<'static, str>,
     message: &'a str,
-    /// What the author of the code said about the circumstances.
+    /// Context that the author of the code gave.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<&'a RawValue>,
-    /// Where in the user's code.
+    /// Position in the user's code.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Place<'a>>,
-    /// Where the job stood in its file.
+    /// Position of the job in its file.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<Place<'a>>,
     hash: String,
-    /// The number of the configuration that failed.
+    /// Number of the configuration that failed.
     generation: u64,
-    /// The queues that the job has passed, where they say so.
+    /// Queues that the job has passed, if they have `meta`.
     #[serde(skip_serializing_if = "Option::is_none")]
     meta: Option<&'a RawValue>,
     #[serde(flatten)]
@@ -60,7 +60,7 @@ struct Place<'a> {
     column: Option<u64>,
 }
 
-/// The job as JSON where it is JSON, otherwise as text, otherwise as its bytes.
+/// The job as JSON, otherwise as text, otherwise as bytes.
 #[derive(Debug, Serialize)]
 enum Job {
     #[serde(rename = "job")]
@@ -71,7 +71,7 @@ enum Job {
     Bytes(Vec<u8>),
 }
 
-/// The circumstances of one failure.
+/// Circumstances of one failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case<'a> {
     pub(crate) now: Timestamp,
@@ -117,7 +117,7 @@ pub(crate) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) ->
 fn job(item: &Item<'_>) -> Job {
     match std::str::from_utf8(item.payload) {
         Ok(text) => match serde_json::from_str::<Box<RawValue>>(text) {
-            // What is JSON only because something was cut off it, or put around it, is none.
+            // A job with a fault was cut or wrapped, so it does not count as JSON even if it parses.
             Ok(raw) if item.fault.is_none() => Job::Json(raw),
             _ => Job::Text(text.to_owned()),
         },

@@ -1,4 +1,4 @@
-//! From the jobs of a batch, input by input, to what an attempt is given: one payload and its origin.
+//! Job builder: makes the input of each attempt, a payload with its origin, from the jobs of a batch.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,26 +11,26 @@ use tidegate_config::{Configuration, Input, Meta, Step, Take};
 use tidegate_model::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
 use tidegate_store::{Completion, JobForm};
 
-/// How a step sees its inputs.
+/// Inputs of a step, as its attempts get them.
 #[derive(Debug)]
 pub(crate) struct Gatherer {
     pipeline: String,
     step: String,
     pub(crate) take: Take,
     pub(crate) inputs: Vec<Seen>,
-    /// For `from`: what is the same in all its hashes.
+    /// Common prefix of all delivery hashes of a step with `from`.
     prefix: HashPrefix,
-    /// Jobs of alternatives come as a map with their binding.
+    /// Whether a job is wrapped in a map with its binding (`alts`).
     wraps: bool,
-    /// The payload of a join, or of an alternative, in the making.
+    /// Buffer for the payload of a join or of an alternative.
     payload: Vec<u8>,
     carries: bool,
 }
 
-/// An input as its step sees it.
+/// Input of a step.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// As it enters the delivery hash: the binding, or for `from` the address.
+    /// Name in the delivery hash: the binding, or the address for `from`.
     pub(crate) name: String,
     pub(crate) address: Address,
     meta: Meta,
@@ -41,35 +41,35 @@ pub(crate) struct Seen {
 pub(crate) struct Item<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) form: Form,
-    /// Why it cannot be run: the source could not make sense of it, or a part of it is no JSON.
+    /// Reason for which it cannot run: the source could not read it, or a part of it is not JSON.
     pub(crate) fault: Option<Cow<'a, str>>,
-    /// By input, the index that it gave; 0 where it gave nothing.
+    /// Index by input; 0 if the input has no job here.
     pub(crate) indices: &'a [u64],
     row: &'a [Place<'a>],
     inputs: &'a [Seen],
     pub(crate) hash: DeliveryHash,
-    /// From 1.
+    /// Number of the attempt, from 1.
     pub(crate) attempt: u32,
-    /// When the first attempt began, if this is not the first.
+    /// Start of the first attempt, if this is a later one.
     pub(crate) first_attempt: Option<Timestamp>,
-    /// It was made already, for this output of the step.
+    /// Output of the step that it is for, if it is a delayed output.
     pub(crate) to: Option<&'a str>,
-    /// Its provenance as JSON; empty where it carries none.
+    /// Provenance as JSON; empty if there is none.
     pub(crate) carried: String,
-    /// The attempt before this one, if that was made in this run and the job stands nowhere since.
+    /// Last attempt, if it was made in this run and the job is not parked.
     before: Option<&'a Attempt>,
 }
 
-/// Walks over the jobs of a batch.
+/// Cursor over the jobs of a batch.
 #[derive(Debug)]
 pub(crate) struct Walk<'w> {
-    /// Of each side of a row: its portions, and where in them the walk is.
+    /// Portions of each side of a row, with the position in them.
     sides: Vec<(&'w [Portion], usize)>,
     row: Vec<Place<'w>>,
     indices: Vec<u64>,
 }
 
-/// Where one job of a row stands.
+/// Position of one job of a row.
 #[derive(Clone, Copy, Debug)]
 struct Place<'w> {
     input: usize,
@@ -106,7 +106,7 @@ impl Gatherer {
         }
     }
 
-    /// Whether the jobs of `work` carry anything.
+    /// Whether the jobs of `work` have provenance.
     pub(crate) fn carries(&self, work: &Work) -> bool {
         self.carries
             || work.portions.iter().any(|portion| {
@@ -115,10 +115,10 @@ impl Gatherer {
             })
     }
 
-    /// The next job of the walk.
+    /// Builds the next job of the batch.
     pub(crate) fn next<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
         walk.advance(self.inputs.len())?;
-        // What most jobs are: one by itself, that carries nothing.
+        // Fast path: a single job without provenance, which is the most frequent case.
         if let (Take::From, &[place @ Place { returned: None, batch, .. }]) = (self.take, &walk.row[..])
             && !carries
         {
@@ -208,7 +208,7 @@ impl Gatherer {
         }
     }
 
-    /// Of a job that the inputs gave at these indices.
+    /// Delivery hash of a job with these input indices.
     fn hash<'i>(&self, given: impl Iterator<Item = (&'i str, &'i u64)>) -> DeliveryHash {
         let given = given.map(|(name, index)| (name, std::slice::from_ref(index)));
         delivery_hash(&self.pipeline, &self.step, given)
@@ -227,8 +227,8 @@ impl Gatherer {
         self.payload.push(b'}');
     }
 
-    /// A part that is no JSON could become another one's part in the whole, so each is looked at by
-    /// itself where there is a whole.
+    /// Reason for which a part is not JSON. Each part is checked on its own, because the parts could become
+    /// valid JSON together.
     fn fault<'w>(&self, row: &[Place<'w>]) -> Option<Cow<'w, str>> {
         if let Some(fault) = row.iter().find_map(|place| place.batch.fault(place.position)) {
             return Some(fault.into());
@@ -272,7 +272,7 @@ impl<'w> Walk<'w> {
 
     fn advance(&mut self, inputs: usize) -> Option<()> {
         self.row.clear();
-        // The same inputs give something each time, but where jobs came again.
+        // Every row has jobs of the same inputs, unless jobs were redelivered.
         self.indices.resize(inputs, 0);
         for (portions, at) in &mut self.sides {
             while *at >= portions.first()?.jobs {
@@ -290,19 +290,19 @@ impl<'w> Walk<'w> {
 }
 
 impl<'a> Item<'a> {
-    /// Takes up where the attempt before this one ended.
+    /// Continues after the last attempt of this run.
     pub(crate) fn goes_on_after(&mut self, before: &'a Attempt) {
         self.attempt = before.number.saturating_add(1);
         self.first_attempt = before.first;
         self.before = Some(before);
     }
 
-    /// The error queue that it was put back from, and its index there.
+    /// Error queue that it was retried from, and its index there.
     pub(crate) fn put_back_from(&self) -> Option<&(Address, u64)> {
         self.row.iter().find_map(|place| place.returned?.job.from_error.as_ref())
     }
 
-    /// Where it stood in a file.
+    /// File and line that it was read from.
     pub(crate) fn file(&self) -> Option<(Arc<Path>, u64)> {
         self.row.iter().find_map(|place| {
             let places = place.batch.places.as_ref()?;
@@ -310,7 +310,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// What its last attempt failed of, if it was tried.
+    /// Error of the last attempt, if there was one.
     pub(crate) fn last_error(&self) -> Option<&str> {
         if let Some(before) = self.before {
             return before.error.as_deref();
@@ -318,23 +318,23 @@ impl<'a> Item<'a> {
         self.row.iter().find_map(|place| place.returned?.job.last_error.as_deref())
     }
 
-    /// How the outside knows it that has it.
+    /// Handle under which an external system has it.
     pub(crate) fn handle(&self) -> Option<&str> {
         self.row.iter().find_map(|place| Some(place.returned?.job.standing.outside()?.0))
     }
 
-    /// What an outside system has said of it, if that is to be delivered now.
+    /// External completion that is to be delivered now.
     pub(crate) fn said(&self) -> Option<&Completion> {
         self.row.iter().find_map(|place| place.returned?.job.standing.outside()?.2)
     }
 
-    /// The inputs that gave something, each with the index.
+    /// Inputs that have a job here, each with the index.
     pub(crate) fn given(&self) -> impl Iterator<Item = (&Seen, u64)> {
         let given = self.inputs.iter().zip(self.indices);
         given.filter(|&(_, &index)| index > 0).map(|(seen, &index)| (seen, index))
     }
 
-    /// The index of the first input that gave something.
+    /// Index in the first input that has a job here.
     pub(crate) fn index(&self) -> u64 {
         self.given().next().map_or(0, |(_, index)| index)
     }
@@ -347,7 +347,7 @@ impl Place<'_> {
 }
 
 fn payload(batch: &Batch, position: usize) -> &[u8] {
-    // The walk ends where the batch does.
+    // The cursor ends with the batch.
     batch.payloads.get(position).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! Jobs that were read, and those of a batch, on their way to a worker.
+//! Batch input: carries the jobs of a read, and the jobs of a batch, to a worker.
 
 use std::sync::Arc;
 
@@ -7,47 +7,47 @@ use super::status::Word;
 use tidegate_model::{Batch, Mark, Segment, Timestamp};
 use tidegate_store::{DelayedJob, DelayedKey};
 
-/// What one read brought.
+/// Jobs of one read.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) batch: Arc<Batch>,
     pub(crate) mark: Option<Mark>,
     pub(crate) segments: Vec<Segment>,
-    /// Where the jobs came again: what is known of each beside its payload.
+    /// Rows of redelivered jobs, in the order of their payloads.
     pub(crate) returned: Option<Arc<[Returned]>>,
 }
 
-/// A job that comes again.
+/// Redelivered job.
 #[derive(Debug)]
 pub(crate) struct Returned {
     pub(crate) key: DelayedKey,
     pub(crate) job: DelayedJob,
 }
 
-/// The jobs of a batch, for a worker.
+/// Jobs of a batch, for a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
     pub(crate) jobs: usize,
-    /// Those of one input follow each other, unless the jobs come one after the other anyway.
+    /// Slices of reads; those of one input follow each other unless the jobs are sequential.
     pub(crate) portions: Vec<Portion>,
-    /// The portions are not sides of a row: their jobs come one after the other, whatever the input.
+    /// Whether the slices are one sequence of jobs, instead of the sides of a row.
     pub(crate) sequential: bool,
-    /// Nothing is attempted: this has become of the jobs outside, in their order.
+    /// Verdicts of the jobs, in their order, if they are completed and not attempted.
     pub(crate) words: Option<Arc<[Word]>>,
-    /// Its one job was attempted before in this run, and stands nowhere.
+    /// Last attempt of its one job, if it was made in this run and the job is not parked.
     pub(crate) before: Option<Arc<Attempt>>,
 }
 
-/// An attempt at a job that failed.
+/// Failed attempt at a job.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) number: u32,
-    /// When the first one began.
+    /// Start of the first attempt.
     pub(crate) first: Option<Timestamp>,
     pub(crate) error: Option<String>,
 }
 
-/// Jobs of one read that belong to a batch.
+/// Slice of a read that belongs to a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct Portion {
     pub(crate) input: usize,
@@ -64,12 +64,12 @@ impl Fetched {
 }
 
 impl Portion {
-    /// Its jobs that came again.
+    /// Redelivered jobs of the slice.
     pub(crate) fn returned(&self) -> &[Returned] {
         self.returned.as_ref().map_or(&[], |all| &all[self.skip..][..self.jobs])
     }
 
-    /// Whether `next` goes on where this one ends.
+    /// Whether `next` continues this slice.
     pub(crate) fn is_before(&self, next: &Portion) -> bool {
         self.input == next.input
             && Arc::ptr_eq(&self.batch, &next.batch)
@@ -78,7 +78,7 @@ impl Portion {
 }
 
 impl Work {
-    /// Keeps the first `jobs` of its jobs, and answers with the others.
+    /// Keeps the first `jobs` jobs and returns the others.
     pub(crate) fn split_off(&mut self, jobs: usize) -> Self {
         let (mut kept, mut rest, mut left) = (Vec::new(), Vec::new(), Vec::<(usize, usize)>::new());
         for mut portion in std::mem::take(&mut self.portions) {
@@ -103,7 +103,7 @@ impl Work {
         Self { jobs: others, portions: rest, ..Self::default() }
     }
 
-    /// The first `taken` of its jobs, for the store.
+    /// Identity of the first `taken` jobs, for the store.
     pub(crate) fn first(&self, taken: usize) -> Jobs {
         let mut jobs = Jobs::default();
         let mut left = Vec::new();

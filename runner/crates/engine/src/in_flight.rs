@@ -1,4 +1,4 @@
-//! A batch in flight: between being formed and being committed.
+//! Batch in flight: keeps a batch from its forming until its commit.
 
 use super::delivery::{Jobs, Places};
 use super::held::Work;
@@ -6,30 +6,30 @@ use super::result::Ran;
 use tidegate_dispatch::{BatchId, Failed, JobEnd, JobKey};
 use tidegate_store::DelayedKey;
 
-/// A batch between being formed and being committed.
+/// A batch from its forming until its commit.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Its position in the configuration.
+    /// Position of the step in the configuration.
     pub(crate) step: usize,
     pub(crate) work: Work,
     pub(crate) places: Places,
-    /// It is on its way to the committer, and nothing that it waits for is.
+    /// Whether it will reach the committer without waiting for another batch.
     pub(crate) coming: bool,
-    /// The jobs that it was picked of, in order; none where jobs are taken as they come.
+    /// Picked jobs of the batch, in order; empty for an ordered step.
     pub(crate) picked: Vec<JobKey>,
-    /// Where its jobs stand since it was begun, if that has put them into the store one by one.
+    /// Rows of its jobs, if its beginning parked them in the store.
     pub(crate) begun: Vec<DelayedKey>,
-    /// Of jobs that were picked and have run: what became of each.
+    /// Outcome of each picked job that has run.
     pub(crate) ends: Vec<JobEnd>,
     pub(crate) ran: Option<Box<Ran>>,
-    /// Its jobs that failed for good, to be reported once that is durable.
+    /// Jobs that failed permanently, to be logged once the batch is durable.
     pub(crate) failed: Vec<Failed>,
-    /// The rest of what was begun with it, as a batch that begins with this number.
+    /// Rest of the jobs that were begun with it: the number of their first batch, and the jobs.
     pub(crate) rest: Option<(BatchId, Jobs)>,
 }
 
 impl Held {
-    /// The first `taken` of its jobs, for the store.
+    /// Identity of the first `taken` jobs, for the store.
     pub(crate) fn jobs(&self, taken: usize) -> Jobs {
         if self.begun.is_empty() {
             return self.work.first(taken);
@@ -37,11 +37,11 @@ impl Held {
         Jobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
     }
 
-    /// Keeps the first `jobs` of its jobs; the others are the batch `id`. `begun`: what they were begun with
-    /// stays on record for them.
+    /// Keeps the first `jobs` jobs; the others become the batch `id`. `begun`: whether the record of their
+    /// beginning stays valid for them.
     pub(crate) fn split(&mut self, jobs: usize, id: BatchId, begun: bool) -> Self {
         let work = self.work.split_off(jobs);
-        // What waits is the first of them.
+        // The waiting job is the first of the other batch.
         let ran = self.ran.as_mut().and_then(|ran| ran.waits.take());
         let rest = self.rest.take();
         if begun {

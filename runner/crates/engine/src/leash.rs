@@ -1,31 +1,30 @@
-//! How far a worker goes with one batch: past a bound of time, or of what its outputs come to, it hands back
-//! what it did not attempt. So a batch of slow jobs spreads over all workers, and the outputs of a batch are
-//! bounded together.
+//! Batch limits: end a batch early by time or by the bytes of its outputs. A batch of slow jobs thus spreads
+//! over all workers, and the outputs of a batch are bounded.
 
 use std::time::{Duration, Instant};
 
 use tidegate_components::plugin::{BATCH_BYTES, BATCH_TIME, Ticks};
 
-/// The bounds of each batch of one step.
+/// Limits of each batch of one step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leash {
     bytes: usize,
     played: Option<Played>,
 }
 
-/// What a test has in the place of time.
+/// Replacement of time in a test.
 #[derive(Clone, Copy, Debug)]
 struct Played {
     jobs: usize,
     took: Duration,
 }
 
-/// Runs beside a batch.
+/// Measures a running batch.
 #[derive(Debug)]
 pub(crate) struct Running {
     leash: Leash,
     begun: Instant,
-    /// By the cheap clock, which is good enough for each job.
+    /// Deadline by the coarse clock, which is cheap enough to read for each job.
     over_at: u64,
 }
 
@@ -34,7 +33,7 @@ impl Leash {
         Self { bytes: BATCH_BYTES, played: None }
     }
 
-    /// A batch is cut after so many jobs, and takes so long.
+    /// Limit of `jobs` jobs; the batch then took `took`.
     #[cfg(test)]
     pub(crate) fn played(jobs: usize, took: Duration) -> Self {
         Self { played: Some(Played { jobs, took }), ..Self::new() }
@@ -48,8 +47,8 @@ impl Leash {
 }
 
 impl Running {
-    /// Whether the batch ends after `jobs` jobs, whose outputs come to `bytes`. `ahead`: jobs behind them are
-    /// through, which would be in vain.
+    /// Whether the batch ends after `jobs` jobs with outputs of `bytes` bytes. `ahead`: whether further jobs
+    /// have run already, whose work would be lost.
     pub(crate) fn is_over(&self, jobs: usize, bytes: usize, ahead: bool) -> bool {
         if ahead {
             return bytes > 2 * self.leash.bytes;
@@ -61,7 +60,7 @@ impl Running {
             }
     }
 
-    /// How long the batch took.
+    /// Time that the batch took.
     pub(crate) fn took(&self) -> Duration {
         self.leash.played.map_or_else(|| self.begun.elapsed(), |played| played.took)
     }

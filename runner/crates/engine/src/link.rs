@@ -1,4 +1,4 @@
-//! One link of a chain of processors: what it is made from, and how a job runs through it.
+//! Processor: runs a job through one part of a chain.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,65 +13,65 @@ use tidegate_components::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
 use tidegate_config::{ExecCommand, HttpRequest, Limits, PluginStep, Promise, Script, Step, StepFilter};
 use tidegate_model::{Address, Secret, TokenKey};
 
-/// Scripts that follow each other, or one other processor.
+/// Consecutive scripts, or one other processor.
 #[derive(Debug)]
 pub(crate) enum Link {
     Script(Box<ScriptStep>),
-    /// Scripts without a script: only whether the job is wanted.
+    /// Filter without a script.
     Filter(Box<ScriptStep>, Outputs),
     Plugin(Box<PluginRunner>),
     Isolated(Box<Isolated>),
     Http(Box<HttpStep>),
     Exec(Box<ExecStep>),
-    /// No processor at all: jobs are handed on as they are.
+    /// No processor: jobs are passed on unchanged.
     Pass,
 }
 
-/// Whose processors they are, and what holds for all of them.
+/// Step or gate that owns the processors, with their common settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner<'c> {
     pub(crate) step: &'c Address,
     pub(crate) limits: &'c Limits,
     pub(crate) timeout: Option<Duration>,
     pub(crate) config: &'c serde_json::Value,
-    /// What of it must not be shown.
+    /// Secrets that must not be shown.
     pub(crate) secrets: &'c [Secret],
-    /// The file that names them, for messages.
+    /// File that names the processors, for messages.
     pub(crate) file: &'c str,
-    /// What the tokens of jobs are made with.
+    /// Key of the completion tokens.
     pub(crate) token_key: &'c TokenKey,
-    /// Commands are killed by it.
+    /// Kills the commands.
     pub(crate) leash: &'c Arc<Leash>,
-    /// Set when the run is asked to end.
+    /// Set when the run must end.
     pub(crate) ending: &'c Arc<AtomicBool>,
-    /// Of processes that plugins run in.
+    /// Deaths of plugin processes.
     pub(crate) deaths: &'c Arc<Deaths>,
     pub(crate) setups: &'c Setups,
-    /// Plugins run in a process of their own.
+    /// Whether plugins run in their own processes.
     pub(crate) isolate: bool,
-    /// So often a job may take a process down; `None` where no job is attempted twice.
+    /// Maximum number of process deaths a job may cause; `None` if no job is attempted twice.
     pub(crate) crash_limit: Option<u32>,
 }
 
-/// So many processes in a row may die while a plugin is created for a step that attempts no job twice.
+/// Maximum number of process deaths in a row while a plugin is created for a step that attempts no job twice.
 const CREATION_LIMIT: u32 = 3;
 
-/// What the processors of all steps share.
+/// Resources that the processors of all steps share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Common<'c> {
     pub(crate) plugins: &'c Plugins,
     pub(crate) token_key: &'c TokenKey,
-    /// Commands are killed by it.
+    /// Kills the commands.
     pub(crate) leash: &'c Arc<Leash>,
-    /// Set when the run is asked to end.
+    /// Set when the run must end.
     pub(crate) ending: &'c Arc<AtomicBool>,
-    /// Of processes that plugins run in.
+    /// Deaths of plugin processes.
     pub(crate) deaths: &'c Arc<Deaths>,
-    /// Where is written down what is set up.
+    /// Record of setups in progress.
     pub(crate) setups: &'c Setups,
 }
 
-/// Scripts of one link, and what is particular to it.
+/// Scripts of one processor, with its settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scripts<'c> {
     pub(crate) scripts: &'c [Script],
@@ -96,7 +96,7 @@ impl<'c> Owner<'c> {
             deaths: common.deaths,
             setups: common.setups,
             isolate: step.isolate,
-            // Progress of `at-most-once` moves first: nothing is attempted after a crash.
+            // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
             crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
         }
     }
@@ -118,7 +118,7 @@ impl<'c> Owner<'c> {
             token_key: self.token_key,
         };
         let made = ScriptStep::new(&spec).map(Box::new);
-        made.map_err(|error| format!("a script that compiled before does not any more: {}", error.message))
+        made.map_err(|error| format!("a script no longer compiles: {}", error.message))
     }
 
     pub(crate) fn http(&self, request: &HttpRequest) -> HttpStep {
@@ -180,7 +180,7 @@ impl<'c> Owner<'c> {
             self.refuse_after_deaths(&PluginRunner::creation(&spec))?;
             let loading = self.setups.begin(format!("plugin `{named}` was being loaded"));
             let opened = loaded.plugin().map_err(|error| plugin.masked(error.to_string()))?;
-            let missing = || plugin.masked(format!("plugin `{named}` offers its step no more"));
+            let missing = || plugin.masked(format!("plugin `{named}` no longer has its step"));
             let offer = opened.offer(&offered.name).ok_or_else(missing)?;
             drop(loading);
             Link::Plugin(Box::new(PluginRunner::recorded(offer, &spec, self.setups)))
@@ -190,7 +190,7 @@ impl<'c> Owner<'c> {
 }
 
 impl Owner<'_> {
-    /// What took the process down again and again is left alone for this run.
+    /// Refuses a setup that crashed the process repeatedly; the next run tries it again.
     fn refuse_after_deaths(&self, at: &str) -> Result<(), String> {
         let (deaths, limit) = (self.setups.deaths(at), self.crash_limit.unwrap_or(CREATION_LIMIT));
         if deaths < limit {
@@ -202,10 +202,9 @@ impl Owner<'_> {
 }
 
 impl Link {
-    /// Makes a plugin ready that is not.
+    /// Sets up a plugin that is not set up.
     ///
-    /// # Errors
-    /// What it says, or why it cannot be reached.
+    /// # Errors The error of the plugin, or the reason for which it cannot be reached.
     pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
         match self {
             Self::Plugin(plugin) => plugin.set_up(),
@@ -214,10 +213,9 @@ impl Link {
         }
     }
 
-    /// Runs `job` through it, which has `left` of its time. `pieces` counts what is asked of the outside.
+    /// Runs `job` through the processor within the time `left`. `pieces` counts requests and commands.
     ///
-    /// # Errors
-    /// The failure.
+    /// # Errors The failure.
     pub(crate) fn process(
         &mut self,
         job: &Job<'_>,

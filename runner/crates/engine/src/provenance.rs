@@ -1,22 +1,22 @@
-//! The provenance that jobs carry along: for each queue that they passed and that says so, their
-//! index there, and the time and the number of the commit that put them there.
+//! Provenance: collects the index, time and commit number of a job on each queue with `meta` that it has
+//! passed.
 
 use serde_json::{Map, Value, json};
 
 use tidegate_config::Meta;
 use tidegate_model::{Address, Stamp, rfc3339};
 
-/// The provenance of several jobs that become one.
+/// Provenance of several jobs that become one.
 #[derive(Debug, Default)]
 pub(crate) struct Merged(Map<String, Value>);
 
 impl Merged {
-    /// Adds what a job has carried so far; an empty text is nothing.
+    /// Adds the provenance of a job; an empty text adds nothing.
     pub(crate) fn add(&mut self, carried: &str) {
         if carried.is_empty() {
             return;
         }
-        // What stands there was written by `into_text`.
+        // This text was written by `into_text`.
         let Ok(Value::Object(map)) = serde_json::from_str(carried) else { return };
         for (queue, passed) in map {
             self.put(queue, passed);
@@ -43,7 +43,7 @@ impl Merged {
         self.put(queue.to_string(), Value::Object(passed));
     }
 
-    /// Jobs that met again may have passed the same queue, as one job or as several: a list then.
+    /// Jobs that meet again may have passed the same queue as one job or as several; several become a list.
     fn put(&mut self, queue: String, passed: Value) {
         match self.0.get_mut(&queue) {
             None => {

@@ -1,5 +1,4 @@
-//! Reasons of failures: at most 8 KiB of each are kept, since a reason is stored and listed again with each
-//! attempt.
+//! Failure reasons: are limited to 8 KiB, because each attempt stores and lists them again.
 
 use std::fmt::Write as _;
 
@@ -7,14 +6,14 @@ use tidegate_plugin::{Failure, FailureKind};
 
 use tidegate_model::grouped;
 
-/// The most that is kept of a reason, in bytes, and of the context that its author gives.
+/// Maximum bytes of a reason, and of the context that its author gives.
 const BYTES_MAX: usize = 8 << 10;
-/// The most that it takes to say how much was left out, in bytes.
+/// Maximum bytes of the note about omitted text.
 const NOTE_BYTES_MAX: usize = 64;
 
-/// Shortens the message and the context where they are too long. What is left of a context is a text.
+/// Shortens the message and the context if they are too long. A shortened context becomes a text.
 pub(crate) fn bounded(mut failure: Failure) -> Failure {
-    // The message of a pending job is its handle, and no reason.
+    // The message of a pending job is its handle, and not a reason.
     if failure.kind == FailureKind::Pending {
         return failure;
     }
@@ -26,7 +25,7 @@ pub(crate) fn bounded(mut failure: Failure) -> Failure {
     failure
 }
 
-/// Ends with how many bytes were left out, if any. What is short enough stays as it is.
+/// Shortens a reason and appends the number of omitted bytes. A short reason is unchanged.
 pub(crate) fn shortened(mut reason: String) -> String {
     if reason.len() <= BYTES_MAX {
         return reason;
@@ -59,7 +58,7 @@ mod tests {
             let (kept, note) = short.split_once('…').unwrap();
             assert!(text.starts_with(kept));
             assert_eq!(note, format!(" {left_out} more bytes left out"));
-            // Nothing more is cut where it is written once more.
+            // A second call cuts nothing more.
             assert_eq!(shortened(short.clone()), short);
         }
         assert!(shortened("x".repeat(20 << 20)).len() <= BYTES_MAX);

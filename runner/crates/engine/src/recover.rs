@@ -61,7 +61,7 @@ pub(crate) fn take_up(
             step = %step.address,
             %input,
             jobs,
-            "the last run was interrupted while these jobs were attempted; under `at-most-once` they are not \
+            "the last run was interrupted during attempts of these jobs; under `at-most-once` they are not \
              attempted again, and their outcome is unknown (`tidegate replay` runs them again)."
         );
     }

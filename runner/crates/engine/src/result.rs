@@ -1,4 +1,4 @@
-//! The result of a batch: what the committer stores of it, and what the dispatcher learns of its jobs.
+//! Batch result: carries the outputs to the committer, and the outcomes of the jobs to the dispatcher.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,79 +13,79 @@ use tidegate_dispatch::{EndedBy, Failed, JobEnd};
 use tidegate_model::{Counters, DeliveryHash, Timestamp};
 use tidegate_store::{Delayed, Outcome, Span};
 
-/// What became of a batch.
+/// Result of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
-    /// How many of its jobs are accounted for: all, or those before the one that halts the step.
+    /// Number of its jobs that are accounted for: all, or those before the one that halts the step.
     pub(crate) taken: usize,
-    /// In the order of the step's bindings.
+    /// Outputs in the order of the step's bindings.
     pub(crate) outputs: Vec<Made>,
     /// Error records.
     pub(crate) errors: Option<Made>,
-    /// Jobs that are run again, and outputs that are due later.
+    /// Jobs that run again, and outputs that are due later.
     pub(crate) delayed: Vec<Delayed>,
     pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
-    /// Jobs that are no suspects any more when this is delivered.
+    /// Suspects that are cleared by the delivery.
     pub(crate) settles: Vec<Span>,
     pub(crate) counters: Counters,
     pub(crate) halt: Option<Stumble>,
-    /// How many of those that are taken come again.
+    /// Number of taken jobs that will be redelivered.
     pub(crate) stayed: usize,
-    /// Of jobs that were picked: what became of each that is taken.
+    /// Outcome of each taken job, for a queued step.
     pub(crate) ends: Vec<JobEnd>,
-    /// By cause: the jobs that failed for good.
+    /// Jobs that failed permanently, by cause.
     pub(crate) failed: Vec<Failed>,
-    /// What keeps the step from starting anything, if the batch has come upon that.
+    /// Reason for which the step must not start a job now.
     pub(crate) held: Option<Hindrance>,
-    /// Nothing of it has run, and it can run again as it is.
+    /// Whether no job has run, so that the batch can run again.
     pub(crate) goes_back: bool,
-    /// The rest was not attempted: it took long, or gave much.
+    /// Whether the rest was not attempted, because the batch took long or has many outputs.
     pub(crate) cut: bool,
-    /// The job behind those that were taken waits for its next attempt: as it is delivered when its turn comes
-    /// before that.
+    /// Delivery of the job behind the taken ones, if it waits for its next attempt. It is used if the job's
+    /// turn comes earlier.
     pub(crate) waits: Option<Box<Ran>>,
-    /// How long the worker took.
+    /// Time that the worker took.
     pub(crate) took: Duration,
 }
 
-/// What keeps a step from starting anything.
+/// Reason for which a step must not start a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Hindrance {
     pub(crate) by: ClosedBy,
-    /// A sentence fragment.
+    /// Sentence fragment.
     pub(crate) why: String,
 }
 
 impl Hindrance {
-    /// What the step runs could not be set up, and is set up again at `until`.
+    /// The setup failed, and is retried at `until`.
     pub(crate) fn of_setup(failure: &Failure, until: Timestamp) -> Self {
         Self { by: ClosedBy::Setup { until }, why: failure.to_string() }
     }
 }
 
-/// The job that halted a step, and why.
+/// Job that halted a step, and the reason.
 #[derive(Debug)]
 pub(crate) struct Stumble {
     pub(crate) index: u64,
     pub(crate) failure: Failure,
     pub(crate) halts: Halts,
-    /// Where the job stood in a file.
+    /// Position of the job in a file.
     pub(crate) file: Option<(Arc<Path>, u64)>,
 }
 
-/// Why a job that failed stands in the way of its step.
+/// Reason for which a failed job halts its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Halts {
-    /// There is no error queue to put it on.
+    /// The step has no error queue.
     NoErrors,
-    /// The policy says so.
+    /// The retry policy requires it.
     Policy,
-    /// What failed is the run, and not the job.
+    /// The run failed, and not the job.
     Run,
 }
 
 impl Ran {
-    /// A job is taken, and stands in the store by itself.
+    /// Adds a taken job that stays parked in the store.
     pub(crate) fn stays(&mut self, row: Delayed, end: JobEnd) {
         self.delayed.push(row);
         self.taken += 1;
@@ -93,20 +93,20 @@ impl Ran {
         self.ends.push(end);
     }
 
-    /// One job that waits for its next attempt.
+    /// Result of one job that waits for its next attempt.
     pub(crate) fn waiting(row: Delayed, end: JobEnd, settles: Vec<Span>) -> Box<Self> {
         let mut ran = Self { settles, ..Self::default() };
         ran.stays(row, end);
         Box::new(ran)
     }
 
-    /// What was attempted of its one job, where that waits for its next attempt.
+    /// Last attempt of its one job, if that waits for its next attempt.
     pub(crate) fn attempt(&self) -> Option<Attempt> {
         let job = &self.delayed.first()?.job;
         Some(Attempt { number: job.attempt, first: job.first_attempt, error: job.last_error.clone() })
     }
 
-    /// Why the worker ended the batch.
+    /// Reason for which the worker ended the batch.
     pub(crate) fn ending(&self) -> EndedBy {
         let waits = self.waits.as_ref().and_then(|waits| waits.ends.first());
         match waits {
@@ -118,7 +118,7 @@ impl Ran {
         }
     }
 
-    /// Bytes of everything that it brings.
+    /// Bytes of all its data.
     pub(crate) fn byte_len(&self) -> usize {
         self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
     }

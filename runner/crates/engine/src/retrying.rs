@@ -1,4 +1,4 @@
-//! What becomes of a job whose attempt failed.
+//! Retry decision: decides about a job whose attempt failed.
 
 use std::time::Duration;
 
@@ -12,49 +12,48 @@ use tidegate_dispatch::Before;
 use tidegate_model::{Address, Decision, Form, RetryPolicy, Then, Timestamp, Tried, Trouble};
 use tidegate_store::{Delayed, DelayedJob, JobForm, NEVER, Standing};
 
-/// For how long a step starts nothing when a job finds the gate closed of which nobody has said how often
-/// it is looked at.
+/// Time for which a step starts nothing if a job finds the gate closed and the step has no check interval.
 const GATE_EVERY: Duration = Duration::from_secs(5);
 
-/// What could not be set up is tried again after no shorter time than this …
+/// Minimum delay before a setup is retried.
 const SETUP_MIN: Duration = Duration::from_millis(10);
-/// … and after no longer one, unless that was asked for.
+/// Maximum delay before a setup is retried, unless the code requests a longer one.
 const SETUP_MAX: Duration = Duration::from_mins(1);
 
-/// How a step goes about failures.
+/// Failure handling of a step.
 #[derive(Debug)]
 pub(crate) struct Retrying {
     policy: Option<RetryPolicy>,
-    /// A failed job goes to the error queue.
+    /// Whether a failed job goes to the error queue.
     has_errors: bool,
-    /// A job that has failed is not run again, whatever comes of it.
+    /// Whether a failed job is never run again.
     only_once: bool,
-    /// Its failures may come from a plugin.
+    /// Whether failures may come from a plugin.
     plugs_in: bool,
-    /// For how long nothing starts when a job finds its gate closed.
+    /// Time for which nothing starts if a job finds its gate closed.
     gate_every: Duration,
-    /// A job that failed is held back at least so long.
+    /// Minimum delay of a failed job.
     delay_window: Duration,
 }
 
-/// What becomes of a job whose attempt failed.
+/// Decision about a job whose attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is run again, not before this time.
+    /// It runs again, not before this time.
     Again(Timestamp),
-    /// It was no attempt: the job keeps its place, and the step starts nothing before this time.
+    /// It was not attempted: the job keeps its place, and the step starts nothing before this time.
     Held(Timestamp),
-    /// An outside system finishes it.
+    /// It is pending in an external system.
     Pending,
     /// It goes to the error queue.
     Error,
     /// It is consumed.
     Dropped(Why),
-    /// It stands in the way of the step.
+    /// It halts the step.
     Halts(Halts),
 }
 
-/// Why a failed job is consumed.
+/// Reason for which a failed job is consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     AtMostOnce,
@@ -74,17 +73,17 @@ impl Retrying {
         }
     }
 
-    /// Whether a failed job may stop the step.
+    /// Whether a failed job may halt the step.
     pub(crate) fn may_halt(&self) -> bool {
         !self.has_errors && !self.only_once
     }
 
-    /// Whether a job that was attempted is never attempted again, whatever came of it.
+    /// Whether a job is never attempted twice.
     pub(crate) fn is_only_once(&self) -> bool {
         self.only_once
     }
 
-    /// What becomes of `item`; where it has no attempts or time left, `failure` says so.
+    /// Decides about `item`. If it has no attempts or time left, that is added to `failure`.
     pub(crate) fn fate(&self, item: &Item<'_>, failure: &mut Failure, now: Timestamp) -> Fate {
         match failure.kind {
             FailureKind::GateClosed => return Fate::Held(after(now, self.gate_every)),
@@ -96,14 +95,14 @@ impl Retrying {
             return given_up;
         }
         let asks = matches!(failure.kind, FailureKind::Retry | FailureKind::RetryIn(_));
-        // Code that asks for another attempt gets it, though nobody has said how often.
+        // Code that requests another attempt gets one, even without a policy.
         let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
         let Some(policy) = self.policy.as_ref().or(default.as_ref()) else { return given_up };
         match policy.next(&tried(item, failure, self.plugs_in, now)) {
             Decision::Again { at } => Fate::Again(in_time(at.max(after(now, self.delay_window)))),
             Decision::NotRetried => given_up,
             Decision::Exhausted(exhausted) => {
-                // Where a step stops, people want to know why, though it were tried only once.
+                // The message of a halted step has this reason even after a single attempt.
                 if item.attempt > 1 || policy.then == Then::Halt {
                     failure.message = format!("{} ({exhausted})", failure.message);
                 }
@@ -116,8 +115,7 @@ impl Retrying {
         }
     }
 
-    /// When a step is set up again that could not be, `setbacks` times in a row: after the delays of its
-    /// policy, but never much later than what it needs is there again.
+    /// Time of the next setup after `setbacks` failures in a row: the delays of the policy, within bounds.
     pub(crate) fn set_up_again(&self, failure: &Failure, setbacks: u32, now: Timestamp) -> Timestamp {
         let wait = match failure.kind {
             FailureKind::GateClosed => self.gate_every,
@@ -127,7 +125,7 @@ impl Retrying {
         after(now, wait.max(SETUP_MIN))
     }
 
-    /// What becomes of a job that is not tried again, whatever the policy says.
+    /// Decides about a job that is not retried under any policy.
     pub(crate) fn refused(&self) -> Fate {
         match (self.has_errors, self.only_once) {
             (true, _) => Fate::Error,
@@ -137,7 +135,7 @@ impl Retrying {
     }
 }
 
-/// What has to be durable before a batch of the step may run.
+/// Record that must be durable before a batch of the step may run.
 pub(crate) fn before(step: &Step, configuration: &Configuration) -> Before {
     match step.delivery {
         Promise::AtMostOnce => Before::Progress,
@@ -150,7 +148,7 @@ fn after(now: Timestamp, wait: Duration) -> Timestamp {
     in_time(Timestamp(now.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))))
 }
 
-/// Whoever asks for a time that never comes has the job come at last: what is never due is lost.
+/// Clamps to the last representable time: a job due at `NEVER` would never run again.
 fn in_time(due: Timestamp) -> Timestamp {
     due.min(Timestamp::LATEST)
 }
@@ -165,7 +163,7 @@ fn tried(item: &Item<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> 
     Tried { attempt: item.attempt, first_attempt, now, trouble, asked, hash: item.hash.0 }
 }
 
-/// What went wrong, in the words of a retry policy.
+/// Class of a failure for the retry policy.
 fn trouble(failure: &Failure, plugs_in: bool) -> Trouble {
     match failure.cause {
         Some(Cause::Timeout) => return Trouble::Timeout,
@@ -188,7 +186,7 @@ fn trouble(failure: &Failure, plugs_in: bool) -> Trouble {
     }
 }
 
-/// The job as it waits for its next attempt.
+/// Row of a job that waits for its next attempt.
 pub(crate) fn delayed(
     step: &Address,
     item: &Item<'_>,
@@ -205,7 +203,7 @@ pub(crate) fn delayed(
     Delayed { step: step.clone(), due: at, job }
 }
 
-/// The job as it stands in the store while an attempt at it runs.
+/// Row of a job while it is being attempted.
 pub(crate) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
@@ -218,7 +216,7 @@ pub(crate) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed 
     Delayed { step: step.clone(), due: now, job }
 }
 
-/// The job as it waits for a gate; what was begun of it was no attempt.
+/// Row of a job that waits for a gate; its beginning does not count as an attempt.
 pub(crate) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt.saturating_sub(1),
@@ -229,7 +227,7 @@ pub(crate) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
     Delayed { step: step.clone(), due, job }
 }
 
-/// The job as it waits for an outside system, which knows it by `handle`.
+/// Row of a job that is pending in an external system under `handle`.
 pub(crate) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
@@ -240,7 +238,7 @@ pub(crate) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timest
     Delayed { step: step.clone(), due: NEVER, job }
 }
 
-/// The job as it waits to be handed to an outside system again, which has forgotten it.
+/// Row of a job that waits to be submitted again, because the external system does not know it.
 pub(crate) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
     let job = DelayedJob {
         attempt: item.attempt,
@@ -252,7 +250,7 @@ pub(crate) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Dela
     Delayed { step: step.clone(), due: now, job }
 }
 
-/// An output of the job that is due later.
+/// Row of an output that is due later.
 pub(crate) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, payload: &[u8]) -> Delayed {
     let job = DelayedJob {
         to: Some(to.to_owned()),
@@ -263,7 +261,7 @@ pub(crate) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, pa
     Delayed { step: step.clone(), due: in_time(due), job }
 }
 
-/// How the attempt before failed.
+/// Error of the last attempt.
 fn last_error(item: &Item<'_>) -> Option<String> {
     item.last_error().map(str::to_owned)
 }
@@ -283,7 +281,7 @@ fn waiting(item: &Item<'_>) -> DelayedJob {
     }
 }
 
-/// What nobody has looked at yet is looked at now, so that it can be told later what it is.
+/// Form of the payload. It is checked now if it was not checked before, because the row records it.
 fn form(item: &Item<'_>) -> JobForm {
     if item.form == Form::Json || json::check(item.payload).is_ok() {
         JobForm::Json

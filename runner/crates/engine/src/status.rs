@@ -1,4 +1,4 @@
-//! What monitors are asked about pending jobs, and what their answers mean.
+//! Monitor protocol: encodes pending jobs for a monitor, and decodes its answers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use tidegate_dispatch::JobKey;
 use tidegate_model::Status;
 use tidegate_store::{Completion, DelayedJob, DelayedKey};
 
-/// Pending jobs of a step that a monitor shall ask for.
+/// Pending jobs of a step to poll.
 #[derive(Debug)]
 pub(crate) struct Asking {
     pub(crate) step: usize,
@@ -19,21 +19,21 @@ pub(crate) struct Asking {
     pub(crate) jobs: Vec<(JobKey, DelayedKey)>,
 }
 
-/// What was answered.
+/// Decoded answer.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) answers: Vec<(JobKey, Word)>,
-    /// So many answers are for jobs that were not asked for.
+    /// Number of answers for jobs that were not polled.
     pub(crate) unasked: usize,
-    /// What is wrong with answers that mean nothing, and how many there are.
+    /// Number of malformed answers, with the last error.
     pub(crate) nonsense: Option<(usize, String)>,
 }
 
-/// How a job stands, in the words of the outside.
+/// Verdict of an external system about a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Word {
     pub(crate) status: Status,
-    /// What it came to, as JSON; `None`: itself.
+    /// Result as JSON; `None`: the job itself.
     pub(crate) result: Option<Box<RawValue>>,
     pub(crate) reason: Option<String>,
 }
@@ -54,7 +54,7 @@ enum Job<'a> {
     Text(std::borrow::Cow<'a, str>),
 }
 
-/// The jobs as a monitor is given them, as JSON. Those that are not pending any more are left out.
+/// Encodes jobs for a monitor, as JSON. Jobs that are no longer pending are left out.
 pub(crate) fn question(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<u8>> {
     let question = |(_, job): &'_ (JobKey, DelayedJob)| {
         let (handle, since, _) = job.standing.outside()?;
@@ -76,18 +76,17 @@ pub(crate) fn question(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<
     serde_json::to_vec(&told)
 }
 
-/// Reads the answer of a monitor that was asked for `jobs`: a list in their order, or a map by handle.
+/// Decodes the answer of a monitor for `jobs`: a list in their order, or a map by handle.
 ///
-/// # Errors
-/// Why it is none, as a sentence fragment.
+/// # Errors The reason for which it is malformed, as a sentence fragment.
 pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Seen, String> {
     let mut seen = Seen::default();
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(answer) {
         if list.len() != jobs.len() {
-            // Which is for which cannot be told.
+            // A list of another length cannot be matched with the jobs.
             let (answered, asked) = (list.len(), jobs.len());
             let noun = if answered == 1 { "job" } else { "jobs" };
-            return Err(format!("it answered for {answered} {noun}, and was asked for {asked}"));
+            return Err(format!("it answered for {answered} {noun} instead of {asked}"));
         }
         for (raw, (key, _)) in list.iter().zip(jobs) {
             seen.take(*key, raw);
@@ -96,7 +95,7 @@ pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Seen,
     }
     let Ok(map) = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(answer) else {
         let wanted = "a list with the status of each job, in their order, or a map of handles to them";
-        return Err(format!("it should answer {wanted}"));
+        return Err(format!("the answer must be {wanted}"));
     };
     let mut by_handle: HashMap<&str, Vec<JobKey>> = HashMap::new();
     for (key, job) in jobs {
@@ -131,10 +130,9 @@ struct Told {
 }
 
 impl Word {
-    /// `None`: nothing is said.
+    /// Decodes the verdict of one job; `None`: no verdict.
     ///
-    /// # Errors
-    /// Why it means nothing, as a sentence fragment.
+    /// # Errors The reason for which it is malformed, as a sentence fragment.
     pub(crate) fn read(raw: &RawValue) -> Result<Option<Self>, String> {
         let told = match raw.get().as_bytes().first() {
             Some(b'n') => return Ok(None),
@@ -157,26 +155,28 @@ impl Word {
         Ok(Some(Self { status, result: told.result, reason }))
     }
 
-    /// What was said of a job, without having been asked for.
+    /// Verdict of an external completion.
     pub(crate) fn of(completion: &Completion) -> Self {
         let Completion { status, result, reason } = completion.clone();
-        // It was read before it was taken.
+        // The completion was checked when it was accepted.
         let result = result.and_then(|result| RawValue::from_string(result).ok());
         Self { status, result, reason }
     }
 
-    /// Does to `outputs` what the attempt at `job` has come to.
+    /// Adds the outputs of the completed `job` to `outputs`.
     ///
-    /// # Errors
-    /// The job was refused.
+    /// # Errors The job was rejected.
     pub(crate) fn settle(&self, job: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
         if self.status == Status::Invalid {
-            let reason = self.reason.as_deref().unwrap_or("the outside calls it invalid, without a reason");
+            let reason = self
+                .reason
+                .as_deref()
+                .unwrap_or("the external system reported it as invalid, without a reason");
             return Err(Failure::new(FailureKind::Rejected, reason));
         }
         if let Some(result) = &self.result {
             let given = give(result.get().as_bytes(), outputs, "the `result`");
-            // The job is through outside, and must not go there again.
+            // The external system has finished the job, so it must not be submitted again.
             return given.map_err(|failure| Failure::new(FailureKind::Rejected, failure.message));
         }
         for position in 0..outputs.bindings() {
@@ -188,7 +188,7 @@ impl Word {
     }
 }
 
-/// As much as a message can show.
+/// Beginning of an answer, short enough for a message.
 fn beginning(raw: &RawValue) -> &str {
     const SHOWN: usize = 60;
     raw.get().char_indices().nth(SHOWN).map_or(raw.get(), |(end, _)| &raw.get()[..end])

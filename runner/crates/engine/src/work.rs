@@ -1,4 +1,4 @@
-//! One batch through one step, on a worker's thread.
+//! Batch runner: runs one batch through a step, on a worker's thread.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -34,23 +34,23 @@ use failing::{After, Failing};
 use ran::{Binding, Yield};
 use setup::{Setback, Setup};
 
-/// A step made ready for one thread.
+/// A step that is set up for one thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
     runner: Runner,
     setup: Setup,
-    /// Nothing has to be durable before a batch of it runs.
+    /// Whether a batch may run without a durable record.
     starts_at_once: bool,
     address: Address,
     gatherer: Gatherer,
     bindings: Vec<Binding>,
     retrying: Retrying,
-    /// Tells the lane of a job, where the step has lanes.
+    /// Extracts the lane of a job, if the step has lanes.
     cards: Option<Cards>,
-    /// So often a job may take the process down; `None` where no job is attempted twice.
+    /// Maximum number of process deaths a job may cause; `None` if no job is attempted twice.
     crash_limit: Option<u32>,
     keeps_records: bool,
-    /// Where it is asked which deliveries were made before, if the step must not make one twice.
+    /// Store with the delivery hashes, if the step must not repeat an earlier delivery.
     made_before: Option<Store>,
     generation: u64,
     scrub: Scrub,
@@ -60,16 +60,14 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 enum Runner {
     Script(Box<ScriptStep>),
-    /// With plugins among the processors.
+    /// A chain with plugins among the processors.
     Links(Box<Links>),
-    /// Hands jobs on as they are.
+    /// No processor: jobs are delivered unchanged.
     Pass,
 }
 
 impl Worker {
-    /// # Errors
-    /// A script that does not compile, though `check` has found them all before, or a plugin that
-    /// cannot be set up.
+    /// # Errors A script does not compile, although `check` has compiled all, or a plugin cannot be set up.
     pub(crate) fn new(
         configuration: &Configuration,
         step: &tidegate_config::Step,
@@ -106,7 +104,7 @@ impl Worker {
             bindings: step.outputs.iter().map(Binding::new).collect(),
             cards: step.queuer.as_ref().map(Cards::new).filter(Cards::has_lanes),
             retrying: Retrying::new(configuration, step),
-            // Progress of `at-most-once` moves first: nothing is attempted after a crash.
+            // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
             crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
             keeps_records: configuration.keeps_records(step).is_some(),
             made_before: configuration.dedupes(step).then(|| store.clone()),
@@ -122,8 +120,8 @@ impl Worker {
         self.leash = leash;
     }
 
-    /// Runs the jobs of `work` in their order: up to one that halts the step, or that has to wait for its next
-    /// attempt before anything behind it is delivered, or until the batch takes long or has given much.
+    /// Runs the jobs of `work` in order. It stops at a job that halts the step, or that blocks the jobs
+    /// behind it until its next attempt. It also stops if the batch takes long or has many outputs.
     pub(crate) fn run(&mut self, work: &Work, slot: &mut Slot, clock: &dyn Clock) -> Ran {
         let leash = self.leash.begin();
         let carries = self.gatherer.carries(work);
@@ -152,8 +150,8 @@ impl Worker {
         Ran { took: leash.took(), ..ran }
     }
 
-    /// Sets up what the jobs of a batch need before any of them is begun; answers with what follows where
-    /// that fails. Of jobs that come again, some need nothing.
+    /// Sets up the step before the first job begins, and returns the setback if that fails. Redelivered jobs
+    /// are set up one by one, because some need no setup.
     fn set_up_for(&mut self, work: &Work, clock: &dyn Clock) -> Option<Setback> {
         let fresh = work.words.is_none() && work.portions.iter().all(|portion| portion.returned.is_none());
         if !fresh {
@@ -171,7 +169,7 @@ impl Worker {
         }
     }
 
-    /// `picked`: whoever picked the jobs wants to be told of each.
+    /// `picked`: whether the outcome of each job is needed.
     fn pass_all(&self, portion: &Portion, picked: bool) -> Ran {
         let jobs = portion.jobs as u64;
         let mut origins = self.origins();
@@ -218,7 +216,7 @@ impl Worker {
             self.prepare(work, carries, &made_before, now);
         }
         let mut checkpoint = Checkpoint::default();
-        // Where nothing is attempted, nothing can take the process down.
+        // Without an attempt no job can crash the process.
         let crash_limit = self.crash_limit.filter(|_| work.words.is_none());
         let mut watch = Watch::begin(slot, &self.address, &mut self.gatherer, work, crash_limit);
         let (mut walk, take) = (Walk::new(work), self.gatherer.take);
@@ -230,7 +228,7 @@ impl Worker {
             }
             let said = item.said().map(Word::of);
             let word = work.words.as_ref().and_then(|words| words.get(made.ran.taken)).or(said.as_ref());
-            // What became of it is told of the attempt that handed it over, and is none itself.
+            // The verdict belongs to the attempt that handed the job over, and is no attempt of its own.
             item.attempt -= u32::from(word.is_some());
             if made_before.get(made.ran.taken).is_some_and(|before| *before) {
                 made.was_given_before();
@@ -242,7 +240,7 @@ impl Worker {
             let attempted = match word {
                 Some(Word { status: Status::Unknown, .. }) if retrying.is_only_once() => {
                     let why =
-                        "the outside has forgotten it, and with at-most-once nothing is handed over again";
+                        "the external system does not know it, and `at-most-once` hands no job over again";
                     Err(Failure::new(FailureKind::Rejected, why))
                 }
                 Some(Word { status: Status::Unknown, .. }) => {
@@ -266,7 +264,7 @@ impl Worker {
                     let failure = reason::bounded(self.scrub.failure(failure));
                     made.outputs.roll_back(&checkpoint);
                     item.attempt = watch.crashes().unwrap_or(item.attempt);
-                    // What comes later is counted from here, however long the attempt took.
+                    // Delays count from this time, which is after the attempt.
                     failing.befalls(&item, failure, word.is_some(), clock.now(), &mut made)
                 }
             };
@@ -293,7 +291,7 @@ impl Worker {
         Ran { settles: watch.finish(), ..made.finish() }
     }
 
-    /// Shows all jobs that will be run to processors that are better at batches.
+    /// Passes all jobs of the batch to processors that are faster on batches.
     fn prepare(&mut self, work: &Work, carries: bool, made_before: &[bool], now: Timestamp) {
         let Runner::Links(links) = &mut self.runner else { return };
         if !links.wants_batches() {
@@ -312,18 +310,18 @@ impl Worker {
         }
     }
 
-    /// For each job whether its outputs stand already, where the step must not make them twice.
+    /// For each job, whether its delivery was made before, if the step must not repeat one.
     fn made_before(&mut self, work: &Work, carries: bool) -> Result<Vec<bool>, Failure> {
         let Some(store) = &self.made_before else { return Ok(Vec::new()) };
         let (mut walk, mut hashes) = (Walk::new(work), Vec::with_capacity(work.jobs));
         let mut handed_on = Vec::with_capacity(work.jobs);
         while let Some(item) = self.gatherer.next(&mut walk, carries) {
             hashes.push(item.hash);
-            // What is only due later was made by a delivery that is on record, and is not made by it twice.
+            // A delayed output belongs to a recorded delivery, which is not made twice.
             handed_on.push(item.to.is_some());
         }
         let outcomes = store.deliveries(&hashes).map_err(|error| {
-            let message = format!("the store does not tell which deliveries were made before: {error}");
+            let message = format!("the store cannot be searched for earlier deliveries: {error}");
             Failure::new(FailureKind::Failed, message)
         })?;
         let made = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Output { .. }));
@@ -337,7 +335,7 @@ impl Worker {
 }
 
 impl Runner {
-    /// Makes plugins ready that are not.
+    /// Sets up the plugins that are not set up.
     fn set_up(&mut self) -> Result<(), Failure> {
         match self {
             Self::Links(links) => links.set_up(),
@@ -346,8 +344,8 @@ impl Runner {
     }
 }
 
-/// Whether a batch of `jobs` jobs ends early. What is only handed on, or told, takes no time and is in memory
-/// anyway, so that it is not asked of that.
+/// Whether a batch of `jobs` jobs ends early. Delayed outputs and verdicts do not count: they take no time
+/// and are in memory already.
 fn is_over(runner: &Runner, leash: &leash::Running, made: &Yield, jobs: usize) -> bool {
     let ahead = matches!(runner, Runner::Links(links) if links.is_ahead());
     made.ran.taken < jobs && leash.is_over(made.ran.taken, made.byte_len(), ahead)
@@ -396,7 +394,7 @@ fn attempt(
     }
 }
 
-/// Gives an output that was made by an attempt before.
+/// Delivers an output that an earlier attempt made.
 fn hand_on(runner: &Runner, to: &str, payload: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
     let position = outputs.position(to);
     if matches!((runner, position), (Runner::Links(links), Some(position)) if links.sends(position)) {
@@ -405,7 +403,7 @@ fn hand_on(runner: &Runner, to: &str, payload: &[u8], outputs: &mut Outputs) -> 
     let place = position.and_then(|position| outputs.get_mut(position));
     let gone = || {
         let which = if to.is_empty() { "without a name".to_owned() } else { format!("`{to}`") };
-        Failure::new(FailureKind::Output, format!("the step has no output {which} any more"))
+        Failure::new(FailureKind::Output, format!("the step no longer has an output {which}"))
     };
     place.ok_or_else(gone)?.push(payload);
     Ok(())

@@ -1,11 +1,11 @@
-//! What an attempt is given.
+//! Job builder tests: check the inputs of attempts.
 
 use super::*;
 use tidegate_config::{LoadOptions, load};
 use tidegate_model::Timestamp;
 use tidegate_store::{DelayedJob, DelayedKey};
 
-/// A step that takes from the sources `a` and `b`, as `takes` says.
+/// Step with the sources `a` and `b` as inputs, in the form `takes`.
 fn configuration(takes: &str) -> Configuration {
     let folder = tempfile::tempdir().unwrap();
     let source = |name| format!("[source.{name}]\ntype = \"file\"\npath = \"{name}\"\nformat = \"ndjson\"\n");
@@ -20,7 +20,7 @@ fn portion(input: usize, payload: &str) -> Portion {
     Portion { input, batch: Arc::new(batch), skip: 0, jobs: 1, returned: None }
 }
 
-/// The fault of the one job.
+/// Fault of the one job.
 fn fault(configuration: &Configuration, portions: Vec<Portion>) -> Option<String> {
     let mut gatherer = Gatherer::new(configuration, &configuration.steps[0]);
     let work = Work { jobs: 1, portions, ..Work::default() };

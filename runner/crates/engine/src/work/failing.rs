@@ -1,4 +1,4 @@
-//! What becomes of the jobs of a batch whose attempts failed: each is put where its fate says.
+//! Failure handler: decides about each job of a batch whose attempt failed.
 
 use tidegate_plugin::Failure;
 
@@ -17,7 +17,7 @@ use tidegate_dispatch::{Ending, Failed, FailedJob, FailureCause, JobEnd};
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::{Delayed, Outcome};
 
-/// How a step goes about failed attempts of one batch.
+/// Failure handling of one batch.
 pub(crate) struct Failing<'w> {
     pub(crate) retrying: &'w Retrying,
     pub(crate) step: &'w Address,
@@ -25,20 +25,20 @@ pub(crate) struct Failing<'w> {
     pub(crate) generation: u64,
 }
 
-/// Where a job of a batch is after its attempt.
+/// Disposition of a job after its attempt.
 pub(crate) enum After {
-    /// It is through, and that is on record.
+    /// The job is finished, and its outcome is recorded.
     Through(Outcome),
-    /// It stands in the store by itself.
+    /// The job is parked in the store.
     Stays,
-    /// It keeps its place in the order, and waits there for its next attempt.
+    /// The job keeps its place in the order and waits there for its next attempt.
     Waits(Box<Delayed>, JobEnd),
-    /// It stands in the way of the step.
+    /// The job halts the step.
     Halts(Box<Failure>, Halts),
 }
 
 impl Failing<'_> {
-    /// What the step runs could not be set up: the job waits, or stands in the way.
+    /// Handles a failed setup: the job waits, or it halts the step.
     pub(crate) fn sets_back(
         &self,
         item: &Item<'_>,
@@ -56,14 +56,14 @@ impl Failing<'_> {
         }
     }
 
-    /// It was no attempt: the job waits.
+    /// Puts a job back that was not attempted.
     fn holds(&self, item: &Item<'_>, until: Timestamp, now: Timestamp, made: &mut Yield) -> After {
-        // A step that picks knows by itself when it goes on.
+        // A queued step keeps its own time of the next start.
         let due = if made.sequential { now } else { until };
         stays(made, retrying::held(self.step, item, due), JobEnd::Held(until))
     }
 
-    /// `refused`: there was no attempt, and the outside has said that the job is invalid.
+    /// `refused`: there was no attempt, and the external system reported the job as invalid.
     pub(crate) fn befalls(
         &self,
         item: &Item<'_>,
@@ -91,7 +91,7 @@ impl Failing<'_> {
             Fate::Error => {
                 let (step, take, generation) = (self.step, self.take, self.generation);
                 let case = Case { now, step, take, generation, item };
-                // Writing plain texts and numbers to memory cannot fail; were it to, the step stops.
+                // Serialization to memory cannot fail; if it did, the step would stop.
                 if made.errors.push_with(|buffer| error_record::write(&case, &failure, buffer)).is_err() {
                     return After::Halts(Box::new(failure), Halts::Run);
                 }
@@ -107,7 +107,7 @@ impl Failing<'_> {
     }
 }
 
-/// Notes the job for the log, which tells of it once this is durable.
+/// Records the job for the log, which reports it once the batch is durable.
 fn note(item: &Item<'_>, failure: &Failure, ending: Ending, made: &mut Yield) {
     let cause = FailureCause { kind: failure.word(), ending };
     let job = item.given().map(|(seen, index)| format!("{}/{index}", seen.address));
@@ -115,7 +115,7 @@ fn note(item: &Item<'_>, failure: &Failure, ending: Ending, made: &mut Yield) {
     Failed::add(&mut made.ran.failed, cause, job);
 }
 
-/// Where jobs are taken in order, one that waits ends its batch, but for one whose place was given up before.
+/// Parks a job. In an ordered step a job that waits ends its batch, unless its order was given up before.
 fn stays(made: &mut Yield, row: Delayed, end: JobEnd) -> After {
     if !made.sequential && turn::keeps(&row.job) {
         return After::Waits(Box::new(row), end);

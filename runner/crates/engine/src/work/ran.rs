@@ -1,4 +1,4 @@
-//! What the jobs of a batch have come to while it runs.
+//! Batch result builder: collects the results of the jobs of a batch while it runs.
 
 use tidegate_plugin::{Outputs, Payloads};
 
@@ -11,22 +11,22 @@ use tidegate_dispatch::JobEnd;
 use tidegate_model::{Address, Origins, Timestamp};
 use tidegate_store::Outcome;
 
-/// What the jobs of a batch have come to so far.
+/// Results of the jobs so far.
 pub(crate) struct Yield {
     pub(crate) ran: Ran,
     pub(crate) outputs: Outputs,
-    /// By binding to a queue: where its jobs come from, and what they carry. Sinks keep neither.
+    /// Origins and provenance of the outputs, by binding to a queue. Sinks keep neither.
     pub(crate) sides: Vec<Option<Side>>,
     pub(crate) errors: Payloads,
     pub(crate) error_side: Side,
     pub(crate) carries: bool,
-    /// Its jobs were picked.
+    /// Whether the jobs were picked.
     pub(crate) sequential: bool,
     has_bindings: bool,
-    /// How many outputs were noted, and how many of those that are due later.
+    /// Number of recorded outputs, and of recorded delayed outputs.
     given: usize,
     late: usize,
-    /// Outputs that were made before.
+    /// Number of delayed outputs that were delivered.
     handed_on: usize,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Binding {
 }
 
 impl Yield {
-    /// `origins`: of nothing yet.
+    /// `origins`: an empty list of origins.
     pub(crate) fn new(bindings: &[Binding], origins: &Origins, carries: bool, sequential: bool) -> Self {
         let side = || Side { origins: origins.clone(), carried: Payloads::new() };
         Self {
@@ -60,20 +60,20 @@ impl Yield {
         }
     }
 
-    /// What outputs and errors come to so far, in bytes.
+    /// Bytes of the outputs and errors so far.
     pub(crate) fn byte_len(&self) -> usize {
         let outputs = (0..self.outputs.bindings()).filter_map(|position| self.outputs.get(position));
         let outputs: usize = outputs.map(Payloads::byte_len).sum();
         outputs + self.outputs.delayed().payloads().byte_len() + self.errors.byte_len()
     }
 
-    /// What the next job comes to was made by an earlier delivery.
+    /// Records that the next job was delivered earlier.
     pub(crate) fn was_given_before(&mut self) {
         self.ran.counters.filtered += u64::from(self.has_bindings);
         self.take();
     }
 
-    /// Notes what `item` came to.
+    /// Records the outputs of `item`.
     pub(crate) fn note(&mut self, step: &Address, bindings: &[Binding], item: &Item<'_>) -> Outcome {
         self.note_origins(item);
         for (position, due_ms, payload) in self.outputs.delayed().iter().skip(self.late) {
@@ -91,9 +91,9 @@ impl Yield {
         }
     }
 
-    /// A job is through.
+    /// Records a finished job.
     pub(crate) fn through(&mut self, item: &Item<'_>, outcome: Outcome, keeps_records: bool) {
-        // An output that was made before is on record with its job.
+        // A delayed output is recorded with its job.
         if keeps_records && item.to.is_none() {
             self.ran.outcomes.push((item.hash, outcome));
         }
@@ -108,7 +108,7 @@ impl Yield {
         }
     }
 
-    /// Notes for all jobs that `item` came to where they come from.
+    /// Records the origin of all outputs of `item`.
     fn note_origins(&mut self, item: &Item<'_>) {
         for (position, side) in self.sides.iter_mut().enumerate() {
             let Some(side) = side else { continue };
@@ -121,7 +121,7 @@ impl Yield {
 
     pub(crate) fn finish(self) -> Ran {
         let mut ran = self.ran;
-        // What comes again is counted when it is through; an output that was made before, with its job.
+        // A redelivered job is counted when it is finished, and a delayed output with its job.
         ran.counters.taken = (ran.taken - ran.stayed - self.handed_on) as u64;
         ran.counters.given = self.given as u64;
         let made = self.outputs.into_payloads().into_iter().zip(self.sides);

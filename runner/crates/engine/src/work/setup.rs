@@ -1,7 +1,7 @@
-//! What becomes of the jobs of a batch while what the step runs cannot be set up.
+//! Step setup: handles the jobs of a batch while the step cannot be set up.
 //!
-//! Where it could never be set up in this run, and the code does not ask for another time, the step stops.
-//! Otherwise it is set up again later, and no job is at fault.
+//! If the setup has never succeeded in this run, and the code does not request a retry, the step stops.
+//! Otherwise the setup is retried later, and no job is blamed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +12,20 @@ use crate::gather::Item;
 use crate::retrying::Retrying;
 use tidegate_model::Timestamp;
 
-/// What is known on one thread of setting up what the step runs.
+/// State of the setup on one thread.
 #[derive(Debug)]
 pub(crate) struct Setup {
-    /// It was set up before in this run, on whatever thread.
+    /// Whether the setup has succeeded in this run, on any thread.
     ever: Arc<AtomicBool>,
-    /// How often it has failed since it was set up last on this one.
+    /// Number of failures on this thread since the last success.
     setbacks: u32,
 }
 
-/// What the step runs could not be set up.
+/// Failed setup.
 #[derive(Clone, Debug)]
 pub(crate) struct Setback {
     pub(crate) failure: Failure,
-    /// The step starts nothing before this; `None`: it stops.
+    /// Time before which the step starts nothing; `None`: the step stops.
     pub(crate) until: Option<Timestamp>,
 }
 
@@ -34,14 +34,14 @@ impl Setup {
         Self { ever, setbacks: 0 }
     }
 
-    /// Whether `item` can be attempted: after `set_up`, unless that has failed in this batch.
+    /// Whether `item` can be attempted: runs `set_up`, unless that has failed in this batch.
     pub(crate) fn ready(
         &mut self,
         setback: Option<&Setback>,
         item: &Item<'_>,
         set_up: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        // It fails by itself, or is an output that was made before.
+        // The job fails on its own, or it is a delayed output.
         if item.fault.is_some() || item.to.is_some() {
             return Ok(());
         }
