@@ -77,7 +77,7 @@ fn a_run_waits_for_room_in_the_store_says_so_once_and_goes_on_by_itself() {
         assert!(matches!(end, Ok(End::Drained)), "operation {operation}: {end:?}");
         run.left(&disk).assert_is(&expected, &format!("operation {operation}"));
     }
-    let said = who_said("the disk is full; nothing is lost, and the run goes on when there is room");
+    let said = who_said("the disk is full; no job is lost, and the run resumes when the disk has room");
     let mut threads = said.clone();
     threads.sort();
     threads.dedup();
@@ -194,7 +194,7 @@ fn while_a_disk_is_full_the_port_refuses_at_once_and_everything_can_be_looked_at
     limit(None);
     running.wait_until("room", || get("GET /healthz").status == 200);
     assert_eq!(push().status, 202);
-    running.stop().done().says("there is room again; going on");
+    running.stop().done().says("the disk has room again; the run resumes");
     project.assert_sound();
     // The one of which it was not known is there once.
     assert_eq!(project.queue("p/requests").len() as u64, taken + 2);

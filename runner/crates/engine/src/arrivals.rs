@@ -1,5 +1,5 @@
-//! The pushes and ticks of one group: looks up the keys of pushes, says what all of them change, and
-//! answers them once that is durable.
+//! Ingestion: checks the idempotency keys of a group of pushes, collects the changes of pushes and ticks, and
+//! answers them once they are durable.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,24 +12,24 @@ use tidegate_config::{Configuration, PushSource, QueueRef, Retain};
 use tidegate_model::{DeliveryHash, Timestamp};
 use tidegate_store::{Append, Block, Changes, Delivered, Details, Outcome, ReadError, Store};
 
-/// Jobs are kept in memory for readers in pieces of so many …
+/// Maximum jobs of a piece that is kept in memory for readers …
 const PIECE_JOBS: usize = 1024;
-/// … or bytes.
+/// … and its maximum bytes.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// What the pushes and ticks of a group come to.
+/// Changes of the pushes and ticks of a group.
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    /// By queue: what is new.
+    /// New jobs by queue.
     jobs: BTreeMap<QueueRef, Payloads>,
-    /// What is to be remembered, and of which queue.
+    /// Keys to record, with their queues.
     keys: Vec<(QueueRef, DeliveryHash, Outcome)>,
     answers: Vec<(Answer, Result<Pushed, Conflict>)>,
-    /// Schedules, how many jobs came of their ticks, and up to where those are handled.
+    /// Schedules with the number of their jobs and the time up to which their ticks are handled.
     ticked: Vec<(QueueRef, usize, Timestamp)>,
 }
 
-/// What stands under a key.
+/// Record of a key.
 #[derive(Clone, Copy)]
 struct Known {
     first: u64,
@@ -38,8 +38,7 @@ struct Known {
 }
 
 impl Arrivals {
-    /// # Errors
-    /// Where the store cannot be read.
+    /// # Errors The store cannot be read.
     pub(crate) fn of(pushes: Vec<Push>, ledger: &Ledger, store: &Store) -> Result<Self, ReadError> {
         let mut known = look_up(&pushes, store)?;
         let mut arrivals = Self::default();
@@ -49,7 +48,7 @@ impl Arrivals {
         Ok(arrivals)
     }
 
-    /// The pushes of a group see each other in the order in which they came.
+    /// Adds a push. Later pushes of a group see the keys of earlier ones.
     fn add(&mut self, push: Push, ledger: &Ledger, known: &mut HashMap<DeliveryHash, Known>) {
         let Push { queue, jobs, whole, each, answer } = push;
         let outcome = match before(whole.as_ref(), &each, known) {
@@ -95,12 +94,12 @@ impl Arrivals {
         self
     }
 
-    /// Schedules, and how many jobs came of their ticks.
+    /// Schedules with the number of jobs of their ticks.
     pub(crate) fn ticked(&self) -> Vec<(QueueRef, usize)> {
         self.ticked.iter().map(|&(queue, jobs, _)| (queue, jobs)).collect()
     }
 
-    /// Nothing is to be made durable; there may be answers.
+    /// Whether nothing must be made durable; there may be answers.
     pub(crate) fn is_empty(&self) -> bool {
         self.ticked.is_empty() && self.jobs.values().all(Payloads::is_empty)
     }
@@ -111,7 +110,7 @@ impl Arrivals {
             let settings = &configuration.queues[queue.0];
             let block = Block::encode(jobs, Details::default());
             changes.appends.push(Append { queue: settings.address.clone(), block });
-            // What goes with time or size goes also where nobody reads.
+            // A queue with a maximum age or size deletes jobs even without steps.
             if settings.retain != Retain::Consumed || settings.max_size.is_some() {
                 changes.trims.extend(ledger.trim(queue, &BTreeMap::new(), changes.now));
             }
@@ -127,7 +126,7 @@ impl Arrivals {
         }));
     }
 
-    /// Hands out what arrived, by queue, in pieces.
+    /// Removes the new jobs, by queue, in pieces.
     pub(crate) fn take_pieces(&mut self) -> Vec<(QueueRef, Payloads)> {
         let mut pieces = Vec::new();
         for (queue, jobs) in std::mem::take(&mut self.jobs) {
@@ -145,7 +144,7 @@ impl Arrivals {
         pieces
     }
 
-    /// Everything is durable.
+    /// Answers all pushes; their changes are durable.
     pub(crate) fn answer(self) {
         for (answer, outcome) in self.answers {
             answer(outcome);
@@ -153,21 +152,21 @@ impl Arrivals {
     }
 }
 
-/// What came before a push.
+/// Result of the duplicate check of a push.
 enum Before {
-    /// It did.
+    /// The whole push is a duplicate.
     All(Known),
-    /// Some of its jobs did; by position, the index.
+    /// These jobs are duplicates, by position.
     Some(Vec<(usize, Earlier)>),
-    /// Something else did under a key of its.
+    /// A key was used for other content.
     Other(Conflict),
 }
 
-/// A job that is the same as one that came earlier.
+/// Earlier job with the same key and content.
 #[derive(Clone, Copy)]
 enum Earlier {
     At(u64),
-    /// In the same push, at this position.
+    /// The job at this position of the same push.
     Here(usize),
 }
 
@@ -198,7 +197,7 @@ fn before(whole: Option<&Key>, each: &[Key], known: &HashMap<DeliveryHash, Known
     Before::Some(before)
 }
 
-/// By position, the index, now that those of the same push have one.
+/// Indices of the duplicates by position, including those within the push.
 fn resolved(
     before: Vec<(usize, Earlier)>,
     each: &[Key],
@@ -211,7 +210,7 @@ fn resolved(
     before.into_iter().map(|(position, earlier)| (position, index(earlier))).collect()
 }
 
-/// What the store remembers of the keys of all pushes.
+/// Stored records of the keys of all pushes.
 fn look_up(pushes: &[Push], store: &Store) -> Result<HashMap<DeliveryHash, Known>, ReadError> {
     let keys = pushes.iter().flat_map(|push| push.whole.iter().chain(&push.each));
     let hashes: Vec<DeliveryHash> = keys.map(|key| key.hash).collect();

@@ -1,8 +1,8 @@
-//! The one thread that makes deliveries durable: sinks first, then the store, in one transaction for
-//! everything that has come in meanwhile.
+//! Committer: makes deliveries durable on one thread, first in the sinks, then in one transaction of the
+//! store.
 //!
-//! It guarantees that a delivery is committed whole or not at all, that those of one step are
-//! committed in order, and that a full disk only delays them.
+//! A delivery is committed whole or not at all. The deliveries of one step are committed in order. A full
+//! disk only delays them.
 
 mod completing;
 
@@ -40,62 +40,61 @@ mod amending;
 
 use storing::Done;
 
-/// A group is closed when it has this many bytes …
+/// Maximum bytes of a group …
 const GROUP_BYTES: usize = 4 << 20;
-/// … or is this old, while workers still run: fewer, larger commits cost less than many small ones.
+/// … and its maximum age while workers still run: a few large commits cost less than many small ones.
 const GROUP_AGE: Duration = Duration::from_millis(5);
 
-/// What the thread works with.
+/// State of the committer thread.
 pub(crate) struct Committer {
     pub(crate) writer: Writer,
     pub(crate) store: Store,
     pub(crate) attempts: Attempts,
-    /// What the start of the run has to say, before anything else.
+    /// Changes of the start of the run, committed before all others.
     pub(crate) opening: Option<Changes>,
     pub(crate) ledger: Ledger,
     pub(crate) sinks: Sinks,
-    /// Steps of which a delivery was refused: a later one would leave a gap.
+    /// Steps with a refused delivery: a later one would leave a gap.
     pub(crate) broken_steps: BTreeSet<usize>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) tails: Arc<Tails>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// How many batches are read and will still come here.
+    /// Number of batches that will reach the committer without waiting for another batch.
     pub(crate) coming: Arc<AtomicUsize>,
-    /// How long to wait for room on a full disk before the next try.
+    /// Time between two attempts to write to a full disk.
     pub(crate) retry_after: Duration,
     pub(crate) messages: Sender<Message>,
-    /// Closed when the run shall end: room is then not waited for.
+    /// Closed at the end of the run: the committer then waits no longer for room.
     pub(crate) stop: Receiver<()>,
 }
 
-/// What is committed together.
+/// Requests that are committed together.
 #[derive(Default)]
 struct Group {
     entries: Vec<Entry>,
     pushes: Vec<Push>,
     ticked: Vec<Ticked>,
-    /// Jobs that are too old go after that.
+    /// Whether a retention sweep follows.
     lets_go: bool,
     stopped: Vec<Stop>,
-    /// What was said of pending jobs, in a commit after that: it has nothing to do with what is on its way.
+    /// External completions, in a separate commit: they are independent of the deliveries.
     told: Completions,
-    /// Comes after them, on its own.
+    /// Operator's request, in a commit of its own at the end.
     asked: Option<Asked>,
 }
 
 impl Group {
-    /// Somebody waits for what has come from outside.
+    /// Whether a client or a schedule waits for this group.
     fn is_waited_for(&self) -> bool {
         !self.pushes.is_empty() || !self.ticked.is_empty() || !self.told.is_empty()
     }
 }
 
 impl Committer {
-    /// Commits until `orders` is closed; then marks the sinks as left in order.
+    /// Commits until `orders` is closed, then records that the sinks are closed in order.
     ///
-    /// # Errors
-    /// When the store fails. Nothing is lost: what was not committed is delivered in the next run.
+    /// # Errors The store fails. No job is lost: the next run delivers all jobs that were not committed.
     pub(crate) fn run(mut self, orders: &Receiver<Order>) -> Result<Writer, EngineError> {
         self.open()?;
         let mut last_commit = Instant::now();
@@ -116,16 +115,16 @@ impl Committer {
         self.close()
     }
 
-    /// The next order; `None` when there is nothing left to do. Pushes may be left from before.
+    /// Next request; `None` if no work is left. The last group may have left pushes in the inbox.
     fn next(&self, orders: &Receiver<Order>) -> Option<Order> {
         if !self.inbox.is_empty() {
             return Some(Order::Arrived);
         }
-        // The last ones may have come without being announced.
+        // The last pushes may have come without a message.
         orders.recv().ok().or_else(|| (!self.inbox.is_empty()).then_some(Order::Arrived))
     }
 
-    /// Commits what the start of the run has to say.
+    /// Commits the changes of the start of the run.
     pub(crate) fn open(&mut self) -> Result<(), EngineError> {
         self.say_what_waits();
         let Some(opening) = self.opening.take() else { return Ok(()) };
@@ -135,14 +134,14 @@ impl Committer {
         Ok(())
     }
 
-    /// Marks the sinks as left in order.
+    /// Records that the sinks are closed in order.
     pub(crate) fn close(mut self) -> Result<Writer, EngineError> {
         self.close_sinks()?;
         Ok(self.writer)
     }
 
-    /// Takes what is there, and waits a little for more where more is certain to come and nobody
-    /// outside waits. What somebody asks for closes the group, but for what is said of pending jobs.
+    /// Collects a group of the queued requests. It waits briefly if more batches are about to come and no
+    /// client waits. An operator's request closes the group; external completions do not.
     fn collect(&self, first: Order, orders: &Receiver<Order>, last_commit: Instant) -> Group {
         let close = last_commit + GROUP_AGE;
         let (mut group, mut bytes, mut next) = (Group::default(), 0, first);
@@ -187,7 +186,7 @@ impl Committer {
         }
     }
 
-    /// Commits a group, however often it has to be tried.
+    /// Commits a group, with as many attempts as it takes.
     pub(crate) fn commit(
         &mut self,
         mut group: Vec<Entry>,
@@ -222,7 +221,7 @@ impl Committer {
                 continue;
             };
             if told {
-                tracing::info!(target: log_target::ENGINE, "there is room again; going on");
+                tracing::info!(target: log_target::ENGINE, "the disk has room again; the run resumes");
             }
             self.sinks.committed(&positions);
             self.ledger.settle(&group, page);
@@ -231,8 +230,7 @@ impl Committer {
         }
     }
 
-    /// Lets go of jobs that have become older than their queues keep them. Where there are none, nothing
-    /// is written.
+    /// Deletes jobs that are older than their queues' limit. If there are none, nothing is written.
     pub(crate) fn let_go(&mut self) -> Result<(), EngineError> {
         let now = self.clock.now();
         let mut changes = Changes { now, ..Changes::default() };
@@ -246,7 +244,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Writes down which steps have stopped.
+    /// Records the stops of steps.
     pub(crate) fn note_stopped(&mut self, stops: Vec<Stop>) -> Result<(), EngineError> {
         if stops.is_empty() {
             return Ok(());
@@ -257,7 +255,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Answers deliveries that cannot be made because something they need is broken.
+    /// Rejects deliveries of steps with a broken sink.
     fn refuse_broken(&mut self, group: &mut Vec<Entry>) {
         let Self { sinks, broken_steps, messages, .. } = self;
         group.retain(|entry| {
@@ -265,14 +263,14 @@ impl Committer {
             if let Some(error) = sinks.refuses(step)
                 && broken_steps.insert(step)
             {
-                // A run that is over does not listen any more; the same goes for all messages.
+                // A run that is over receives no messages; the same holds for all messages.
                 let _ = messages.send(Message::Refused { step, error: Arc::clone(error) });
             }
             !broken_steps.contains(&step)
         });
     }
 
-    /// Jobs may have been let go of since somebody asked for them to run again: then none are.
+    /// Retention may have deleted jobs since their replay was requested: then the replay is cancelled.
     fn keep_within_what_is_kept(&self, group: &mut [Entry]) -> Result<(), EngineError> {
         for entry in group {
             let Entry::Rewind(rewind) = entry else { continue };
@@ -290,8 +288,8 @@ impl Committer {
         Ok(())
     }
 
-    /// Writes what goes to sinks; those that this run has not written to yet are recorded as open
-    /// first.
+    /// Writes the outputs for sinks. A sink's first write of the run is preceded by a commit that records it
+    /// as open.
     fn write_sinks(&mut self, group: &[Entry]) -> Result<Result<Positions, Trouble>, EngineError> {
         match self.sinks.open(group) {
             Ok(opened) => self.commit_positions(&opened)?,
@@ -300,7 +298,7 @@ impl Committer {
         Ok(self.sinks.write(group))
     }
 
-    /// Commits positions of sinks that belong to no delivery.
+    /// Commits positions of sinks without a delivery.
     fn commit_positions(&mut self, positions: &Positions) -> Result<(), EngineError> {
         if positions.is_empty() {
             return Ok(());
@@ -313,10 +311,10 @@ impl Committer {
         Ok(())
     }
 
-    /// Tells everybody whom it concerns that `group` is durable.
+    /// Notifies all parties that `group` is durable.
     fn tell(&mut self, group: Vec<Entry>, mut arrivals: Arrivals, committed: Done) {
         let configuration = Arc::clone(&self.ledger.configuration);
-        // In the order of the entries, as their changes were.
+        // The rows have the order of the entries.
         let mut rows = committed.delayed.into_iter();
         let (mut durable, mut grown) = (Durable::default(), BTreeSet::new());
         for entry in group {
@@ -367,7 +365,7 @@ impl Committer {
         arrivals.answer();
     }
 
-    /// Lets those know who push.
+    /// Publishes the backlog of each queue for the sources that push.
     pub(crate) fn say_what_waits(&self) {
         let queues = self.ledger.configuration.queues.iter().enumerate();
         for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
@@ -390,8 +388,8 @@ impl Committer {
         }
     }
 
-    /// Records that the files of the sinks are as this run left them. Everything is delivered by
-    /// then, so for this alone room is not waited for: the next run takes the files as after a crash.
+    /// Records that the files of the sinks are complete. All work is delivered by then, so this commit does
+    /// not wait for room: without it the next run treats the files as after a crash.
     fn close_sinks(&mut self) -> Result<(), EngineError> {
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         self.ledger.add_sinks(&self.sinks.closing(), &mut changes);
@@ -402,8 +400,8 @@ impl Committer {
             Err(error) if error.is_full() => {
                 tracing::warn!(
                     target: log_target::ENGINE,
-                    "the disk is full: everything is delivered, but what somebody adds to the files of sinks \
-                     before the next run will be cut off by it"
+                    "the disk is full: all jobs are delivered, but the next run cuts off lines that are added to the \
+                     files of sinks before it"
                 );
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! What one batch of one step wants to change: the unit of committing.
+//! Commit request: carries the changes of one batch, or of one step, to the committer.
 
 use tidegate_plugin::Payloads;
 
@@ -8,21 +8,21 @@ use tidegate_dispatch::{BatchId, Before};
 use tidegate_model::{Counters, DeliveryHash, Mark, Origins, Segment};
 use tidegate_store::{Block, Delayed, DelayedKey, Details, Outcome, Stop};
 
-/// What the committer is given to do.
+/// Request to the committer.
 #[derive(Debug)]
 pub(crate) enum Order {
     Enter(Entry),
     Amend(Asked),
-    /// Jobs were pushed, and wait in the inbox.
+    /// The inbox has pushed jobs.
     Arrived,
     Ticked(Ticked),
-    /// Jobs may have become older than their queues keep them.
+    /// Jobs may be older than their queues' limit.
     LetGo,
-    /// A step has stopped, to be told by those who look into the store later.
+    /// A step has stopped; the record is for later readers of the store.
     Stopped(Stop),
 }
 
-/// Something of a step to make durable. Those of one step come in order.
+/// Durable change of a step. The changes of one step come in order.
 #[derive(Debug)]
 pub(crate) enum Entry {
     Begin(Begin),
@@ -30,63 +30,61 @@ pub(crate) enum Entry {
     Rewind(Rewind),
 }
 
-/// A batch that may run when this is durable.
+/// Batch that may run once this is durable.
 #[derive(Debug)]
 pub(crate) struct Begin {
     pub(crate) step: usize,
     pub(crate) id: BatchId,
     pub(crate) before: Before,
     pub(crate) jobs: Jobs,
-    /// Its jobs, as they stand in the store one by one while they are attempted; none where a snapshot
-    /// says which they are.
+    /// Rows of its jobs while they are attempted; empty if a snapshot names the jobs.
     pub(crate) rows: Vec<Delayed>,
-    /// What is begun must be found again in the outside, though it may never be delivered.
+    /// Source positions of its jobs: a begun batch must be found again even if it is never delivered.
     pub(crate) places: Places,
 }
 
-/// Progress of a step that is put back.
+/// Rewind of a step's progress.
 #[derive(Debug)]
 pub(crate) struct Rewind {
     pub(crate) step: usize,
-    /// By input: the index of the first job to run again; where that is further than the step is, it
-    /// stays where it is.
+    /// Index of the first job to run again, by input. An index past the current position has no effect.
     pub(crate) next: Vec<u64>,
 }
 
-/// A batch that a worker is through with.
+/// Result of a batch.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) step: usize,
     pub(crate) id: BatchId,
-    /// Those that are accounted for by it.
+    /// Jobs that it accounts for.
     pub(crate) jobs: Jobs,
-    /// In the order of the step's bindings.
+    /// Outputs in the order of the step's bindings.
     pub(crate) outputs: Vec<Made>,
     pub(crate) errors: Option<Made>,
-    /// Jobs that the step shall run again, and outputs that are due later.
+    /// Jobs that the step runs again, and outputs that are due later.
     pub(crate) delayed: Vec<Delayed>,
-    /// Where the step keeps records: the outcome of each job.
+    /// Outcome of each job, if the step keeps delivery records.
     pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
-    /// Jobs that are no suspects any more when this is durable.
+    /// Suspects that are cleared by the commit.
     pub(crate) settles: Vec<tidegate_store::Span>,
     pub(crate) counters: Counters,
     /// Bytes of the jobs, as they were read.
     pub(crate) bytes: usize,
-    /// Where these were not told when it was begun.
+    /// Source positions, unless its beginning had them.
     pub(crate) places: Places,
-    /// What was begun with its jobs and comes after them: it stays on record under this number.
+    /// Jobs that were begun with it and come after it: their snapshot gets this number.
     pub(crate) rest: Option<(BatchId, Jobs)>,
 }
 
-/// By input: where the jobs of a batch stand in the outside, as far as the reader has told.
+/// Source positions of the jobs of a batch, by input, as far as the reader knows them.
 pub(crate) type Places = Vec<(usize, Option<Mark>, Vec<Segment>)>;
 
-/// Which jobs a batch is made of.
+/// Identity of the jobs of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Jobs {
-    /// By input, in order: runs of indices.
+    /// Ranges of indices, by input, in order.
     pub(crate) spans: Vec<Span>,
-    /// Those that came again.
+    /// Keys of the redelivered jobs.
     pub(crate) returned: Vec<DelayedKey>,
 }
 
@@ -98,17 +96,17 @@ pub(crate) struct Span {
     pub(crate) jobs: u64,
 }
 
-/// Payloads for one target, encoded for the log where that is a queue.
+/// Payloads for one target, encoded for the log if that is a queue.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) payloads: Payloads,
-    /// The provenance of each, as JSON; `None` where no job has any.
+    /// Provenance of each payload, as JSON; `None` if no job has any.
     pub(crate) carried: Option<Payloads>,
     pub(crate) block: Option<Block>,
 }
 
 impl Jobs {
-    /// With those behind them, input by input.
+    /// Joins two ranges of jobs, input by input.
     pub(crate) fn followed_by(mut self, behind: Self) -> Self {
         self.spans.extend(behind.spans);
         self.spans.sort_by_key(|span| (span.input, span.first));

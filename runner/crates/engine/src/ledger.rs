@@ -1,5 +1,5 @@
-//! What is durable, kept in memory: turns a group of deliveries into one set of changes, and takes
-//! note of them once they are committed. Does no I/O.
+//! Committed state: keeps the durable positions in memory, and turns a group of deliveries into one set of
+//! changes. It does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use tidegate_dispatch::Before;
 use tidegate_model::{Mark, Progress, Segment, Timestamp};
 use tidegate_store::{Append, Changes, Delivered, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
 
-/// Lists follow the order of the configuration.
+/// Committed positions; lists follow the order of the configuration.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) configuration: Arc<Configuration>,
-    /// By step and input.
+    /// Progress by step and input.
     pub(crate) progress: Vec<Vec<Progress>>,
-    /// By step: the numbers of the snapshots whose batches are not delivered.
+    /// Numbers of the snapshots of undelivered batches, by step.
     pub(crate) snapshots: Vec<BTreeSet<u64>>,
-    /// The last index of each queue.
+    /// Last index of each queue.
     pub(crate) heads: Vec<u64>,
-    /// The last mark of each source that has one.
+    /// Last offset of each source that has one.
     pub(crate) marks: BTreeMap<usize, Mark>,
-    /// The last segment of each source that has one.
+    /// Last segment of each source that has one.
     pub(crate) segments: BTreeMap<usize, Segment>,
 }
 
-/// A group as changes of the store.
+/// Group as changes of the store.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) changes: Changes,
-    /// By step and input: where those that take part will be.
+    /// Progress after the commit, by step and input.
     progress: ByInput,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Page {
 pub(crate) type ByInput = BTreeMap<(usize, usize), Progress>;
 
 impl Ledger {
-    /// The changes that `group` comes to, with the positions of the sinks that it was written to.
+    /// Prepares the changes of `group`, with the positions of the sinks that it was written to.
     pub(crate) fn enter(&self, group: &[Entry], positions: &Positions, now: Timestamp) -> Page {
         let mut page = Page { changes: Changes { now, ..Changes::default() }, progress: BTreeMap::new() };
         for entry in group {
@@ -65,7 +65,8 @@ impl Ledger {
         page
     }
 
-    /// What its indices mean is told with the first that depends on them, be it a record or progress.
+    /// Adds a beginning. Its source positions are committed with the first record or progress that depends on
+    /// them.
     fn begin(&self, begin: &Begin, page: &mut Page) {
         self.add_places(begin.step, &begin.places, &mut page.changes);
         match begin.before {
@@ -79,7 +80,7 @@ impl Ledger {
                 page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
             }
             Before::Progress => {
-                // The record does not bring the jobs back: it tells what a crash has cost.
+                // The record does not restore the jobs: it counts the jobs that a crash loses.
                 let now = page.changes.now;
                 page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
                 self.account(begin.step, &begin.jobs, page);
@@ -87,8 +88,8 @@ impl Ledger {
         }
     }
 
-    /// What is recorded of a batch before it is attempted; nothing of one whose jobs came again, since
-    /// those stand in the store one by one.
+    /// Snapshot of a batch before its attempt; `None` for redelivered jobs, which have rows of their own in
+    /// the store.
     fn snapshot(&self, step: usize, number: u64, jobs: &Jobs, time: Timestamp) -> Option<Snapshot> {
         let step = &self.configuration.steps[step];
         let mut inputs: Vec<SnapshotInput> = Vec::new();
@@ -117,7 +118,7 @@ impl Ledger {
         self.add_places(delivery.step, &delivery.places, &mut page.changes);
         self.account(delivery.step, &delivery.jobs, page);
         page.changes.delayed.extend(delivery.delayed.iter().cloned());
-        // What is counted once stands with the first input that took part.
+        // Counters are stored with the first input of the batch.
         let Delivery { jobs, counters, .. } = delivery;
         let first = jobs.spans.first().map_or(0, |span| span.input);
         page.progress(self, delivery.step, first).counters.add(counters);
@@ -137,11 +138,11 @@ impl Ledger {
         }
     }
 
-    /// The snapshot of a batch, or each of the step, has nothing to say any more.
+    /// Removes the snapshot of a batch, or all snapshots of the step.
     fn settle_snapshots(&self, step: usize, number: Option<u64>, page: &mut Page) {
         let address = &self.configuration.steps[step].address;
         let is_settled = |one: u64| number.is_none_or(|number| number == one);
-        // It may have been made within this page.
+        // It may be part of the same group.
         page.changes.snapshots.retain(|one| one.step != *address || !is_settled(one.number));
         let settled = self.snapshots[step].iter().filter(|one| is_settled(**one));
         let keys = settled.map(|&number| SnapshotKey { step: address.clone(), number });
@@ -157,14 +158,14 @@ impl Ledger {
         page.changes.undelayed.extend(jobs.returned.iter().cloned());
     }
 
-    /// Adds how far sinks are written.
+    /// Adds the positions of sinks.
     pub(crate) fn add_sinks(&self, positions: &Positions, changes: &mut Changes) {
         for &(sink, position) in positions {
             changes.sinks.push((self.configuration.sinks[sink].address.clone(), position));
         }
     }
 
-    /// Takes note that a page is durable.
+    /// Applies committed changes to the memory.
     pub(crate) fn settle(&mut self, group: &[Entry], page: Page) {
         for ((step, input), progress) in page.progress {
             self.progress[step][input] = progress;
@@ -209,19 +210,19 @@ impl Ledger {
         }
     }
 
-    /// By input of the step: the index of the first job that is not accounted for.
+    /// Index of the first job that is not accounted for, by input of the step.
     pub(crate) fn next(&self, step: usize) -> Vec<u64> {
         self.progress[step].iter().map(|progress| progress.watermark() + 1).collect()
     }
 
-    /// Takes note that a queue has `jobs` more; answers the index of the first of them.
+    /// Adds `jobs` jobs to a queue and returns the index of the first.
     pub(crate) fn grow(&mut self, QueueRef(queue): QueueRef, jobs: usize) -> u64 {
         let first = self.heads[queue] + 1;
         self.heads[queue] += jobs as u64;
         first
     }
 
-    /// The jobs of a queue that its slowest reader has not accounted for; none where nobody reads.
+    /// Number of jobs of a queue that its slowest step has not accounted for; 0 without steps.
     pub(crate) fn waiting(&self, queue: QueueRef) -> u64 {
         let readers = self.configuration.readers(Input::Queue(queue));
         let accounted = readers.map(|(step, input)| self.progress[step][input].watermark()).min();
@@ -246,8 +247,8 @@ impl Ledger {
         }
     }
 
-    /// Adds where the jobs of a source stand. Readers of one source tell what they know at their own
-    /// pace, so that most of it is known already.
+    /// Adds the source positions of jobs. The readers of one source advance independently, so most positions
+    /// are known already.
     fn add_places(&self, step: usize, places: &Places, changes: &mut Changes) {
         for (input, mark, segments) in places {
             let Some(source) = self.source_of(step, *input) else { continue };
@@ -261,7 +262,7 @@ impl Ledger {
         }
     }
 
-    /// Lets go of jobs that need not be kept any more, on the queues that the group has to do with.
+    /// Adds the deletion of jobs that retention no longer keeps, on the queues of the group.
     fn add_trims(&self, progress: &ByInput, group: &[Entry], changes: &mut Changes) {
         let mut queues = BTreeSet::new();
         for entry in group {
@@ -294,8 +295,8 @@ impl Ledger {
         }
     }
 
-    /// Whether `segment` is later than the last one, or says more about it: its end, more of how the
-    /// file begins, or what the file system calls it now.
+    /// Whether `segment` is newer than the last one or has more data about it: its end, a longer fingerprint,
+    /// or a new file name.
     fn is_news(&self, source: usize, segment: &Segment) -> bool {
         self.segments.get(&source).is_none_or(|last| {
             let says_no_less = segment.fingerprint_len >= last.fingerprint_len
@@ -316,8 +317,8 @@ impl Page {
     }
 }
 
-/// What may go of the queues that keep their jobs for a time: for that nothing has to happen on them.
-/// `progress` is by step and input.
+/// Jobs to delete from queues with a maximum age: time alone makes them expire. `progress` is by step and
+/// input.
 pub(crate) fn trims_by_age(
     configuration: &Configuration,
     progress: &[Vec<Progress>],
@@ -329,7 +330,7 @@ pub(crate) fn trims_by_age(
     timed.filter_map(|(queue, _)| trim(configuration, QueueRef(queue), watermark, now)).collect()
 }
 
-/// What may go of a queue; `watermark` is that of a step and its input.
+/// Jobs to delete from a queue; `watermark` is that of a step and its input.
 fn trim(
     configuration: &Configuration,
     queue: QueueRef,
@@ -348,12 +349,12 @@ fn trim(
     }
     let up_to = match accounted {
         Some(accounted) => accounted,
-        // Where nobody reads it, somebody still may, but for what has a date or a size.
+        // A queue without steps keeps its jobs, unless it has a maximum age or size.
         None if when == TrimWhen::Always && settings.max_size.is_none() => return None,
         None => u64::MAX,
     };
     let (queue, max_bytes) = (settings.address.clone(), settings.max_size);
-    // Without readers there is nothing to be through with.
+    // Without steps no job is ever accounted for.
     let when = if accounted.is_none() && when == TrimWhen::Always { TrimWhen::Never } else { when };
     (up_to > 0).then_some(Trim { queue, up_to, when, max_bytes })
 }

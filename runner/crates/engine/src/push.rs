@@ -1,5 +1,4 @@
-//! Jobs that are brought to a run from outside: where they wait for the next commit, which all that
-//! wait share.
+//! Inbox: queues pushed jobs for the next commit, which they all share.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,63 +9,64 @@ use tidegate_plugin::Payloads;
 use tidegate_config::QueueRef;
 use tidegate_model::DeliveryHash;
 
-/// Jobs for the end of one queue: all of them, but for those that came before, or none.
+/// Jobs for the end of one queue: all of them except duplicates, or none.
 pub struct Push {
     pub queue: QueueRef,
-    /// JSON each; at least one.
+    /// Payloads, each JSON; at least one.
     pub jobs: Payloads,
-    /// Under which all of them together are known again.
+    /// Idempotency key of the whole push.
     pub whole: Option<Key>,
-    /// Under which each of them is known again; empty where they are not.
+    /// Idempotency keys of the jobs; empty if they have none.
     pub each: Vec<Key>,
-    /// Called once it is durable, or cannot be; dropped where the run ends before, and then whether it
-    /// was done is not known.
+    /// Called once the push is durable or refused. It is dropped if the run ends before; the outcome is then
+    /// unknown.
     pub answer: Answer,
 }
 
 pub type Answer = Box<dyn FnOnce(Result<Pushed, Conflict>) + Send>;
 
-/// A key that somebody outside gave to what he brings.
+/// Idempotency key that a client gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
     pub hash: DeliveryHash,
-    /// A hash of what was brought, by what it says.
+    /// Hash of the content, independent of its formatting.
     pub content: u64,
-    /// A hash of its bytes, which older versions have remembered.
+    /// Hash of the bytes, which older versions have stored.
     pub verbatim: u64,
 }
 
 impl Key {
-    /// Whether this content, which was remembered under the key, is what is brought now.
+    /// Whether this stored content is the same as the pushed one.
     #[must_use]
     pub fn is_of(&self, content: u64) -> bool {
         content == self.content || content == self.verbatim
     }
 }
 
-/// Where jobs stand that were pushed. It is durable.
+/// Position of pushed jobs. It is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// So many of them from `first` on, but for those that came before: by position, their index.
+    /// The queue has `jobs` new jobs from `first` on, without the duplicates. `known` has the index of each
+    /// duplicate, by position.
     Appended { first: u64, jobs: u64, known: Vec<(usize, u64)> },
-    /// All of them came before, together: so many of them were new then, and stand from `first` on.
+    /// The whole push is a duplicate: its `jobs` jobs were appended from `first` on.
     Known { first: u64, jobs: u64 },
 }
 
-/// Something else came before under the same key. Nothing was done.
+/// The key was used for other content before. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The job whose key it is; `None`: it is that of all of them together.
+    /// Job with the key; `None` if it is the key of the whole push.
     pub position: Option<usize>,
-    /// The index of what came before; `None`: it is in the same push.
+    /// Index of the earlier job; `None` if it is in the same push.
     pub index: Option<u64>,
 }
 
-/// Where pushes wait for the committer.
+/// Queue of pushes for the committer.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     letters: Mutex<Letters>,
-    /// By queue: jobs that its slowest reader has not accounted for.
+    /// Backlog of each queue: jobs that its slowest step has not accounted for.
     waiting: Vec<AtomicU64>,
 }
 
@@ -81,8 +81,8 @@ impl Inbox {
         Self { letters: Mutex::default(), waiting: (0..queues).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Answers whether it is the first, so that the committer has to be told; `None` where no more is
-    /// taken.
+    /// Adds a push. Returns whether it is the first, so that the committer must be notified, or `None` if the
+    /// inbox is closed.
     pub(crate) fn put(&self, push: Push) -> Option<bool> {
         let mut letters = self.lock();
         if letters.closed {
@@ -92,7 +92,7 @@ impl Inbox {
         Some(letters.pushes.len() == 1)
     }
 
-    /// Takes out what has waited longest, up to about so many bytes.
+    /// Removes the oldest pushes, up to about `bytes_max` bytes.
     pub(crate) fn take(&self, bytes_max: usize) -> Vec<Push> {
         let mut letters = self.lock();
         let mut bytes = 0;
@@ -110,13 +110,13 @@ impl Inbox {
         self.lock().pushes.is_empty()
     }
 
-    /// Takes no more. What waits may still be taken out.
+    /// Closes the inbox. Queued pushes can still be removed.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
     }
 
     fn lock(&self) -> MutexGuard<'_, Letters> {
-        // It is whole after every statement, so one that a panic left behind is usable.
+        // The data is consistent after every statement, so it is usable after a panic.
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +130,7 @@ impl Inbox {
 }
 
 impl Push {
-    /// What it takes in memory, about: many small jobs take more than their bytes.
+    /// Approximate memory of the push: many small jobs take more than their bytes.
     pub(crate) fn byte_len(&self) -> usize {
         self.jobs.byte_len() + self.jobs.len() * size_of::<usize>() + self.each.len() * size_of::<Key>()
     }
@@ -178,7 +178,7 @@ mod tests {
         }
         assert_eq!(jobs(&inbox.take(1)), [b"11"]);
         let one = push("22").byte_len();
-        assert!(one > 2, "where a job ends takes room too");
+        assert!(one > 2, "the end of each job takes room, too");
         assert_eq!(jobs(&inbox.take(2 * one)), [b"22", b"33"]);
         assert!(inbox.is_empty());
     }

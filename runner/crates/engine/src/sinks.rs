@@ -1,4 +1,4 @@
-//! All sinks of a run, and which of them still take something.
+//! Sinks: write the outputs of a run, and reject deliveries to broken sinks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use tidegate_components::sink::{Sink, SinkError};
 use tidegate_config::{Configuration, SinkRef, Target};
 use tidegate_model::SinkPosition;
 
-/// How far sinks are written; sinks by their place in the configuration.
+/// Positions of sinks by their place in the configuration.
 pub(crate) type Positions = Vec<(usize, SinkPosition)>;
 
-/// A sink, by its place in the configuration, and what it could not do.
+/// Failed sink by its place in the configuration, with the error.
 pub(crate) type Trouble = (usize, SinkError);
 
 #[derive(Debug)]
 pub(crate) struct Sinks {
     configuration: Arc<Configuration>,
-    /// In the order of the configuration.
+    /// Sinks in the order of the configuration.
     sinks: Vec<Sink>,
-    /// Those that were written to since the last commit.
+    /// Sinks with writes since the last commit.
     dirty: BTreeSet<usize>,
-    /// Those that take nothing more in this run, and why.
+    /// Sinks that accept no more writes in this run, with the errors.
     broken: BTreeMap<usize, Arc<SinkError>>,
 }
 
@@ -30,7 +30,7 @@ impl Sinks {
         Self { configuration, sinks, dirty: BTreeSet::new(), broken: BTreeMap::new() }
     }
 
-    /// Why a step cannot deliver, if one of its sinks is broken.
+    /// Error that keeps a step from delivering, if one of its sinks is broken.
     pub(crate) fn refuses(&self, step: usize) -> Option<&Arc<SinkError>> {
         let outputs = &self.configuration.steps[step].outputs;
         outputs.iter().find_map(|output| match output.target {
@@ -39,13 +39,13 @@ impl Sinks {
         })
     }
 
-    /// Gives a sink up for this run.
+    /// Marks a sink as broken for this run.
     pub(crate) fn give_up(&mut self, sink: usize, error: SinkError) {
         self.broken.entry(sink).or_insert_with(|| Arc::new(error));
     }
 
-    /// Positions that have to be committed before `group` is written: they say that what stands
-    /// behind them after a crash is ours.
+    /// Positions to commit before `group` is written. They mark later bytes as written by this runner in case
+    /// of a crash.
     pub(crate) fn open(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
         let wanted: BTreeSet<usize> =
             deliveries(group).flat_map(|delivery| self.parts(delivery)).map(|(sink, _)| sink).collect();
@@ -57,8 +57,8 @@ impl Sinks {
         Ok(positions)
     }
 
-    /// Writes what goes to sinks, and makes it durable. It can be seen outside from here on, and is
-    /// taken back by [`Self::roll_back`] where the commit does not follow.
+    /// Writes the outputs for sinks and makes them durable. External readers can see them now. If the commit
+    /// fails, [`Self::roll_back`] removes them.
     pub(crate) fn write(&mut self, group: &[Entry]) -> Result<Positions, Trouble> {
         for delivery in deliveries(group) {
             for (sink, output) in self.parts(delivery) {
@@ -75,7 +75,7 @@ impl Sinks {
         Ok(positions)
     }
 
-    /// The store holds `positions`.
+    /// Records that the store has `positions`.
     pub(crate) fn committed(&mut self, positions: &Positions) {
         for (sink, position) in positions {
             self.sinks[*sink].committed(position);
@@ -83,8 +83,8 @@ impl Sinks {
         self.dirty.clear();
     }
 
-    /// Takes back what was written since the last commit. A sink that cannot takes nothing more; what
-    /// stands there too much is cut off, or refused, when the next run opens it.
+    /// Removes the writes since the last commit. If that fails, the sink is broken. The next run cuts the
+    /// surplus off, or refuses the file.
     pub(crate) fn roll_back(&mut self) {
         for sink in std::mem::take(&mut self.dirty) {
             if let Err(error) = self.sinks[sink].roll_back() {
@@ -93,13 +93,13 @@ impl Sinks {
         }
     }
 
-    /// Positions that say that the sinks are as this run left them; none where nothing changed.
+    /// Positions that mark the sinks as complete; empty if nothing changed.
     pub(crate) fn closing(&self) -> Positions {
         let sinks = self.sinks.iter().enumerate();
         sinks.filter_map(|(place, sink)| sink.closing().map(|position| (place, position))).collect()
     }
 
-    /// The sinks that `delivery` has something for, each with the place of the output.
+    /// Sinks with an output of `delivery`, each with the position of the output.
     fn parts(&self, delivery: &Delivery) -> Vec<(usize, usize)> {
         let outputs = self.configuration.steps[delivery.step].outputs.iter().zip(&delivery.outputs);
         let parts = outputs.enumerate().filter_map(|(place, (output, made))| match output.target {

@@ -1,4 +1,5 @@
-//! The youngest jobs of queues, kept in memory, so that a step that keeps up never reads the store.
+//! Queue cache: keeps the newest jobs of queues in memory, so that a step without a backlog never reads the
+//! store.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,16 +8,16 @@ use tidegate_plugin::Payloads;
 
 use tidegate_model::Batch;
 
-/// Bytes kept for one queue.
+/// Maximum bytes of one queue's cache.
 const ROOM: usize = 4 << 20;
 
-/// The tails of all queues, by position in the configuration.
+/// Caches of all queues, by position in the configuration.
 #[derive(Debug)]
 pub(crate) struct Tails(Vec<Mutex<Tail>>);
 
 #[derive(Debug, Default)]
 struct Tail {
-    /// Contiguous, oldest first.
+    /// Contiguous batches, oldest first.
     batches: VecDeque<Arc<Batch>>,
     bytes: usize,
 }
@@ -26,7 +27,7 @@ impl Tails {
         Self((0..queues).map(|_| Mutex::default()).collect())
     }
 
-    /// Keeps jobs that were just committed. Old ones are forgotten where it gets too much.
+    /// Adds jobs that were just committed, and drops old ones above the limit.
     pub(crate) fn push(&self, queue: usize, batch: Batch) {
         let mut tail = self.lock(queue);
         if tail.batches.back().is_some_and(|last| last.end() != batch.first) {
@@ -41,8 +42,8 @@ impl Tails {
         }
     }
 
-    /// Jobs from `from` on, as one batch of about `jobs` and `bytes` at most; `None` where the tail
-    /// does not reach back that far.
+    /// Jobs from `from` on, as one batch of at most about `jobs` jobs and `bytes` bytes. Returns `None` if
+    /// the cache does not reach back so far.
     pub(crate) fn read(&self, queue: usize, from: u64, jobs: usize, bytes: usize) -> Option<Arc<Batch>> {
         let tail = self.lock(queue);
         let at = tail.batches.partition_point(|batch| batch.end() <= from);
@@ -52,7 +53,7 @@ impl Tails {
         if batch.first == from && !(small && following.is_some()) {
             return Some(Arc::clone(batch));
         }
-        // Jobs that came one by one are run together.
+        // Jobs that came one by one run in one batch.
         let mut joined = Batch::json(from, Payloads::new());
         for batch in tail.batches.range(at..) {
             let skip = usize::try_from(from.saturating_sub(batch.first)).unwrap_or(usize::MAX);
@@ -64,7 +65,7 @@ impl Tails {
         Some(Arc::new(joined))
     }
 
-    /// Forgets what a reader with the lowest index `next` will not ask for again.
+    /// Drops the jobs that all readers have read; `next` is the lowest next index of a reader.
     pub(crate) fn forget(&self, queue: usize, next: u64) {
         let mut tail = self.lock(queue);
         while tail.batches.front().is_some_and(|batch| batch.end() <= next) {
@@ -75,7 +76,7 @@ impl Tails {
     }
 
     fn lock(&self, queue: usize) -> std::sync::MutexGuard<'_, Tail> {
-        // A tail is whole after every statement, so one that a panic left behind is usable.
+        // The data is consistent after every statement, so it is usable after a panic.
         self.0[queue].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

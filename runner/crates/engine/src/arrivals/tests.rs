@@ -1,4 +1,4 @@
-//! Keys of pushes against a plain model, group by group.
+//! Ingestion tests: compare groups of keyed pushes with a plain model.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tidegate_model::Progress;
 use tidegate_store::testing::FaultyDisk;
 use tidegate_store::{Writer, open_disk};
 
-/// A pipeline `p` with a source `requests`, and a queue `other` of a second one.
+/// A pipeline `p` with a source `requests`, and a queue `other` of a second pipeline.
 fn ledger() -> Ledger {
     let folder = tempfile::tempdir().unwrap();
     let toml = "[source.requests]\ntype = \"http\"\ndedupe = \"10s\"\n[source.other]\ntype = \"http\"\n\
@@ -35,7 +35,7 @@ fn store() -> (Store, Writer) {
     open_disk(Box::new(FaultyDisk::new())).unwrap()
 }
 
-/// A job: its key, and what else it says.
+/// A job: its key and its content.
 type Job = (u8, u8);
 
 fn key(of: u8, content: u64) -> Key {
@@ -60,7 +60,7 @@ fn content((of, more): Job) -> u64 {
     u64::from(of) * 256 + u64::from(more)
 }
 
-/// Commits a group as the committer does; answers what it was told.
+/// Commits a group like the committer does, and returns the answers.
 fn commit(
     pushes: Vec<Push>,
     (ledger, store, writer): (&mut Ledger, &Store, &mut Writer),
@@ -74,12 +74,12 @@ fn commit(
     for (queue, jobs) in arrivals.take_pieces() {
         ledger.grow(queue, jobs.len());
     }
-    assert!(outcomes.lock().unwrap().is_empty(), "nobody is told before it is durable");
+    assert!(outcomes.lock().unwrap().is_empty(), "no answer comes before the commit");
     arrivals.answer();
     std::mem::take(&mut outcomes.lock().unwrap())
 }
 
-/// What should come of pushes, done in the plainest way.
+/// Expected results of pushes, computed in the simplest way.
 #[derive(Default)]
 struct Model {
     queue: Vec<Job>,
@@ -162,7 +162,7 @@ fn a_key_is_forgotten_after_its_time() {
     let known = |first| Ok(Pushed::Appended { first, jobs: 0, known: vec![(0, 1)] });
     assert_eq!(at(0), new(1));
     assert_eq!(at(9_999), known(2));
-    // The commit that comes after it forgets it.
+    // The commit after it removes the expired record.
     assert_eq!(at(10_000), known(2));
     assert_eq!(at(10_001), new(2));
 }

@@ -1,5 +1,5 @@
-//! The committer's part in what somebody asks for: it is committed on its own, and whoever waits for jobs that
-//! it moves, or for what it says of one, is told.
+//! Operator requests: are committed in a transaction of their own, then the coordinator and the caller are
+//! notified.
 
 use super::Committer;
 use super::storing::Done;
@@ -11,13 +11,13 @@ use crate::request::{Asked, Request};
 use tidegate_store::{Delayed, DelayedJob, DelayedKey};
 
 impl Committer {
-    /// Makes a change that somebody asked for, on its own.
+    /// Applies a request in a commit of its own.
     pub(crate) fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
         let now = self.clock.now();
         let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
             Ok(amendment) => amendment,
             Err(why) => {
-                // Nothing was changed: what was held back for it goes on as it is.
+                // Nothing was changed: the locked jobs are released unchanged.
                 let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
                 let durable = Durable { moved, told: told.into_iter().collect(), ..Durable::default() };
                 let _ = self.messages.send(Message::Committed(durable));
@@ -33,7 +33,7 @@ impl Committer {
                 Err(error) => {
                     let why = Chain(&error);
                     asked.answer(Err(format!(
-                        "whether this was done is not known, since the run ends: {why}"
+                        "the run ends, and the outcome of the request is unknown: {why}"
                     )));
                     return Err(error);
                 }
@@ -46,7 +46,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Takes in what a request has changed, which is durable, and says it.
+    /// Applies the durable effects of a request and returns the commit notice.
     fn amended(&mut self, request: &Request, amendment: Amendment, committed: &Done) -> Durable {
         let rows = committed.delayed.iter().cloned().zip(amendment.changes.delayed.iter());
         let steps = &self.ledger.configuration.steps;
@@ -59,7 +59,7 @@ impl Committer {
         let taken = returned.next_if(|_| amendment.told).map(|(_, row, job)| (row, job));
         durable.told.extend(self.telling(request, taken));
         match amendment.moves {
-            // Where they stand is told beside where they stood.
+            // The notice has both the old and the new rows.
             Some(moves) => {
                 let jobs = &amendment.changes.delayed;
                 durable.moved = Some(moved(moves, &committed.delayed, jobs));
@@ -77,20 +77,20 @@ impl Committer {
         durable
     }
 
-    /// What became of what the request says of a pending job, if it is one that does.
+    /// Notice of an external completion, if the request is one.
     pub(crate) fn telling(
         &self,
         request: &Request,
         taken: Option<(DelayedKey, DelayedJob)>,
     ) -> Option<Telling> {
-        // Without a row nothing was said that anybody waits for; something else that was may be on its way.
+        // Without a row the coordinator has locked no job; another completion of the job may be in flight.
         let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
         let steps = &self.ledger.configuration.steps;
         let step = steps.iter().position(|declared| declared.address == *step)?;
         Some(Telling { step, index: *index, taken })
     }
 
-    /// The jobs of a request that came to nothing, where they stand.
+    /// Unchanged jobs of a request that had no effect.
     fn unmoved(&self, request: &Request) -> Option<Moves> {
         let (step, rows, left) = match request {
             Request::Hasten { step, rows } | Request::Shift { step, rows, .. } => (step, rows, Vec::new()),
@@ -100,7 +100,7 @@ impl Committer {
         let steps = &self.ledger.configuration.steps;
         let position = steps.iter().position(|declared| declared.address == *step)?;
         let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
-        // A store that cannot be read is told by whoever needs more of it.
+        // The next reader of the store reports its error.
         let found = self.store.delayed(&keys).ok()?;
         let stands = |(key, job): (DelayedKey, Option<DelayedJob>)| (key.clone(), job.map(|job| (key, job)));
         Some(Moves {
@@ -112,7 +112,7 @@ impl Committer {
     }
 }
 
-/// Where the jobs stand that somebody wanted to be moved.
+/// Old and new rows of the moved jobs.
 fn moved(moves: Moving, rows: &[DelayedKey], jobs: &[Delayed]) -> Moves {
     let stands = |(was, place): (DelayedKey, Place)| {
         let now = match place {

@@ -1,5 +1,4 @@
-//! What outside systems have said of pending jobs: all that has come while the commit before was under way
-//! shares the next one.
+//! External completions: share one commit if they arrive during the commit before.
 
 use std::collections::BTreeSet;
 
@@ -11,17 +10,17 @@ use crate::message::{Durable, Message};
 use crate::request::{Asked, Request};
 use tidegate_store::Changes;
 
-/// What was said of different jobs, so that none of it changes what another one finds.
+/// Completions of different jobs, so that none of them depends on another.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     asked: Vec<Asked>,
-    /// One for each job.
+    /// Tokens of the completed jobs, one a job.
     tokens: BTreeSet<String>,
 }
 
 impl Completions {
-    /// Takes in what somebody asks for; gives it back where it is something else, or about a job of which
-    /// something was said already.
+    /// Adds a completion. Returns the request if it is of another kind, or if the group has a completion of
+    /// the job already.
     pub(crate) fn add(&mut self, asked: Asked) -> Option<Asked> {
         match &asked.request {
             Request::Complete { token, .. } if !self.tokens.contains(token) => {
@@ -39,7 +38,7 @@ impl Completions {
 }
 
 impl Committer {
-    /// Puts down what was said of pending jobs: each taken or not by itself, all in one commit.
+    /// Commits the accepted completions together; each is accepted or refused on its own.
     pub(crate) fn complete(&mut self, completions: &Completions) -> Result<(), EngineError> {
         if completions.is_empty() {
             return Ok(());
@@ -60,7 +59,7 @@ impl Committer {
             Ok(rows) => rows,
             Err(error) => {
                 let why =
-                    format!("whether this was done is not known, since the run ends: {}", Chain(&error));
+                    format!("the run ends, and the outcome of the request is unknown: {}", Chain(&error));
                 completions.asked.iter().for_each(|asked| asked.answer(Err(why.clone())));
                 return Err(error);
             }
@@ -72,7 +71,7 @@ impl Committer {
                 place.and_then(|at| Some((rows.get(at)?.clone(), changes.delayed.get(at)?.job.clone())));
             durable.told.extend(self.telling(&asked.request, taken));
         }
-        // A run that is over does not listen any more.
+        // A run that is over receives no messages.
         let _ = self.messages.send(Message::Committed(durable));
         for (asked, judged) in completions.asked.iter().zip(judged) {
             asked.answer(judged.map(|(granted, _)| granted));
@@ -80,7 +79,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Commits what was taken, if anything was; answers where it stands.
+    /// Commits the accepted completions, if there are any, and returns their rows.
     fn put_down(&mut self, changes: &Changes) -> Result<Vec<tidegate_store::DelayedKey>, EngineError> {
         let mut told = false;
         while !changes.delayed.is_empty() {

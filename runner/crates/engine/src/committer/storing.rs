@@ -1,4 +1,4 @@
-//! The committer's commits: on a full disk they wait until there is room, and nothing else is done meanwhile.
+//! Disk-full handling: a commit waits until the disk has room, and no other work is done meanwhile.
 
 use crossbeam_channel::RecvTimeoutError;
 
@@ -8,15 +8,15 @@ use tidegate_model::Stamp;
 use tidegate_model::log_target;
 use tidegate_store::{Changes, Committed, Delayed, DelayedKey};
 
-/// What a commit came to.
+/// Result of a commit.
 pub(crate) struct Done {
     pub(crate) stamp: Stamp,
-    /// What the delayed jobs are called, in the order of the changes.
+    /// Keys of the parked jobs, in the order of the changes.
     pub(crate) delayed: Vec<DelayedKey>,
 }
 
 impl Committer {
-    /// Commits `changes`. `None`: for want of room they were not, and there may be some now.
+    /// Commits `changes`. Returns `None` if the disk was full and may have room now.
     pub(crate) fn commit_changes(
         &mut self,
         changes: &Changes,
@@ -33,7 +33,7 @@ impl Committer {
             Err(error) if error.is_full() => {
                 let error = error.into();
                 self.say_full(&error, told);
-                // First, so that the store can be read while it waits.
+                // The store is reopened first, so that it can be read during the wait.
                 let Some(transaction) = self.reopen(told)? else {
                     self.wait_for_room(error, told)?;
                     return Ok(None);
@@ -46,7 +46,7 @@ impl Committer {
         }
     }
 
-    /// What the delayed jobs of the last commit are called, where that is all that is known of it.
+    /// Keys of the parked jobs of the last commit, if nothing else is known of it.
     fn delayed_last(&self, changes: &Changes) -> Result<Vec<DelayedKey>, EngineError> {
         let first = self.store.delayed_sequence()? + 1 - changes.delayed.len() as u64;
         let key = |(delayed, sequence): (&Delayed, u64)| {
@@ -56,8 +56,8 @@ impl Committer {
         Ok(changes.delayed.iter().zip(first..).map(key).collect())
     }
 
-    /// Opens the store again after a commit that failed for want of room. Answers its number where it
-    /// became durable all the same.
+    /// Reopens the store after a commit on a full disk. Returns the number of the commit if it became durable
+    /// all the same.
     fn reopen(&mut self, told: &mut bool) -> Result<Option<u64>, EngineError> {
         loop {
             match self.writer.reopen() {
@@ -68,7 +68,7 @@ impl Committer {
         }
     }
 
-    /// Says once that the disk is full, and waits a while.
+    /// Logs once that the disk is full, and waits for a while.
     pub(crate) fn wait_for_room(&self, error: EngineError, told: &mut bool) -> Result<(), EngineError> {
         self.say_full(&error, told);
         match self.stop.recv_timeout(self.retry_after) {
@@ -80,7 +80,7 @@ impl Committer {
     fn say_full(&self, error: &EngineError, told: &mut bool) {
         if !*told {
             let why = Chain(error).to_string();
-            tracing::error!(target: log_target::ENGINE, error = %why, "the disk is full; nothing is lost, and the run goes on when there is room");
+            tracing::error!(target: log_target::ENGINE, error = %why, "the disk is full; no job is lost, and the run resumes when the disk has room");
             self.stats.set_full(Some(why));
             *told = true;
         }

@@ -1,4 +1,4 @@
-//! What a group of deliveries comes to.
+//! Committed state tests: check the changes of a group of deliveries.
 
 use std::path::Path;
 
@@ -123,7 +123,7 @@ fn a_queue_that_keeps_its_jobs_for_a_time_lets_go_of_older_ones_only() {
     let trims = ledger.enter(&[delivery(1, 1, 7, &[])], &Vec::new(), NOW).changes.trims;
     let of = |name: &str| trims.iter().find(|trim| trim.queue.name.as_str() == name).unwrap();
     assert_eq!((of("middle").up_to, of("middle").when), (7, TrimWhen::OlderThan(Timestamp(990_000))));
-    // Nobody reads it, so age alone decides.
+    // No step reads the queue, so age alone decides.
     assert_eq!((of("failed").up_to, of("failed").when), (u64::MAX, TrimWhen::OlderThan(Timestamp(999_000))));
 }
 
@@ -161,7 +161,7 @@ fn what_was_begun_is_on_record_until_it_is_delivered() {
     assert_eq!((first.number, first.jobs, first.inputs[0].first), (4, 2, 1));
     assert_eq!(first.inputs[0].name, "p/middle");
     ledger.settle(&group, page);
-    // What was left of a batch has a later number than those behind it: each goes by itself.
+    // The rest of a batch has a later number than the batches behind it: each is removed on its own.
     let group = [Entry::Delivery(Box::new(Delivery { id: BatchId(5), ..batch(1, 3, 2, &[]) }))];
     let page = ledger.enter(&group, &Vec::new(), NOW);
     assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [5]);
@@ -194,7 +194,7 @@ fn what_is_left_of_a_batch_that_was_begun_stays_on_record() {
     assert_eq!((page.changes.snapshots[0].inputs[0].first, page.changes.snapshots[0].jobs), (4, 6));
     assert_eq!(page.changes.settled.iter().map(|key| key.number).collect::<Vec<_>>(), [4]);
     ledger.settle(&group, page);
-    // Where two parts are delivered together, the record between them is never made.
+    // If two parts are delivered together, the snapshot between them is never written.
     let group =
         [part(7, 4, 1, Some((BatchId(8), jobs(5, 5)))), part(8, 5, 1, Some((BatchId(9), jobs(6, 4))))];
     let page = ledger.enter(&group, &Vec::new(), NOW);
@@ -218,7 +218,7 @@ fn at_most_once_moves_progress_before_the_attempt_and_counts_after_it() {
     let page = ledger.enter(&group, &Vec::new(), NOW);
     let progress = &page.changes.progress[0].2;
     assert_eq!((progress.finished(), progress.counters.taken), (&[(3, 4)][..], 0));
-    // A crash before the delivery leaves the record of what it costs.
+    // A crash before the delivery leaves the record of the lost jobs.
     assert_eq!(
         page.changes.snapshots.iter().map(|begun| (begun.number, begun.jobs)).collect::<Vec<_>>(),
         [(3, 2)]
@@ -239,7 +239,7 @@ fn putting_back_takes_everything_back_that_was_accounted_for_above() {
     let page = ledger.enter(&[Entry::Rewind(Rewind { step: 1, next: vec![4] })], &Vec::new(), NOW);
     assert_eq!(page.changes.progress[0].2.watermark(), 3);
     assert_eq!(page.changes.trims[0].up_to, 3);
-    // An input that was not run so far has nothing to take back.
+    // An input without deliveries has no jobs to run again.
     let page = ledger.enter(&[Entry::Rewind(Rewind { step: 1, next: vec![u64::MAX] })], &Vec::new(), NOW);
     assert_eq!(page.changes.progress[0].2.watermark(), 9);
 }
@@ -264,10 +264,10 @@ fn places_in_a_source_are_written_once() {
     let page = ledger.enter(&group, &Vec::new(), NOW);
     ledger.settle(&group, page);
     assert_eq!(places(&ledger, &group[0]), (0, 0));
-    // A reader that is behind must not take back what another one knows; the end of a segment is new.
+    // A slow reader must not undo the positions of a faster one; the end of a segment is new.
     let ended = placed(None, vec![segment(0, Some(mark))], batch(0, 6, 1, &[]));
     assert_eq!(places(&ledger, &ended), (0, 1));
-    // A file that was short at first is known by more of its beginning later.
+    // A file that was short at first gets a longer fingerprint later.
     let longer = Segment { fingerprint_len: 100, fingerprint: 7, ..segment(0, None) };
     let strengthened = placed(None, vec![longer], batch(0, 6, 1, &[]));
     assert_eq!(places(&ledger, &strengthened), (0, 1));

@@ -1,4 +1,4 @@
-//! What is said of pending jobs, through a committer on one thread.
+//! External completion tests: run a committer on one thread.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ use tidegate_store::{
     Attempts, Completion, Delayed, DelayedJob, DelayedKey, NEVER, Standing, Store, open_disk,
 };
 
-/// A run whose step has handed jobs to somebody outside.
+/// Run with a step that has handed jobs to an external system.
 struct World {
     committer: Committer,
     store: Store,
@@ -35,7 +35,7 @@ fn step() -> Address {
 }
 
 impl World {
-    /// With so many jobs pending.
+    /// Creates a run with `jobs` pending jobs.
     fn new(disk: &FaultyDisk, jobs: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let toml = "[step.submit]\nfrom = \"in\"\nto = \"out\"\n";
@@ -84,7 +84,7 @@ impl World {
         Self { committer, store, told, rows }
     }
 
-    /// What somebody says of the job at `index`, and where the answer comes.
+    /// Completion of the job at `index`, with the channel of its answer.
     fn say(&self, index: usize, status: Status) -> (Order, Receiver<Result<Granted, String>>) {
         let (reply, answer) = crossbeam_channel::bounded(1);
         let completion = Completion { status, result: None, reason: None };
@@ -93,7 +93,7 @@ impl World {
         (Order::Amend(Asked::new(request, reply)), answer)
     }
 
-    /// Commits what is said, and answers with what was answered, and with how many commits that took.
+    /// Commits the completions; returns the answers and the number of commits.
     fn commit(self, said: &[(usize, Status)]) -> (Vec<Result<Completed, String>>, u64) {
         let (sender, orders) = crossbeam_channel::unbounded();
         let answers: Vec<_> = said
@@ -106,7 +106,8 @@ impl World {
             .collect();
         drop(sender);
         let before = self.store.transaction().unwrap();
-        // A disk that fails is told with the answers. The store can be read for as long as there is a writer.
+        // A failure of the disk is reported in the answers. The store can be read as long as the writer
+        // exists.
         let writer = self.committer.run(&orders);
         let answers = answers.iter().map(|answer| match answer.recv().unwrap() {
             Ok(Granted::Completed(completed)) => Ok(completed),
@@ -124,7 +125,7 @@ fn what_has_come_shares_a_commit() {
     let told = world.told.clone();
     let said: Vec<_> = (1..=100).map(|index| (index, Status::Committed)).collect();
     assert_eq!(world.commit(&said), (vec![Ok(Completed::Taken); 100], 1));
-    let Message::Committed(durable) = told.recv().unwrap() else { panic!("a commit is told") };
+    let Message::Committed(durable) = told.recv().unwrap() else { panic!("a commit notice") };
     let taken: Vec<u64> = durable.told.iter().map(|telling| telling.index).collect();
     assert_eq!(taken, (1..=100).collect::<Vec<_>>());
     assert!(durable.told.iter().all(|telling| {
@@ -139,7 +140,7 @@ fn each_is_taken_or_not_by_itself_as_if_they_had_come_one_by_one() {
     let said = [
         (1, Status::Committed),
         (2, Status::Valid),
-        // Nobody outside has it.
+        // This job is not pending.
         (4, Status::Committed),
         (1, Status::Committed),
         (1, Status::Invalid),
@@ -174,6 +175,6 @@ fn where_the_disk_fails_nobody_is_told_that_it_was_taken() {
     let (answers, _) = world.commit(&[(1, Status::Committed), (2, Status::Committed)]);
     for answer in answers {
         let why = answer.unwrap_err();
-        assert!(why.starts_with("whether this was done is not known, since the run ends: "), "{why}");
+        assert!(why.starts_with("the run ends, and the outcome of the request is unknown: "), "{why}");
     }
 }
