@@ -199,7 +199,7 @@ fn without_an_error_queue_a_job_can_only_be_dropped() {
     let project = project();
     project.write("p.toml", PIPELINE.replace("[pipeline]\nerrors = \"failed\"\n", "") + FIFO);
     let refused = project.tidegate(&["delayed", "cancel", "p/work", "--yes"]).failed(1);
-    refused.says("step `p/work` has no error queue for what is cancelled");
+    refused.says("step `p/work` has no error queue for cancelled jobs");
     assert_eq!(delayed(&project).len(), 2);
     project.tidegate(&["delayed", "cancel", "p/work", "--yes", "--drop"]).done();
     assert!(delayed(&project).is_empty());

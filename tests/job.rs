@@ -145,7 +145,7 @@ fn a_step_that_takes_its_jobs_as_they_come_says_that_one_cannot_be_taken_out() {
     project.append("in.ndjson", jobs(2..=2));
     project.tidegate(&["run", ".", "--until-idle"]).done();
     let refused = project.tidegate(&["job", "cancel", "p/jobs/2", "--yes"]).failed(1);
-    refused.says("step `p/work` takes its jobs as they come, in order");
+    refused.says("step `p/work` takes its jobs in order");
     let shown = project.tidegate(&["job", "show", "p/jobs/1"]).done().stdout;
     assert!(shown.contains("p/work: done\n    made p/done/1"), "{shown}");
 }

@@ -62,11 +62,7 @@ fn names_that_are_not_quite_right_are_told_the_right_one() {
         (&["replay", "p/late", "--from", "abc"], 64, "an index is a number, from 1"),
         (&["queue", "show", "p/done", "--to", "abc"], 64, "an index is a number, from 1"),
         (&["status", "--json"], 64, "did you mean `--format json`?"),
-        (
-            &["queue", "push", "p/failed"],
-            1,
-            "`p/failed` is an error queue, which holds error records and no jobs",
-        ),
+        (&["queue", "push", "p/failed"], 1, "`p/failed` is an error queue and has error records, not jobs"),
         (&["queue", "push", "done"], 1, "did you mean `p/done`?"),
     ];
     for (command, code, what) in slips {

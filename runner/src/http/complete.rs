@@ -230,7 +230,7 @@ mod tests {
         insta::assert_snapshot!(bodies.map(said).join("\n"), @r#"
         this is no JSON: the text ends in the middle of an object, at column 1; nothing was taken
         this is no JSON: `done` is no JSON value: it is none of true, false, null, a number, a text in double quotes, a list or an object, at line 2, column 3; nothing was taken
-        `null` says nothing of the job; nothing was taken
+        `null` is not a status of the job; nothing was taken
         `{}` has no `status` that is a text: missing field `status` at line 1 column 2; nothing was taken
         `7` is neither a status nor a map with one; nothing was taken
         `"done"` is no status; there are `pending`, `valid`, `committed`, `invalid`, `unknown`; nothing was taken

@@ -1,5 +1,5 @@
-//! Changes that somebody asks for from outside, as changes of the store. The same for a store that is
-//! at rest and for one that a run has open.
+//! Operator requests: compute the changes of the store, in the same way for a stopped store and for a running
+//! engine.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,7 @@ use tidegate_store::{
     TrimWhen,
 };
 
-/// # Errors
-/// Why it cannot be done, as a sentence. Nothing is changed then.
+/// # Errors The reason for a refusal, as a sentence; nothing is changed then.
 pub fn amend(
     store: &Store,
     configuration: &Configuration,
@@ -38,7 +37,7 @@ pub fn amend(
         }
         Request::Drop { queue, errors } => take_off(store, configuration, queue, errors, changes),
         Request::Replay { step, from } => replay(store, configuration, step, from, changes),
-        // Now, whatever the clock says later.
+        // Time 0 makes the jobs due even if the clock is set back later.
         Request::Hasten { step, rows } => hasten(store, configuration, step, rows, |_| Timestamp(0), changes),
         Request::Shift { step, rows, by } => {
             let earlier = |due: Timestamp| Timestamp(due.0.saturating_sub(*by));
@@ -50,7 +49,7 @@ pub fn amend(
             cancel::cancel(store, configuration, &wanted, changes)
         }
         Request::Pause { step, paused } => pause(store, configuration, step, *paused, changes),
-        Request::Poll { .. } => Err("no runner runs, so that nobody can be asked now".to_owned()),
+        Request::Poll { .. } => Err("no runner is running, so no monitor can be polled now".to_owned()),
         Request::Complete { step, index, token, completion, row } => {
             let step = position(configuration, step)?;
             let told = Told { step, index: *index, token, completion, row: *row };
@@ -59,11 +58,11 @@ pub fn amend(
     }
 }
 
-/// Why no job can be pushed to an error queue.
+/// Reason for which no job can be pushed to an error queue.
 #[must_use]
 pub fn error_queue(queue: &Address) -> String {
     format!(
-        "`{queue}` is an error queue, which holds error records and no jobs; push to the queue that the step reads"
+        "`{queue}` is an error queue and has error records, not jobs: push to the queue that the step reads"
     )
 }
 
@@ -82,9 +81,7 @@ fn push(
         && !source.key.is_empty()
     {
         let key = source.key.join(".");
-        return Err(format!(
-            "the source `{queue}` tells jobs apart by `{key}`, so they come to it over HTTP"
-        ));
+        return Err(format!("the source `{queue}` identifies jobs by `{key}`: push them over HTTP"));
     }
     let mut payloads = Payloads::new();
     for (at, job) in jobs.iter().enumerate() {
@@ -99,7 +96,7 @@ fn push(
     Ok(amendment)
 }
 
-/// What is needed of an error record to run its job again.
+/// Fields of an error record that are needed to run its job again.
 #[derive(Deserialize)]
 struct Failed<'a> {
     pipeline: String,
@@ -125,7 +122,7 @@ struct Given {
     index: u64,
 }
 
-/// `payload`: what stands in the place of the jobs' own.
+/// `payload`: replaces the payloads of the jobs.
 fn retry(
     store: &Store,
     configuration: &Configuration,
@@ -137,13 +134,13 @@ fn retry(
     let mut handled = handled(store, queue)?;
     for &index in errors {
         let record = error_at(store, queue, &handled, index)?;
-        let wrong = |why: String| format!("{queue}/{index} is no error that can be run again: {why}");
+        let wrong = |why: String| format!("{queue}/{index} cannot be retried: {why}");
         let from_error = Some((queue.clone(), index));
         let (step, mut job) = failed_job(configuration, &record).map_err(wrong)?;
         if let Some(payload) = payload {
             job = with_payload(configuration, &step, job, payload)?;
         }
-        // Now, whatever the clock says later.
+        // Time 0 makes the job due even if the clock is set back later.
         let delayed = Delayed { step, due: Timestamp(0), job: DelayedJob { from_error, ..job } };
         changes.delayed.push(delayed);
         handled.finish(index, index);
@@ -152,7 +149,7 @@ fn retry(
     Ok(Amendment::new(changes, Granted::Retried { jobs: errors.len() as u64 }))
 }
 
-/// The job with another payload. Its place, and so its hash, stays.
+/// Job with another payload. Its index stays, and so does its delivery hash.
 fn with_payload(
     configuration: &Configuration,
     step: &Address,
@@ -172,10 +169,10 @@ fn with_payload(
     Ok(DelayedJob { form: JobForm::Json, payload: on_one_line(payload.trim()).into_bytes(), ..job })
 }
 
-/// The job of an error record, and the step that shall run it again.
+/// Job of an error record, and the step that runs it again.
 fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, DelayedJob), String> {
     let failed: Failed<'_> =
-        serde_json::from_slice(record).map_err(|error| format!("it is not as it should be, {error}"))?;
+        serde_json::from_slice(record).map_err(|error| format!("the error record is malformed: {error}"))?;
     let name = format!("{}/{}", failed.pipeline, failed.step);
     let step = configuration.steps.iter().find(|step| step.address.to_string() == name);
     let step = step.ok_or_else(|| format!("its step `{name}` is not in the configuration"))?;
@@ -183,7 +180,7 @@ fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, 
         (Some(job), ..) => (JobForm::Json, job.get().as_bytes().to_vec()),
         (None, Some(text), _) => (JobForm::Text, text.into_bytes()),
         (None, None, Some(bytes)) => (JobForm::Bytes, bytes),
-        (None, None, None) => return Err("its job is missing".to_owned()),
+        (None, None, None) => return Err("the error record has no job".to_owned()),
     };
     let inputs: Vec<(String, u64)> = match failed.inputs {
         Some(inputs) => inputs.into_iter().map(|(binding, given)| (binding, given.index)).collect(),
@@ -191,7 +188,7 @@ fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, 
     };
     let known = |name: &String| step.inputs.iter().any(|input| input.hash_name() == *name);
     if let Some((lost, _)) = inputs.iter().find(|(name, _)| !known(name)) {
-        return Err(format!("its step `{name}` does not read `{lost}` any more"));
+        return Err(format!("its step `{name}` no longer reads `{lost}`"));
     }
     let job = DelayedJob {
         inputs,
@@ -224,7 +221,7 @@ fn take_off(
     Ok(Amendment::new(changes, Granted::Dropped { jobs: errors.len() as u64 }))
 }
 
-/// Only for a store at rest: a run has to let go of what is on its way first.
+/// Only for a stopped store: a running engine must first drop its jobs in flight.
 fn replay(
     store: &Store,
     configuration: &Configuration,
@@ -251,7 +248,7 @@ fn replay(
     Ok(Amendment::new(changes, Granted::Replayed { from: now_at }))
 }
 
-/// Those that wait for nothing but a time are due earlier; the others are left as they are.
+/// Jobs that wait for a time become due earlier; the others are unchanged.
 fn hasten(
     store: &Store,
     configuration: &Configuration,
@@ -319,7 +316,7 @@ fn position(configuration: &Configuration, step: &Address) -> Result<usize, Stri
     })
 }
 
-/// Takes note of which errors were dealt with. Where no step reads them, they need not be kept.
+/// Records the handled errors. If no step reads the queue, they can be deleted.
 fn dealt_with(configuration: &Configuration, queue: &Address, handled: Progress, changes: &mut Changes) {
     let position = configuration.queues.iter().position(|declared| declared.address == *queue);
     if let Some(position) = position
@@ -333,8 +330,8 @@ fn dealt_with(configuration: &Configuration, queue: &Address, handled: Progress,
     changes.handled.push((queue.clone(), handled));
 }
 
-/// What stands on other queues is no failure, and is not for people to take off. A queue that the
-/// configuration does not know any more may have held errors.
+/// Other queues have no failed jobs, so nothing may be removed from them. An unknown queue may have been an
+/// error queue in an earlier configuration.
 fn must_hold_errors(configuration: &Configuration, queue: &Address) -> Result<(), String> {
     match configuration.queues.iter().find(|declared| declared.address == *queue) {
         Some(declared) if !declared.holds_errors => Err(format!("`{queue}` is no error queue")),
@@ -342,12 +339,12 @@ fn must_hold_errors(configuration: &Configuration, queue: &Address) -> Result<()
     }
 }
 
-/// Which errors of a queue were dealt with.
+/// Handled errors of a queue.
 fn handled(store: &Store, queue: &Address) -> Result<Progress, String> {
     store.handled(queue).map(Option::unwrap_or_default).map_err(|error| said(&error))
 }
 
-/// The error record at `index`, if nobody has dealt with it yet.
+/// Error record at `index`, unless it is handled already.
 fn error_at(store: &Store, queue: &Address, handled: &Progress, index: u64) -> Result<Vec<u8>, String> {
     if handled.has(index) {
         return Err(format!("{queue}/{index} was retried or dropped already"));

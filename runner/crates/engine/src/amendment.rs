@@ -1,4 +1,4 @@
-//! What a change that somebody asks for comes to: for the store, and for a run that has it open.
+//! Request effect: holds the changes to commit, and the updates of a running engine.
 
 use tidegate_plugin::Payloads;
 
@@ -8,42 +8,42 @@ use tidegate_config::QueueRef;
 use tidegate_model::Progress;
 use tidegate_store::{Changes, DelayedJob, DelayedKey, ReadError};
 
-/// What a request comes to.
+/// Effect of a request.
 #[derive(Debug)]
 pub struct Amendment {
     pub changes: Changes,
-    /// What is appended, by queue, and what it carries.
+    /// Appended jobs by queue, with their provenance.
     pub(crate) appended: Vec<(QueueRef, Payloads, Option<Payloads>)>,
-    /// By step and input: progress that is another now.
+    /// New progress by step and input.
     pub(crate) progress: Vec<(usize, usize, Progress)>,
-    /// Waiting jobs that somebody wanted to be moved.
+    /// Moved jobs.
     pub(crate) moves: Option<Moving>,
-    /// A step that shall start nothing, or go on.
+    /// Step that was paused or resumed.
     pub(crate) paused: Option<(usize, bool)>,
-    /// What is said of a pending job is taken: the one that the changes delay.
+    /// Whether an external completion was accepted, with its job as the one parked row.
     pub(crate) told: bool,
     pub granted: Granted,
 }
 
-/// Jobs of a step that wait, and what becomes of them.
+/// Moved jobs of a step.
 #[derive(Debug)]
 pub(crate) struct Moving {
     pub(crate) step: usize,
     pub(crate) rows: Vec<(DelayedKey, Place)>,
     /// Indices of the input that are accounted for now.
     pub(crate) jobs: Vec<u64>,
-    /// Those that were accounted for before, or that it does not have.
+    /// Indices that were accounted for before, or that do not exist.
     pub(crate) left: Vec<u64>,
 }
 
-/// Where a job stands that stood in the store by itself.
+/// New row of a parked job.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// Nowhere any more.
+    /// The job left the store.
     Gone,
-    /// As it did.
+    /// The row is unchanged.
     Same(Box<DelayedJob>),
-    /// At this position among those that the changes delay.
+    /// The row is at this position of the newly parked jobs.
     Delayed(usize),
 }
 
@@ -54,7 +54,7 @@ impl Amendment {
     }
 }
 
-/// An error of the store as a sentence.
+/// Text of a store error as a sentence.
 pub(crate) fn said(error: &ReadError) -> String {
     Chain(error).to_string()
 }

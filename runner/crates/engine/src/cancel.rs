@@ -1,4 +1,4 @@
-//! Waiting jobs that somebody takes out: onto the error queue of their step, as rejected, or for good.
+//! Cancellation: removes waiting jobs, either to the error queue of their step, as rejected, or permanently.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,37 +18,36 @@ use tidegate_config::{Configuration, Input, Step};
 use tidegate_model::{Address, Batch, DeliveryHash, Origins, Progress, key_hash};
 use tidegate_store::{Append, Changes, DelayedJob, Delivered, Outcome, ReadError, Store};
 
-/// Longest handle in a reason, in characters.
+/// Maximum length of a handle in a reason, in characters.
 const HANDLE_MAX: usize = 200;
-/// So long it is remembered what was dropped …
+/// Time for which a drop is remembered …
 const REMEMBERED: Duration = Duration::from_hours(7 * 24);
-/// … and so the one is told from the other.
+/// … and the outcome that marks it.
 const JOB_DROPPED: Outcome = Outcome::Error;
 const OUTPUT_DROPPED: Outcome = Outcome::Nothing;
 
-/// What was dropped of a job.
+/// Kind of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     Job,
-    /// One of its outputs, which was due later.
+    /// A delayed output of the job.
     Output,
 }
 
-/// What shall be taken out.
+/// Jobs to cancel.
 pub(crate) struct Wanted<'a> {
-    /// Its position in the configuration.
+    /// Position of the step in the configuration.
     pub(crate) step: usize,
     pub(crate) rows: &'a [Row],
-    /// Indices of the one input of a step that picks its jobs.
+    /// Indices of the one input of a queued step.
     pub(crate) jobs: &'a [u64],
-    /// For good.
+    /// Whether the jobs are dropped permanently.
     pub(crate) drop: bool,
-    /// Also where an outside system has it.
+    /// Whether jobs that an external system has are included.
     pub(crate) pending: bool,
 }
 
-/// # Errors
-/// Why not, as a sentence: nothing is changed then.
+/// # Errors The reason for a refusal, as a sentence; nothing is changed then.
 pub(crate) fn cancel(
     store: &Store,
     configuration: &Configuration,
@@ -60,7 +59,7 @@ pub(crate) fn cancel(
     let mut moves = Moving { step: wanted.step, rows: Vec::new(), jobs: Vec::new(), left: Vec::new() };
     let (mut moved, mut works) = (Moved::default(), Vec::new());
     let rows = of_rows(store, step, wanted, &mut moves, &mut moved).map_err(|error| said(&error))?;
-    // An output that was made already is no job of the step: it leaves nothing behind.
+    // A delayed output is not a job of the step, and leaves no error.
     let jobs: Vec<Returned> = rows
         .into_iter()
         .filter_map(|row| {
@@ -97,7 +96,7 @@ pub(crate) fn cancel(
     if count > 0 {
         progress.counters.taken += count;
         progress.counters.failed += count;
-        // A step has an input.
+        // Every step has an input.
         if let Some(input) = step.inputs.first() {
             let (address, input) = (step.address.clone(), input.address.clone());
             amendment.changes.progress.push((address, input, progress.clone()));
@@ -114,11 +113,9 @@ pub(crate) fn cancel(
     Ok(amendment)
 }
 
-/// What was dropped of the job at `index` of an input of `step`, as far as that is remembered: itself, or an
-/// output of it that was due later.
+/// Recorded drop of the job at `index` of an input of `step`, or of a delayed output of it.
 ///
-/// # Errors
-/// Where the store cannot be read.
+/// # Errors The store cannot be read.
 pub fn dropped(
     store: &Store,
     step: &Address,
@@ -131,7 +128,7 @@ pub fn dropped(
     }))
 }
 
-/// Drops leave nothing behind but a record, so that it can be told later why nothing came of a job.
+/// Records a drop, so that `job show` can report it later.
 fn remember(step: &Step, inputs: &[(String, u64)], outcome: Outcome, changes: &mut Changes) {
     let keep_until = later(changes.now, REMEMBERED);
     let records = inputs.iter().map(|(input, index)| {
@@ -141,35 +138,34 @@ fn remember(step: &Step, inputs: &[(String, u64)], outcome: Outcome, changes: &m
     changes.deliveries.extend(records);
 }
 
-/// What the record of a drop is called. It is no hash of a delivery.
+/// Key of the record of a drop. It is not the hash of a delivery.
 fn drop_hash(step: &Address, input: &str, index: u64) -> DeliveryHash {
     let key = [input.as_bytes(), b"/", &index.to_le_bytes()].concat();
     key_hash(step.pipeline.as_str(), step.name.as_str(), "dropped", &key)
 }
 
-/// Whether jobs of `step` can be taken out at all: onto its error queue unless they are dropped, and where
-/// it has not come to them (`waiting`), from the midst of its input.
+/// Whether jobs of `step` can be cancelled. They need an error queue unless they are dropped. Jobs that the
+/// step has not reached (`waiting`) can be cancelled in a queued step only.
 ///
-/// # Errors
-/// Why not, as a sentence.
+/// # Errors The reason for a refusal, as a sentence.
 pub fn may_cancel(step: &Step, waiting: bool, drop: bool) -> Result<(), String> {
     let address = &step.address;
     if step.errors.is_none() && !drop {
         return Err(format!(
-            "step `{address}` has no error queue for what is cancelled; name one with `errors = \"…\"`, or drop it with `--drop`"
+            "step `{address}` has no error queue for cancelled jobs: name one with `errors = \"…\"`, or drop them with `--drop`"
         ));
     }
     let reads_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
     let may_cancel = step.picks().is_some() && reads_queue;
     if !may_cancel && waiting {
         return Err(format!(
-            "step `{address}` takes its jobs as they come, in order: one that it has not come to cannot be cancelled"
+            "step `{address}` takes its jobs in order: a job that it has not reached cannot be cancelled"
         ));
     }
     Ok(())
 }
 
-/// The jobs that stand in the store by themselves and may be taken out.
+/// Parked jobs that can be cancelled.
 fn of_rows(
     store: &Store,
     step: &Step,
@@ -203,9 +199,9 @@ fn of_rows(
 
 fn is_free(job: &DelayedJob, wanted: &Wanted<'_>) -> bool {
     match job.standing.status() {
-        // What the outside is through with is delivered, which is not ours to take back.
+        // The external system has completed the job, and the completion must be delivered.
         Some(status) => wanted.pending && status.waits(),
-        // An output that was made already is no job that could be run again.
+        // A delayed output is not a job that could run again.
         None => job.to.is_none() || wanted.drop,
     }
 }
@@ -217,7 +213,7 @@ fn work_of(rows: Vec<Returned>) -> Work {
     Work { jobs, portions: vec![portion], sequential: true, ..Work::default() }
 }
 
-/// Those of the input that are not accounted for; now they are.
+/// Jobs of the input that were not accounted for; now they are.
 fn of_input(
     store: &Store,
     input: &Address,
@@ -247,7 +243,7 @@ fn of_input(
     Ok(works)
 }
 
-/// Writes an error record for each job, unless they are dropped, and what is remembered of deliveries.
+/// Writes an error record for each job that is not dropped, and the delivery records.
 fn write_records(
     configuration: &Configuration,
     (wanted, generation): (&Wanted<'_>, u64),
@@ -265,7 +261,7 @@ fn write_records(
     for work in works {
         let mut walk = Walk::new(work);
         while let Some(mut item) = gatherer.next(&mut walk, carries) {
-            // What is told is how often it was tried, not which attempt would be next.
+            // The record has the number of attempts made, and not the number of the next one.
             item.attempt = item.attempt.saturating_sub(1);
             let outcome = if errors.is_some() { Outcome::Error } else { Outcome::Nothing };
             let record = |keep_until| Delivered { hash: item.hash, outcome, keep_until };
@@ -277,7 +273,7 @@ fn write_records(
             let case = Case { now, step: &step.address, take, generation, item: &item };
             records
                 .push_with(|buffer| error_record::write(&case, &failure, buffer))
-                .map_err(|error| format!("a job cannot be written down as an error: {error}"))?;
+                .map_err(|error| format!("the error record of a cancelled job cannot be written: {error}"))?;
             origins.push(item.indices);
             if carries {
                 carried.push(item.carried.as_bytes());

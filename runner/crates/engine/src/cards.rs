@@ -1,4 +1,4 @@
-//! What a queuer needs to know of each job that waits.
+//! Attribute extractor: reads lane, priority, age and content keys from a job for its queuer.
 
 use std::borrow::Cow;
 
@@ -12,19 +12,19 @@ use tidegate_dispatch::{Card, JobId, JobKey, Rules};
 use tidegate_model::Timestamp;
 use tidegate_model::suggest::nearest;
 
-/// Writes the cards of the jobs of one step.
+/// Extracts the attributes of the jobs of one step.
 #[derive(Clone, Debug)]
 pub(crate) struct Cards {
     queuer: Queuer,
 }
 
-/// The lane of a job.
+/// Lane of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lane<'j> {
-    /// There are none, or this one is for all that have none of their own.
+    /// The step has no lanes, or this lane is for all jobs without one.
     Shared,
     Named(Cow<'j, str>),
-    /// The job should have one, and does not.
+    /// The job must have a lane, and has none.
     Missing,
 }
 
@@ -33,7 +33,7 @@ impl Cards {
         Self { queuer: queuer.clone() }
     }
 
-    /// How a step with this queuer chooses.
+    /// Rules of a step with this queuer.
     pub(crate) fn rules(&self) -> Rules {
         let rate = |rate: tidegate_model::Rate| tidegate_dispatch::Rate { jobs: rate.count, per: rate.per };
         let lane = self.queuer.lane.as_ref();
@@ -53,7 +53,7 @@ impl Cards {
         }
     }
 
-    /// The lane of a job.
+    /// Lane of a job.
     pub(crate) fn lane<'j>(&self, job: &'j [u8]) -> Lane<'j> {
         let Some(lane) = &self.queuer.lane else { return Lane::Shared };
         match (peek(job, &lane.path).and_then(word), lane.missing) {
@@ -63,12 +63,12 @@ impl Cards {
         }
     }
 
-    /// Whether jobs are in lanes.
+    /// Whether the step has lanes.
     pub(crate) fn has_lanes(&self) -> bool {
         self.queuer.lane.is_some()
     }
 
-    /// Why a job cannot be run that is in no lane.
+    /// Failure of a job without a lane.
     pub(crate) fn lacks_lane(&self, job: &[u8]) -> Failure {
         let path = self.queuer.lane.as_ref().map(|lane| &*lane.path).unwrap_or_default();
         let near = near_field(job, path).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
@@ -80,7 +80,8 @@ impl Cards {
         Failure::new(FailureKind::Payload, message)
     }
 
-    /// Hands the card of a job to `take`. `index` is its place in the input, `since` when it came.
+    /// Passes the attributes of a job to `take`. `index` is its index in the input, `since` the time of its
+    /// arrival.
     pub(crate) fn write<T>(
         &self,
         key: JobKey,
@@ -91,10 +92,10 @@ impl Cards {
         let own = key.0.to_le_bytes();
         let lane = self.lane(job);
         let lane = match &lane {
-            // Names do not begin with this byte.
+            // No name begins with this byte.
             Lane::Shared => &[][..],
             Lane::Named(name) => name.as_bytes(),
-            // It will fail, and shall hold nobody up.
+            // The job will fail, and must not block another.
             Lane::Missing => &own,
         };
         let number = |path: &Vec<String>| peek(job, path).and_then(whole);
@@ -126,7 +127,7 @@ impl Cards {
     }
 }
 
-/// The same content has the same number, however it is escaped.
+/// The same content has the same hash in every JSON escape.
 fn content(written: &str) -> u64 {
     match word(written) {
         Some(word) => XxHash3_64::oneshot(word.as_bytes()),
@@ -134,13 +135,13 @@ fn content(written: &str) -> u64 {
     }
 }
 
-/// A number, cut to a whole one.
+/// A number, truncated to an integer.
 #[expect(clippy::cast_possible_truncation, reason = "a cast from a float saturates")]
 fn whole(written: &str) -> Option<i64> {
     written.parse().ok().or_else(|| written.parse::<f64>().ok().map(|number| number as i64))
 }
 
-/// A number, or a time as RFC 3339.
+/// A number, or a time in RFC 3339.
 fn moment(written: &str) -> Option<i64> {
     whole(written).or_else(|| {
         let time: jiff::Timestamp = word(written)?.parse().ok()?;
@@ -155,7 +156,7 @@ fn identity(written: &str) -> Option<JobId> {
     }
 }
 
-/// The field of `job` that `path` was probably meant to lead to: all of it but the last name is right.
+/// Field of `job` that `path` probably means, if all of the path except the last name is right.
 fn near_field(job: &[u8], path: &[String]) -> Option<String> {
     let (last, way) = path.split_last()?;
     let job: Value = serde_json::from_slice(job).ok()?;

@@ -389,7 +389,7 @@ impl Committer {
     }
 
     /// Records that the files of the sinks are complete. All work is delivered by then, so this commit does
-    /// not wait for room: without it the next run treats the files as after a crash.
+    /// not wait for room. Without it the next run treats the files as after a crash.
     fn close_sinks(&mut self) -> Result<(), EngineError> {
         let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
         self.ledger.add_sinks(&self.sinks.closing(), &mut changes);

@@ -1,7 +1,8 @@
-//! Completion from outside: what somebody says of a job that was handed to them, and whose it is to say.
+//! External completion: checks the token of a pending job, and records the status that its external system
+//! reports.
 //!
-//! What is taken stands with the job in the store, and is delivered from there, as often as it takes. A
-//! record of it tells the same from something else when it is said again.
+//! An accepted completion is stored with the job and delivered from there, in as many attempts as it takes. A
+//! record of it distinguishes repeated completions from contradicting ones.
 
 use std::time::Duration;
 
@@ -20,22 +21,22 @@ use tidegate_store::{
     Store,
 };
 
-/// For how long the same is known again.
+/// Time for which a completion is remembered.
 const KNOWN: Duration = Duration::from_hours(7 * 24);
 
-/// The tokens of so many pieces of a job are known again.
+/// Maximum number of pieces of a job whose tokens are accepted.
 const PIECES_MAX: u32 = 256;
 
-/// A job that somebody may speak for.
+/// Job that a token belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub step: Address,
     pub index: u64,
-    /// Where it stands, if it had to be looked for.
+    /// Row of the job, if the search has found it.
     pub row: Option<Row>,
 }
 
-/// What somebody says of a pending job.
+/// External completion of a pending job.
 pub(crate) struct Told<'a> {
     pub(crate) step: usize,
     pub(crate) index: u64,
@@ -44,10 +45,9 @@ pub(crate) struct Told<'a> {
     pub(crate) row: Option<Row>,
 }
 
-/// What `token` lets somebody speak for, of all that was made of the job at `index` of `queue`.
+/// Job that `token` belongs to, among those made of the job at `index` of `queue`.
 ///
-/// # Errors
-/// Where the store cannot be read.
+/// # Errors The store cannot be read.
 pub fn claim(
     store: &Store,
     configuration: &Configuration,
@@ -71,14 +71,14 @@ pub fn claim(
                 if !accepts(hash_of(step, &[(name, index)])) {
                     continue;
                 }
-                // Where jobs are picked, the run knows where each stands.
+                // For a queued step, the running engine knows the rows of the jobs.
                 let row = match step.picks() {
                     Some(_) => None,
                     None => whereabouts.find(store, step, (at, index), |_| true)?,
                 };
                 return Ok(claim(row));
             }
-            // Only the job itself tells what else it was made of.
+            // Only the job itself has the other parts of its tuple.
             let is_it = |job: &DelayedJob| accepts(hash_of(step, &job.inputs));
             let row = whereabouts.find(store, step, (at, index), is_it)?;
             if row.is_some() || store.delivery(record(step, token))?.is_some() {
@@ -89,8 +89,8 @@ pub fn claim(
     Ok(None)
 }
 
-/// How often a plugin stands in the step at most, and how many pieces of a job may come to it: each has a token of
-/// its own, and all speak for the job.
+/// Maximum number of uses of a plugin in the step, and of pieces of a job there. Each has a token of its own,
+/// and each token completes the job.
 fn pieces(step: &Step) -> (u32, u32) {
     let plugins: Vec<String> =
         step.processors.iter().filter_map(Processor::plugin).map(PluginStep::named).collect();
@@ -99,21 +99,19 @@ fn pieces(step: &Step) -> (u32, u32) {
     (times.and_then(|times| times.try_into().ok()).unwrap_or(1), if alone { 1 } else { PIECES_MAX })
 }
 
-/// What `body`, which is JSON, says of a job, as a monitor would.
+/// Completion in `body`, which is JSON in the form of a monitor's verdict.
 ///
-/// # Errors
-/// Why it says nothing, as a sentence fragment.
+/// # Errors The reason for which it is malformed, as a sentence fragment.
 pub fn completion_of(body: &[u8]) -> Result<Completion, String> {
     let raw: &RawValue = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let word = Word::read(raw)?.ok_or("`null` says nothing of the job")?;
+    let word = Word::read(raw)?.ok_or("`null` is not a status of the job")?;
     let result = word.result.map(|result| result.get().to_owned());
     Ok(Completion { status: word.status, result, reason: word.reason })
 }
 
-/// Whether `step` can make something of it.
+/// Whether `step` can deliver the result.
 ///
-/// # Errors
-/// Why not, as a sentence fragment.
+/// # Errors The reason for a refusal, as a sentence fragment.
 pub fn check(step: &Step, completion: &Completion) -> Result<(), String> {
     if completion.status != Status::Committed || completion.result.is_none() {
         return Ok(());
@@ -122,7 +120,7 @@ pub fn check(step: &Step, completion: &Completion) -> Result<(), String> {
     Word::of(completion).settle(b"null", &mut outputs).map_err(|failure| failure.message)
 }
 
-/// Puts it down with the job, if the outside has that.
+/// Records the completion with the job, if the job is pending.
 pub(crate) fn complete(
     store: &Store,
     configuration: &Configuration,
@@ -153,7 +151,8 @@ pub(crate) fn complete(
     if !from.may_become(status) {
         return done(changes, Completed::Refused { from });
     }
-    // What goes on to wait is due at no time; what is through, at once, whatever the clock says.
+    // A job that stays pending has no due time. A completed job is due at once, even if the clock is set
+    // back.
     let due = if status.waits() { NEVER } else { Timestamp(0) };
     let (step, keep_until) = (step.address.clone(), later(changes.now, KNOWN));
     changes.undelayed.extend(keys);
@@ -181,7 +180,7 @@ fn hash_of(step: &Step, inputs: &[(String, u64)]) -> DeliveryHash {
     delivery_hash(pipeline, name, inputs)
 }
 
-/// What the record of all that is said under `token` is called.
+/// Key of the record of all completions under `token`.
 fn record(step: &Step, token: &str) -> DeliveryHash {
     let Address { pipeline, name, .. } = &step.address;
     key_hash(pipeline.as_str(), name.as_str(), "completion", token.as_bytes())

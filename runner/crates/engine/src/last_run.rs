@@ -1,4 +1,4 @@
-//! What the last run died of, where it may have been code of a plugin: the next run says it at its start.
+//! Last run: logs the plugin code that may have crashed the last run.
 
 use tidegate_components::plugin::{Setup, Setups};
 use tidegate_config::{Configuration, PluginStep, Processor, Step, Take};
@@ -6,7 +6,7 @@ use tidegate_model::log_target;
 use tidegate_model::suggest::listed;
 use tidegate_store::Attempts;
 
-/// Says what the last run was at when it died. Answers what is written down for as long as plugins are in
+/// Logs the work in progress when the last run died. Returns a record that lasts as long as plugins are in
 /// this process.
 pub(crate) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &Setups) -> Option<Setup> {
     let mut told = false;
@@ -19,7 +19,7 @@ pub(crate) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &
     let (loaded, at): (Vec<_>, Vec<_>) =
         setups.found().into_iter().partition(|died| died.at.starts_with(LOADED));
     told |= !at.is_empty();
-    // Where nothing better is known.
+    // The general record counts only without a more precise one.
     let loaded = if told { Vec::new() } else { loaded };
     for died in at.iter().chain(&loaded) {
         let often = if died.times == 1 { String::new() } else { format!(" ({} runs in a row)", died.times) };
@@ -32,11 +32,11 @@ pub(crate) fn tell(configuration: &Configuration, attempts: &Attempts, setups: &
     (!names.is_empty()).then(|| setups.begin(format!("{LOADED} {}", called(&names))))
 }
 
-/// How it begins what is written down while plugins are in the process.
+/// Beginning of the record while plugins are in the process.
 const LOADED: &str = "its process could run code of";
 
 fn tell_of_jobs(step: &Step, plugins: &str, attempts: &Attempts) -> bool {
-    // Jobs of a join are known by the whole row.
+    // Jobs of a join are identified by the whole tuple.
     let inputs = step.inputs.iter().filter(|_| step.take != Take::Join);
     let mut told = false;
     for input in inputs {
@@ -50,7 +50,7 @@ fn tell_of_jobs(step: &Step, plugins: &str, attempts: &Attempts) -> bool {
     told
 }
 
-/// The plugins that run in the step, as messages name them.
+/// Plugins of the step, as messages name them.
 fn plugins_of(step: &Step) -> impl Iterator<Item = String> + '_ {
     step.processors.iter().filter_map(Processor::plugin).map(PluginStep::named)
 }

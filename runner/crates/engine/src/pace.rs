@@ -1,15 +1,15 @@
-//! How many jobs a second were taken of late.
+//! Throughput window: measures the recent number of jobs per second.
 
 use tidegate_model::Timestamp;
 
-/// So many seconds are looked back: as a count of them, and as a time.
+/// Length of the window in seconds, as a count and as a time.
 const SECONDS: usize = 10;
 const LOOKED_BACK: i64 = 10;
 
-/// What was taken in each of the last seconds; older ones are written over.
+/// Jobs taken in each of the last seconds; older counts are overwritten.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// The second since 1970, and the jobs taken in it.
+    /// Second since 1970, and the jobs taken in it.
     seconds: [(i64, u64); SECONDS],
 }
 
@@ -24,7 +24,8 @@ impl Pace {
         slot.1 += jobs;
     }
 
-    /// Jobs a second over the last ten, or since `started` where that is less; over one at least.
+    /// Jobs per second over the last ten seconds, or since `started` if that is shorter; at least over one
+    /// second.
     #[expect(clippy::cast_precision_loss, reason = "shown to one decimal")]
     pub(crate) fn rate(&self, started: Timestamp, now: Timestamp) -> f64 {
         let last = now.0.div_euclid(1000);
@@ -47,14 +48,14 @@ mod tests {
         let told = |pace: &Pace, now: i64| pace.rate(Timestamp(1_000), Timestamp(now)).to_string();
         assert_eq!(told(&pace, 1_000), "0");
         pace.add(40, Timestamp(1_100));
-        // Nothing is known of what is a second before it began.
+        // The window has no counts from before the start.
         assert_eq!(told(&pace, 1_200), "40");
         pace.add(60, Timestamp(4_900));
         assert_eq!(told(&pace, 5_000), "25");
         assert_eq!(told(&pace, 10_999), "10.001000100010002");
         assert_eq!(told(&pace, 13_000), "6.666666666666667");
         assert_eq!(told(&pace, 14_000), "0");
-        // The clock was set back: what came later counts no more, and what comes now does.
+        // After the clock was set back, later seconds no longer count, and new jobs do.
         pace.add(100, Timestamp(60_000));
         pace.add(9, Timestamp(2_000));
         assert_eq!(told(&pace, 2_500), "32.666666666666664");

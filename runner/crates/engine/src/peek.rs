@@ -1,4 +1,4 @@
-//! Looks into a job for the few fields that say where it stands among others, without reading the rest.
+//! Field access: reads a few fields of a JSON job without parsing the rest.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,13 +7,13 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The value at the end of `path`, as it is written; of a field that occurs twice, the last one.
+/// Value at the end of `path`, as it is written. If a field occurs twice, the last one counts.
 pub(crate) fn peek<'j>(job: &'j [u8], path: &[String]) -> Option<&'j str> {
     let mut reader = serde_json::Deserializer::from_slice(job);
     Along(path).deserialize(&mut reader).ok().flatten().map(RawValue::get)
 }
 
-/// The text of a text, and anything else as it is written; nothing for what is `null`, a list or a map.
+/// Content of a string, or another value as it is written; `None` for `null`, a list or a map.
 pub(crate) fn word(written: &str) -> Option<Cow<'_, str>> {
     match written.as_bytes().first()? {
         b'"' => serde_json::from_str::<Text<'_>>(written).ok().map(|Text(text)| text),
@@ -22,7 +22,7 @@ pub(crate) fn word(written: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The values of a list, as they are written; nothing for what is none.
+/// Elements of a list, as they are written; empty for another value.
 pub(crate) fn list(written: &str) -> Vec<&str> {
     struct Values;
     impl<'de> Visitor<'de> for Values {
@@ -47,7 +47,7 @@ pub(crate) fn list(written: &str) -> Vec<&str> {
 #[derive(Deserialize)]
 struct Text<'t>(#[serde(borrow)] Cow<'t, str>);
 
-/// Follows fields, outermost first.
+/// Follows field names, outermost first.
 struct Along<'p>(&'p [String]);
 
 impl<'de> DeserializeSeed<'de> for Along<'_> {

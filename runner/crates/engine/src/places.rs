@@ -1,12 +1,11 @@
-//! Where jobs stand that are stored one by one, by their keys: sixteen bytes each where keys lie close
-//! together, as they do when many wait.
+//! Row index: maps the keys of parked jobs to their rows, in 16 bytes each if the keys are dense.
 
 use std::collections::HashMap;
 
 use tidegate_dispatch::JobKey;
 use tidegate_model::Timestamp;
 
-/// Keys that differ in the lowest bits only share a page.
+/// Number of low bits in which the keys of a page differ.
 const PAGE_BITS: u32 = 6;
 
 /// Due time and number of each row.
@@ -17,9 +16,9 @@ pub(crate) struct StoredPlaces {
 
 #[derive(Debug, Default)]
 struct Page {
-    /// Which keys of it are there; the lowest bit is the first.
+    /// Bit set of the keys of the page; the lowest bit is the first key.
     present: u64,
-    /// In the order of those.
+    /// Rows in the order of the keys.
     rows: Vec<(Timestamp, u64)>,
 }
 
@@ -48,14 +47,14 @@ impl StoredPlaces {
         page.present &= !bit(key);
         if page.present == 0 {
             self.pages.remove(&number);
-            // What many jobs have needed is not kept for few.
+            // The capacity that many jobs have needed is released.
             if self.pages.len() * 4 < self.pages.capacity() {
                 self.pages.shrink_to(self.pages.len() * 2);
             }
         }
     }
 
-    /// All of them, in no order.
+    /// All rows, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (JobKey, (Timestamp, u64))> {
         self.pages.iter().flat_map(|(number, page)| {
             let keys = (0..1 << PAGE_BITS).filter(|low| page.present >> low & 1 == 1);
@@ -69,7 +68,7 @@ impl Page {
         self.present & bit(key) != 0
     }
 
-    /// How many keys of the page stand before this one.
+    /// Number of keys of the page before this one.
     fn place(&self, key: JobKey) -> usize {
         (self.present & (bit(key) - 1)).count_ones() as usize
     }

@@ -1,4 +1,4 @@
-//! What somebody asks of a run from outside, beside looking.
+//! Requests: define the changes that operators and external systems can make to a run, and their outcomes.
 
 use std::fmt;
 
@@ -8,115 +8,113 @@ use serde::{Deserialize, Serialize};
 use tidegate_model::{Address, Soon, Status, Timestamp};
 use tidegate_store::{Completion, DelayedKey};
 
-/// A change that somebody wants.
+/// Requested change.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Append these jobs, JSON each, to a queue; all or none.
+    /// Append these jobs, each JSON, to a queue; all or none.
     Push { queue: Address, jobs: Vec<String> },
-    /// Put the jobs of these errors back through the steps that they failed in.
+    /// Run the jobs of these errors again in their steps.
     Retry { queue: Address, errors: Vec<u64> },
-    /// Put the job of one error back with another payload, which is JSON.
+    /// Run the job of one error again with another payload, which is JSON.
     Replace { queue: Address, error: u64, payload: String },
-    /// Take these errors off an error queue.
+    /// Remove these errors from an error queue.
     Drop { queue: Address, errors: Vec<u64> },
-    /// Run a step again from here on: by input, the index of the first job. An input that is not
-    /// named stays where it is.
+    /// Run a step again from these indices of its inputs. An input without an index keeps its position.
     Replay { step: Address, from: Vec<(Address, u64)> },
-    /// Make jobs of a step due at once that wait for a time.
+    /// Make delayed jobs of a step due at once.
     Hasten { step: Address, rows: Vec<Row> },
-    /// Make jobs of a step that wait for a time due so many milliseconds earlier: the clock was set back.
+    /// Make delayed jobs of a step due `by` milliseconds earlier, because the clock was set back.
     #[serde(skip)]
     Shift { step: Address, rows: Vec<Row>, by: i64 },
-    /// Take waiting jobs of a step out, onto its error queue or for good: those that stand in the store
-    /// by themselves, and those at these indices of its one input. Those that an outside system has only
-    /// where `pending` says so.
+    /// Cancel waiting jobs of a step, to its error queue or permanently: parked jobs by row, and jobs by
+    /// index of its one input. Jobs in an external system are included if `pending` is set.
     Cancel { step: Address, rows: Vec<Row>, jobs: Vec<u64>, drop: bool, pending: bool },
-    /// Have a step start nothing, however often the runner is started again, or go on.
+    /// Pause or resume a step; the state survives restarts.
     Pause { step: Address, paused: bool },
-    /// Find out how the pending jobs of a step stand, as soon as may be.
+    /// Poll the pending jobs of a step as soon as possible.
     Poll { step: Address },
-    /// An outside system says how the job stands that the step has made of the one at `index`. It has shown
-    /// the token. Where nobody keeps the pending jobs of the step in memory, `row` is where it stands.
+    /// Complete the pending job that the step made of the one at `index`. The external system has shown its
+    /// token. `row` is the job's row, if the coordinator does not know it.
     Complete { step: Address, index: u64, token: String, completion: Completion, row: Option<Row> },
 }
 
-/// A job that stands in the store by itself.
+/// Key of a parked job of a known step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Row {
     pub due: Timestamp,
     pub sequence: u64,
 }
 
-/// What a request has come to. It is durable.
+/// Outcome of a request. It is durable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Granted {
-    /// So many jobs stand at the end of the queue.
+    /// This number of jobs was appended.
     Pushed {
         jobs: u64,
     },
-    /// So many jobs were put back.
+    /// This number of jobs was put back.
     Retried {
         jobs: u64,
     },
     Dropped {
         jobs: u64,
     },
-    /// The step goes on at these indices of its inputs.
+    /// The step resumes at these indices of its inputs.
     Replayed {
         from: Vec<(Address, u64)>,
     },
     Hastened(Moved),
     Cancelled(Moved),
     Paused {
-        /// It was not so before.
+        /// Whether the state was another one before.
         changed: bool,
     },
     Polls {
-        /// How many jobs are pending.
+        /// Number of pending jobs.
         pending: u64,
         soon: Soon,
     },
     Completed(Completed),
 }
 
-/// What became of what an outside system has said of a job.
+/// Outcome of an external completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Completed {
-    /// It is taken.
+    /// It is accepted.
     Taken,
-    /// The same was said before.
+    /// The same completion was accepted before.
     Known,
-    /// Something else was taken before.
+    /// Another completion was accepted before.
     Otherwise { status: Status },
-    /// The job stands so, and does not become what is said.
+    /// The job has this status, which cannot become the reported one.
     Refused { from: Status },
-    /// The outside does not have the job: not yet, or not any more.
+    /// The job is not pending.
     NotPending,
 }
 
-/// What became of jobs that somebody wanted to be moved.
+/// Summary of a request to move jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     pub jobs: u64,
-    /// Those that just run, that an outside system has, or of which is just delivered what it has said;
-    /// they were left alone.
+    /// Number of jobs that are running, pending or being delivered, and were left unchanged.
     pub busy: u64,
-    /// Those that do not wait, or not for a time.
+    /// Number of jobs that do not wait, or not for a time.
     pub gone: u64,
 }
 
-/// Where the answer goes: why not is a sentence. It is dropped where the run ends before.
+/// Callback for the outcome, with the reason for a refusal as a sentence. It is dropped if the run ends
+/// before.
 pub struct Reply(Box<dyn Fn(Result<Granted, String>) + Send>);
 
-/// A request, and where the answer goes.
+/// Request with its reply.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) request: Request,
     reply: Reply,
-    /// What was found out before it reached the store.
+    /// Summary of the jobs that the coordinator has left out.
     pub(crate) moved: Moved,
 }
 
@@ -125,7 +123,7 @@ impl Row {
         Self { due: key.due, sequence: key.sequence }
     }
 
-    /// What the store calls the job of `step` that stands there.
+    /// Store key of the row in `step`.
     #[must_use]
     pub fn key(self, step: &Address) -> DelayedKey {
         DelayedKey { step: step.clone(), due: self.due, sequence: self.sequence }
@@ -141,7 +139,7 @@ impl Moved {
 }
 
 impl Granted {
-    /// With what was found out before it reached the store.
+    /// Adds the summary of the coordinator.
     pub(crate) fn and(mut self, before: Moved) -> Self {
         if let Self::Hastened(moved) | Self::Cancelled(moved) = &mut self {
             moved.add(before);
@@ -151,7 +149,7 @@ impl Granted {
 }
 
 impl Reply {
-    /// Calls `answer` with it, once, on a thread of the run, which waits until that returns.
+    /// Creates a reply. A thread of the run calls `answer` once, and waits until it returns.
     pub fn new(answer: impl Fn(Result<Granted, String>) + Send + 'static) -> Self {
         Self(Box::new(answer))
     }
@@ -159,7 +157,7 @@ impl Reply {
 
 impl From<Sender<Result<Granted, String>>> for Reply {
     fn from(sender: Sender<Result<Granted, String>>) -> Self {
-        // Who asked may have gone away.
+        // The caller may have gone away.
         Self::new(move |answer| _ = sender.send(answer))
     }
 }
@@ -175,7 +173,7 @@ impl Asked {
         Self { request, reply: reply.into(), moved: Moved::default() }
     }
 
-    /// Bytes that it adds to a group, where those may be many.
+    /// Bytes that it adds to a group of commits.
     pub(crate) fn byte_len(&self) -> usize {
         let Request::Complete { completion, .. } = &self.request else { return 0 };
         completion.result.iter().chain(&completion.reason).map(String::len).sum()

@@ -1,7 +1,8 @@
-//! A clock that is set back: a job that waits for a time waits no longer for it than it would have.
+//! Clock watch: moves the due times in the store when the clock is set back, so that no job waits longer.
 //!
-//! The rows of the store name times of the clock as it was. Each that was written before is moved by as much as
-//! the clock was. A run notices it when it reads the clock, and at its start by the time of the last commit.
+//! The rows of the store have times of the clock as it was. Each row that was written before is moved by the
+//! same time as the clock. A run notices the jump when it reads the clock, and at its start by the time of
+//! the last commit.
 
 use std::sync::Arc;
 use std::thread;
@@ -17,35 +18,35 @@ use tidegate_model::log_target;
 use tidegate_model::{Address, Clock, Timestamp, format_duration};
 use tidegate_store::{NEVER, ReadError, Standing, Store};
 
-/// A clock that is set back by less is followed: waits last that much longer.
+/// Minimum jump that is corrected; after a smaller one, jobs wait that much longer.
 const SET_BACK_MIN: Duration = Duration::from_secs(1);
-/// So many rows are moved together.
+/// Number of rows that are moved together.
 const PAGE: usize = 1000;
 
-/// A clock of which it is noticed when it is set back.
+/// Clock that notices when it is set back.
 pub(crate) struct Watched {
     clock: Arc<dyn Clock>,
     read: LastRead,
 }
 
-/// The clock as it was read last, and when that was.
+/// Last reading of the clock, with the monotonic time of the reading.
 #[derive(Clone, Copy, Debug)]
 struct LastRead {
     time: Timestamp,
     at: Instant,
 }
 
-/// What was found when the clock was read.
+/// Backward jump of the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetBack {
-    /// The last time before.
+    /// Last time before the jump.
     last: Timestamp,
-    /// By how much, in milliseconds.
+    /// Size of the jump in milliseconds.
     by: i64,
 }
 
 impl Watched {
-    /// `last`: what it showed when it was read last, in an earlier run.
+    /// `last`: last recorded time of an earlier run.
     pub(crate) fn new(clock: Arc<dyn Clock>, last: Timestamp) -> Self {
         Self { clock, read: LastRead { time: last, at: Instant::now() } }
     }
@@ -54,7 +55,7 @@ impl Watched {
         self.clock.now()
     }
 
-    /// What it shows, and whether it was set back since the last look.
+    /// Current time, and the jump since the last reading if there was one.
     pub(crate) fn look(&mut self) -> (Timestamp, Option<SetBack>) {
         let now = self.clock.now();
         (now, self.read.next(now, Instant::now()))
@@ -62,7 +63,7 @@ impl Watched {
 }
 
 impl LastRead {
-    /// The clock shows `now`; answers whether it was set back since it was read last.
+    /// Records that the clock shows `now`. Returns the jump if it was set back.
     fn next(&mut self, now: Timestamp, at: Instant) -> Option<SetBack> {
         let before = std::mem::replace(self, Self { time: now, at });
         let passed = i64::try_from((at - before.at).as_millis()).unwrap_or(i64::MAX);
@@ -73,7 +74,7 @@ impl LastRead {
 }
 
 impl SetBack {
-    /// Moves what waits for a time, on a thread of its own. The run goes on meanwhile.
+    /// Moves the delayed jobs on a thread of its own, while the run continues.
     pub(crate) fn make_up(
         self,
         store: &Store,
@@ -88,7 +89,7 @@ impl SetBack {
             return Ok(());
         }
         let by = format_duration(Duration::from_millis(self.by.unsigned_abs()));
-        tracing::warn!(target: log_target::ENGINE, "the clock was set back by {by}; jobs that wait for a time wait no longer for it");
+        tracing::warn!(target: log_target::ENGINE, "the clock was set back by {by}; the due times of waiting jobs are moved back by the same time");
         let (store, configuration, messages) = (store.clone(), Arc::clone(configuration), messages.clone());
         thread::Builder::new().name("clock".into()).spawn(move || {
             for step in &configuration.steps {
@@ -110,7 +111,7 @@ impl SetBack {
         step: &Address,
         messages: &Sender<Message>,
     ) -> Result<(), ReadError> {
-        // What was on its way when the clock was set back stands in the store by then.
+        // Rows that were in flight when the clock was set back are in the store by then.
         if !self.shift(step, Vec::new(), messages) {
             return Ok(());
         }
@@ -131,7 +132,7 @@ impl SetBack {
         }
     }
 
-    /// Answers whether the run goes on.
+    /// Returns whether the run continues.
     fn shift(self, step: &Address, rows: Vec<Row>, messages: &Sender<Message>) -> bool {
         let (sender, answered) = crossbeam_channel::bounded(1);
         let request = Request::Shift { step: step.clone(), rows, by: self.by };

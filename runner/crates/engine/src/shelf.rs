@@ -1,4 +1,4 @@
-//! The jobs of a step that picks them: what is in memory of those that wait, and where the others are.
+//! Job buffer: keeps jobs of a queued step in memory, and knows the rows of the others.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,37 +15,37 @@ use tidegate_dispatch::{JobKey, ReadId};
 use tidegate_model::{Address, Batch, Timestamp};
 use tidegate_store::DelayedKey;
 
-/// Bytes of jobs that are kept in case they are picked soon.
+/// Maximum bytes of buffered jobs that can be read again.
 const KEPT_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Shelf {
     step: Address,
     pub(crate) cards: Cards,
-    /// The queue can be asked for any job again; a source cannot.
+    /// Whether each job can be read again: a queue allows that, a source does not.
     from_queue: bool,
-    /// By the index of the first job.
+    /// Blocks by the index of the first job.
     blocks: BTreeMap<u64, Block>,
     bytes: usize,
-    /// Blocks of a source that are kept until nothing more is needed of them.
+    /// Blocks of a source, kept until their read is released.
     reads: HashMap<ReadId, u64>,
-    /// Where jobs stand that are stored one by one.
+    /// Rows of parked jobs.
     rows: StoredPlaces,
-    /// Where the jobs of the reads stand in the outside, as far as that is not on its way to the store.
+    /// Source positions of the reads that are not in a commit yet.
     pub(crate) places: Places,
     pub(crate) gatherer: Gatherer,
-    /// Its batches take no worker from other steps, and may take long.
+    /// Whether its batches run on the blocking pool, because they may block.
     pub(crate) aside: bool,
 }
 
-/// Jobs that were read.
+/// Jobs of one read.
 #[derive(Debug)]
 struct Block {
     batch: Arc<Batch>,
     read: Timestamp,
 }
 
-/// What has to be read before a batch can be made.
+/// Jobs to read before a batch can be formed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Missing {
     /// Indices, ascending.
@@ -69,7 +69,7 @@ impl Shelf {
         }
     }
 
-    /// Keeps what was read, as far as there is room where it can be read again.
+    /// Buffers the jobs of a read, within the limit if they can be read again.
     pub(crate) fn put(&mut self, read: ReadId, batch: &Arc<Batch>, now: Timestamp) {
         let bytes = batch.payloads.byte_len();
         if !self.from_queue {
@@ -83,7 +83,7 @@ impl Shelf {
         }
     }
 
-    /// Nothing more is needed of a read.
+    /// Releases a read.
     pub(crate) fn forget(&mut self, read: ReadId) {
         let Some(first) = self.reads.remove(&read) else { return };
         if let Some(block) = self.blocks.remove(&first) {
@@ -91,7 +91,7 @@ impl Shelf {
         }
     }
 
-    /// Jobs up to here are through.
+    /// Releases the jobs up to here, which are finished.
     pub(crate) fn forget_up_to(&mut self, watermark: u64) {
         while let Some(entry) =
             self.blocks.first_entry().filter(|entry| entry.get().batch.end() <= watermark + 1)
@@ -108,36 +108,36 @@ impl Shelf {
         Some(DelayedKey { step: self.step.clone(), due, sequence })
     }
 
-    /// The job stands in the store by itself.
+    /// Records the row of a parked job.
     pub(crate) fn stands(&mut self, key: JobKey, row: &DelayedKey) {
         self.rows.insert(key, (row.due, row.sequence));
     }
 
-    /// Where a job stands. Of a queue it is written down when its jobs came.
+    /// Location of a job. A queue records the time of arrival itself.
     pub(crate) fn spot(&self, key: JobKey) -> Spot {
         let row = self.rows.get(key).map(|(due, sequence)| Row { due, sequence });
         let block = if self.from_queue || !key.is_fresh() { None } else { self.block(key.0) };
         Spot { key, row, read: block.map(|block| block.read) }
     }
 
-    /// Where those stand that stand in the store by themselves.
+    /// Rows of all parked jobs.
     pub(crate) fn all_rows(&self) -> HashMap<JobKey, Row> {
         self.rows.iter().map(|(key, (due, sequence))| (key, Row { due, sequence })).collect()
     }
 
-    /// Which jobs stand in these places. Looks at every job that stands in the store by itself.
+    /// Jobs in these rows. Walks all parked jobs.
     pub(crate) fn find(&self, rows: &[Row]) -> HashMap<Row, JobKey> {
         let wanted: HashSet<&Row> = rows.iter().collect();
         let all = self.rows.iter().map(|(key, (due, sequence))| (Row { due, sequence }, key));
         all.filter(|(row, _)| wanted.contains(row)).collect()
     }
 
-    /// The job is through.
+    /// Removes a finished job.
     pub(crate) fn leaves(&mut self, key: JobKey) {
         self.rows.remove(key);
     }
 
-    /// What has to be read for these jobs.
+    /// Jobs to read for a batch of these jobs.
     pub(crate) fn missing(&self, jobs: &[JobKey]) -> Missing {
         let mut missing = Missing::default();
         for &key in jobs {
@@ -151,7 +151,7 @@ impl Shelf {
         missing
     }
 
-    /// A batch of these jobs, with what was read for it. `None` where a job is not there.
+    /// Builds a batch of these jobs with the ones that were read for it. Returns `None` if a job is missing.
     pub(crate) fn work(&self, jobs: &[JobKey], gathered: Gathered) -> Option<Work> {
         let Gathered { blocks, rows } = gathered;
         let returned: Arc<[Returned]> = rows.into();
@@ -184,7 +184,7 @@ impl Shelf {
     }
 }
 
-/// What was fetched for a batch.
+/// Jobs that were fetched for a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     pub(crate) blocks: Vec<Arc<Batch>>,

@@ -1,4 +1,4 @@
-//! What can be seen of the waiting jobs of a step: as a run has them, or as the next one would.
+//! Queue view: shows the waiting jobs of a step, in a running engine or in a stopped store.
 
 use std::collections::HashMap;
 
@@ -11,31 +11,31 @@ use tidegate_dispatch::{JobKey, Look, State, WaitingRoom};
 use tidegate_model::{Address, Progress, Timestamp};
 use tidegate_store::{DelayedJob, ReadError, Standing, Store};
 
-/// So many jobs are looked at together, and so many bytes of them.
+/// Maximum number of jobs read together, and of their bytes.
 const PAGE: usize = 4096;
 const PAGE_BYTES: usize = 4 << 20;
-/// So many jobs of a stopped store are looked at, however many wait.
+/// Maximum number of jobs read from a stopped store.
 pub const LOOKED_AT_MAX: u64 = 1_000_000;
 
-/// The waiting jobs of a step that picks them, at one moment.
+/// Waiting jobs of a queued step, at one moment.
 #[derive(Clone, Debug)]
 pub struct Sight {
     pub room: WaitingRoom,
-    /// Where those stand that stand in the store by themselves.
+    /// Rows of parked jobs.
     pub rows: HashMap<JobKey, Row>,
-    /// Somebody has paused the step.
+    /// The step is paused by an operator.
     pub paused: bool,
-    /// Its gate was found closed; it is looked at again then.
+    /// Time of the next check of its gate, which was closed at the last one.
     pub gate: Option<Timestamp>,
-    /// A job has said that nothing shall start before this.
+    /// Time before which nothing starts, because a job reported its gate closed.
     pub held_until: Option<Timestamp>,
-    /// The last index that is looked at, where there is a bound.
+    /// Last index that is considered, if search-ahead is limited.
     pub ahead: Option<u64>,
-    /// The index up to which jobs were read.
+    /// Last index that was read.
     pub read: u64,
-    /// One of its jobs has stopped it.
+    /// A job halted the step.
     pub halted: bool,
-    /// More jobs wait than are looked at.
+    /// Whether more jobs wait than were read.
     pub cut: bool,
 }
 
@@ -45,12 +45,10 @@ impl Sight {
         Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, cut: false }
     }
 
-    /// The jobs of a step as the next run would find them; `None` where it takes them as they come.
-    /// Reads what waits, as far as the step would look at it and up to [`LOOKED_AT_MAX`] jobs. Of a source
-    /// nothing is known before it is read.
+    /// View of a step as the next run would find it; `None` for an ordered step. Reads the jobs within
+    /// search-ahead, at most [`LOOKED_AT_MAX`]. The jobs of a source are unknown before they are read.
     ///
-    /// # Errors
-    /// Where the store cannot be read.
+    /// # Errors The store cannot be read.
     pub fn of_store(
         store: &Store,
         configuration: &Configuration,
@@ -82,7 +80,7 @@ impl Sight {
         Ok(Some(sight))
     }
 
-    /// Where one of the jobs stands.
+    /// Location of a job.
     #[must_use]
     pub fn spot(&self, key: JobKey) -> Spot {
         Spot { key, row: self.rows.get(&key).copied(), read: None }
@@ -106,7 +104,7 @@ impl Sight {
             if job.to.is_none() {
                 let place = (index(&job), job.first_attempt.unwrap_or(now));
                 let state = state(&job, row.due);
-                // No two have the same number.
+                // Each job has its own number.
                 let _ = cards.write(key, place, &job.payload, |card| self.room.add(card.clone(), state));
             }
         }
@@ -135,7 +133,7 @@ impl Sight {
                 }
                 let since = batch.stamp(position).map_or(Timestamp(0), |stamp| stamp.time);
                 let key = JobKey::fresh(index);
-                // As above.
+                // Each job has its own number.
                 let _ = cards
                     .write(key, (index, since), payload, |card| self.room.add(card.clone(), State::Waiting));
             }
@@ -146,7 +144,7 @@ impl Sight {
     }
 }
 
-/// Where a job stands that stands in the store by itself.
+/// State of a parked job.
 pub(crate) fn state(job: &DelayedJob, due: Timestamp) -> State {
     match job.standing {
         Standing::Delayed => State::Delayed { until: due },
@@ -155,7 +153,7 @@ pub(crate) fn state(job: &DelayedJob, due: Timestamp) -> State {
     }
 }
 
-/// The place of such a job in the input.
+/// Index of a parked job in the input.
 pub(crate) fn index(job: &DelayedJob) -> u64 {
     job.inputs.first().map_or(0, |&(_, index)| index)
 }

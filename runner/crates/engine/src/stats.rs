@@ -1,4 +1,4 @@
-//! Counts that a run keeps for whoever looks on, beside the durable ones in the store.
+//! Run statistics: count the work of a run for observers, beside the durable counters in the store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,25 +7,25 @@ use super::answering::{Answering, Asked};
 use super::pace::Pace;
 use tidegate_model::{Counters, Timestamp};
 
-/// What a run has done so far, by step, in the order of the configuration.
+/// Statistics of a run, by step, in the order of the configuration.
 #[derive(Debug)]
 pub struct Stats {
     pub started: Timestamp,
     pub steps: Vec<StepStats>,
-    /// Why nothing can be committed, while a disk is full.
+    /// Reason for which no commit succeeds, while a disk is full.
     full: Mutex<Option<String>>,
 }
 
-/// What one step has durably done in this run.
+/// Durable work of one step in this run.
 #[derive(Debug, Default)]
 pub struct StepStats {
     taken: AtomicU64,
     given: AtomicU64,
     filtered: AtomicU64,
     failed: AtomicU64,
-    /// Those of the failed ones that are on no error queue.
+    /// Failed jobs that are on no error queue.
     dropped: AtomicU64,
-    /// Bytes of the jobs taken, as they were read.
+    /// Bytes of the taken jobs, as they were read.
     bytes: AtomicU64,
     closed: Mutex<Option<Closed>>,
     gate: Mutex<Answering>,
@@ -33,29 +33,29 @@ pub struct StepStats {
     pending: AtomicU64,
     valid: AtomicU64,
     pace: Mutex<Pace>,
-    /// Since when it takes no more jobs, and why.
+    /// Time and reason of a halt.
     halted: Mutex<Option<(Timestamp, String)>>,
 }
 
-/// What keeps a step from starting anything.
+/// Condition that blocks a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     pub since: Timestamp,
     pub by: ClosedBy,
-    /// As the gate, the job or the failure says; a sentence fragment. Empty where nobody has said.
+    /// Reason as a sentence fragment, from the gate, the job or the failure; empty if there is none.
     pub why: String,
 }
 
-/// What has found that a step may not start anything.
+/// Cause of a blocked step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedBy {
-    /// Its gate.
+    /// Its gate is closed.
     Gate,
-    /// The gate could not be asked.
+    /// The check of its gate failed.
     Failure,
-    /// One of its jobs.
+    /// One of its jobs reported the gate closed.
     Job,
-    /// What it runs could not be set up, and is set up again then.
+    /// The setup failed, and is retried at this time.
     Setup { until: Timestamp },
 }
 
@@ -64,7 +64,7 @@ impl ClosedBy {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// Something does not work, and why may change.
+    /// Whether it is a failure, whose reason may change.
     fn is_trouble(self) -> bool {
         matches!(self, Self::Failure | Self::Setup { .. })
     }
@@ -77,7 +77,7 @@ impl Stats {
         Self { started, steps, full: Mutex::default() }
     }
 
-    /// Why nothing can be committed just now: a disk is full, and there is no room yet.
+    /// Reason for which no commit succeeds now: a disk is full.
     #[must_use]
     pub fn full(&self) -> Option<String> {
         self.full.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -89,7 +89,7 @@ impl Stats {
 }
 
 impl StepStats {
-    /// The counts of this run.
+    /// Counters of this run.
     pub fn counters(&self) -> Counters {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counters {
@@ -97,12 +97,12 @@ impl StepStats {
             given: read(&self.given),
             filtered: read(&self.filtered),
             failed: read(&self.failed),
-            // A run does not see what it loses; the next one counts it.
+            // A run does not notice the jobs that it loses; the next one counts them.
             lost: 0,
         }
     }
 
-    /// Jobs that failed in this run and are on no error queue.
+    /// Number of jobs that failed in this run and are on no error queue.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -116,7 +116,7 @@ impl StepStats {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Jobs that are pending outside and watched by a monitor; and how many of them are called valid there.
+    /// Number of pending jobs, and of those with the status `valid`.
     pub fn pending(&self) -> (u64, u64) {
         (self.pending.load(Ordering::Relaxed), self.valid.load(Ordering::Relaxed))
     }
@@ -126,27 +126,27 @@ impl StepStats {
         self.valid.store(valid, Ordering::Relaxed);
     }
 
-    /// Jobs a second of late, in a run that has `started` then.
+    /// Recent jobs per second of a run that began at `started`.
     pub fn rate(&self, started: Timestamp, now: Timestamp) -> f64 {
         held(&self.pace).rate(started, now)
     }
 
-    /// Since when the step takes no more jobs in this run, and why.
+    /// Time and reason of the halt, if the step takes no more jobs in this run.
     pub fn halted(&self) -> Option<(Timestamp, String)> {
         held(&self.halted).clone()
     }
 
     pub(crate) fn halt(&self, why: String, now: Timestamp) {
-        // What came first stands in the way of the rest.
+        // The first halt is the cause.
         held(&self.halted).get_or_insert((now, why));
     }
 
-    /// What keeps the step from starting anything, as far as is known.
+    /// Condition that blocks the step, as far as it is known.
     pub fn closed(&self) -> Option<Closed> {
         held(&self.closed).clone()
     }
 
-    /// Takes note that nothing may start; answers whether that is news.
+    /// Records that the step is blocked. Returns whether that is new.
     pub(crate) fn close(&self, by: ClosedBy, why: String, now: Timestamp) -> bool {
         let mut closed = held(&self.closed);
         let since = closed.as_ref().map_or(now, |before| before.since);
@@ -157,7 +157,7 @@ impl StepStats {
         news
     }
 
-    /// Takes note that nothing of this kind stands in the way; answers whether that is news.
+    /// Records that a condition no longer blocks the step. Returns whether that is new.
     pub(crate) fn open(&self, by: impl Fn(ClosedBy) -> bool) -> bool {
         let mut closed = held(&self.closed);
         let opens = closed.as_ref().is_some_and(|before| by(before.by));
@@ -167,7 +167,7 @@ impl StepStats {
         opens
     }
 
-    /// How the gate or the monitor of the step answers.
+    /// Health of the step's gate or monitor.
     pub fn answering(&self, whom: Asked) -> Answering {
         held(self.answers(whom)).clone()
     }
@@ -176,7 +176,7 @@ impl StepStats {
         held(self.answers(whom)).ask(now);
     }
 
-    /// Takes note of an answer, or of what is wrong with it; answers whether that trouble is news.
+    /// Records the end of a call, with its error if it failed. Returns whether the error is new.
     pub(crate) fn answered(&self, whom: Asked, trouble: Option<String>, now: Timestamp) -> bool {
         held(self.answers(whom)).answered(trouble, now)
     }
@@ -199,7 +199,7 @@ impl StepStats {
     }
 }
 
-/// What a lock guards; nothing that could panic is done with it.
+/// Locks the data; no code under the lock can panic.
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,7 @@
-//! Where the jobs of a step stand that outside systems have, by the indices that they were made of: for steps
-//! that take their jobs as they come, of which nobody else knows.
+//! Pending index: finds the pending jobs of ordered steps by input index.
 //!
-//! Each row is looked at once, when somebody asks for the first time after it was written, and not each time
-//! that somebody asks. So whoever shows a wrong token makes nobody search.
+//! Each row is scanned once, at the first request after it was written. So a request with a wrong token never
+//! triggers a search.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -12,29 +11,28 @@ use tidegate_config::Step;
 use tidegate_model::Address;
 use tidegate_store::{DelayedJob, DelayedKey, NEVER, ReadError, Store};
 
-/// So many rows are looked at together, and so many bytes of them.
+/// Maximum number of rows scanned together, and of their bytes.
 const PAGE: usize = 4096;
 const PAGE_BYTES: usize = 4 << 20;
-/// So few places are kept though nothing may stand there any more.
+/// Number of rows below which the index is never rebuilt.
 const FEW: usize = 1024;
 
-/// What is known of the pending jobs of all such steps; shared by all who ask.
+/// Pending jobs of all ordered steps, shared by all requests.
 #[derive(Debug, Default)]
 pub struct Whereabouts(Mutex<BTreeMap<Address, Places>>);
 
 #[derive(Debug, Default)]
 struct Places {
-    /// The sequence of the last row that was looked at.
+    /// Sequence of the last scanned row.
     last: u64,
-    /// An input, an index of it, and the sequence of a row that was made of that.
+    /// Input, index of the input, and sequence of the row that was made of it.
     rows: BTreeSet<(usize, u64, u64)>,
-    /// How many there were when all that stood in the store had been looked at.
+    /// Number of rows after the last complete scan.
     whole: usize,
 }
 
 impl Whereabouts {
-    /// Where the pending job stands that was made of the one at `index` of an input, and of which `is_it`
-    /// holds.
+    /// Row of the pending job that was made of the job at `index` of an input and satisfies `is_it`.
     pub(crate) fn find(
         &self,
         store: &Store,
@@ -42,12 +40,12 @@ impl Whereabouts {
         (input, index): (usize, u64),
         is_it: impl Fn(&DelayedJob) -> bool,
     ) -> Result<Option<Row>, ReadError> {
-        // It is whole after every statement, so one that a panic left behind is usable.
+        // The data is consistent after every statement, so it is usable after a panic.
         let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let places = steps.entry(step.address.clone()).or_default();
         places.look_on(store, step)?;
         let rows = places.rows.range((input, index, 0)..=(input, index, u64::MAX));
-        // More than one only where a job was put back while the outside had it.
+        // There is more than one only if a job was put back while an external system had it.
         for (.., sequence) in rows.copied().collect::<Vec<_>>() {
             let row = Row { due: NEVER, sequence };
             match store.delayed(&[row.key(&step.address)])?.pop().flatten() {
@@ -61,10 +59,10 @@ impl Whereabouts {
 }
 
 impl Places {
-    /// Looks at what was written since it looked last.
+    /// Scans the rows that were written since the last scan.
     fn look_on(&mut self, store: &Store, step: &Step) -> Result<(), ReadError> {
         if self.rows.len() > 2 * self.whole + FEW {
-            // Most of it may be gone, and only the store knows.
+            // Most rows may be gone, and only the store knows.
             *self = Self::default();
         }
         let anew = self.last == 0;

@@ -1,4 +1,4 @@
-//! Pending jobs of a join that come and go.
+//! Pending index tests: add and remove pending jobs of a join.
 
 use super::*;
 use tidegate_config::{LoadOptions, load};
@@ -24,7 +24,7 @@ impl World {
         Self { store, writer, step, whereabouts: Whereabouts::default() }
     }
 
-    /// Hands those jobs on that were made of these pairs.
+    /// Hands over jobs that are made of these pairs.
     fn hand_on(&mut self, pairs: impl IntoIterator<Item = (u64, u64)>) -> Vec<DelayedKey> {
         let standing = Standing::Pending { handle: "it".into(), since: Timestamp(0) };
         let delayed = pairs.into_iter().map(|(a, b)| Delayed {
@@ -90,7 +90,7 @@ fn what_was_looked_at_is_not_looked_at_again() {
     }
     let last = rows.last().unwrap().sequence;
     assert_eq!(world.known(), (last, 200));
-    // Behind it there is nothing to look at.
+    // No further row is scanned behind it.
     let after = DelayedKey { sequence: last, ..rows[0].clone() };
     assert!(world.store.due(&world.step.address, NEVER, Some(&after), 1, 1).unwrap().is_empty());
 }
