@@ -118,7 +118,8 @@ fn a_step_that_is_renamed_in_the_middle_of_something_completes_it_when_it_comes_
     );
     let outcome = project.run().done();
     let warning = outcome.stderr.lines().find(|line| line.contains("step=p/print")).expect("it says so");
-    for said in ["the step is not in the configuration", "p/a from 1", "is completed if the step comes back"]
+    for said in
+        ["the step is not in the configuration", "p/a from 1", "the attempt is repeated if the step returns"]
     {
         assert!(warning.contains(said), "{warning}");
     }
@@ -138,7 +139,7 @@ fn a_step_that_takes_from_elsewhere_in_the_middle_of_something_says_what_cannot_
     project.write("p.toml", project.read("p.toml").replace("from = \"a\"", "from = \"b\""));
     let outcome = project.run().done();
     let warning = outcome.stderr.lines().find(|line| line.contains("interrupted")).expect("it says so");
-    for said in ["step=p/print", "it no longer reads `p/a` in the same way", "its progress is kept"] {
+    for said in ["step=p/print", "it no longer reads `p/a` in the same way", "Its progress is kept"] {
         assert!(warning.contains(said), "{warning}");
     }
     assert_eq!(project.snapshots(), 0);
@@ -168,10 +169,11 @@ fn a_join_that_takes_an_input_more_says_where_it_begins_there() {
     project.write("p.toml", [SOURCES, join].concat());
     let outcome = project.run().done();
     assert_eq!(ids(&outcome.stdout), [10_501]);
-    let told: Vec<&str> = outcome.stderr.lines().filter(|line| line.contains("for the first time")).collect();
+    let told: Vec<&str> =
+        outcome.stderr.lines().filter(|line| line.contains("has never taken jobs of this input")).collect();
     let [told] = told[..] else { panic!("{}", outcome.stderr) };
     assert!(told.contains("input=p/c") && told.contains("from=1"), "{told}");
-    assert!(!project.run().done().stderr.contains("for the first time"));
+    assert!(!project.run().done().stderr.contains("has never taken jobs of this input"));
 }
 
 #[test]

@@ -348,7 +348,7 @@ fn a_source_that_tells_jobs_apart_takes_none_by_hand() {
     project
         .tidegate_given(&["queue", "push", "p/requests"], jobs(1..=1))
         .failed(1)
-        .says("come to it over HTTP");
+        .says("push them over HTTP");
     let project = self::project("", SINK);
     project.tidegate_given(&["queue", "push", "p/requests"], jobs(1..=1)).done();
     assert_eq!(project.queue("p/requests").len(), 1);

@@ -62,7 +62,7 @@ pub(crate) fn take_up(
             %input,
             jobs,
             "the last run was interrupted during attempts of these jobs; under `at-most-once` they are not \
-             attempted again, and their outcome is unknown (`tidegate replay` runs them again)."
+             attempted again, and their outcome is unknown. To run them again, use `tidegate replay`."
         );
     }
     Ok((again, forgone))
