@@ -1,29 +1,31 @@
-//! Whole graphs under crashes: random graphs, jobs, failures and requests, on one thread, over a disk
-//! that loses and tears what was not synced; afterwards every queue and sink holds what a plain
-//! evaluation of the graph says.
+//! Simulation: runs whole pipelines with crashes and compares the results with a plain model.
 //!
-//! Everything follows from a seed. A seed that fails says so and is played again with
-//! `TIDEGATE_SIM_SEED=… cargo test -p tidegate-engine --lib simulation`; `TIDEGATE_SIM_SEEDS=…` plays so many,
-//! which goes faster with `--release`, and `TIDEGATE_SIM_FIRST=…` says where to begin.
+//! Graphs, jobs, failures and requests are random. A run has one thread, and its disk loses or tears writes
+//! that were not synced. After each run all queues and sinks must have the jobs that a plain evaluation of
+//! the graph gives.
 //!
-//! | room | what it knows |
+//! Everything follows from a seed. A failed seed is printed and can be repeated with `TIDEGATE_SIM_SEED=…
+//! cargo test -p tidegate-engine --lib simulation`. `TIDEGATE_SIM_SEEDS=…` sets the number of seeds, and
+//! `TIDEGATE_SIM_FIRST=…` the first one; many seeds run faster with `--release`.
+//!
+//! | module | content |
 //! | --- | --- |
-//! | `dice` | chance |
-//! | `twin` | what the scripts do, in Rhai and in Rust |
+//! | `dice` | seeded random numbers |
+//! | `twin` | the scripts' behaviour, in Rhai and in Rust |
 //! | `blueprint` | a graph, as files |
-//! | `drawing` | a random one |
-//! | `history` | what was seen to be durable |
-//! | `requests` | what somebody asks from outside |
-//! | `effects` | what was seen outside |
-//! | `stage` | one run, with chance in the place of threads |
-//! | `workers`, `tally` | what is kept from run to run, and how much was played |
-//! | `world` | the state of a seed: store, files, configuration, and what changes between runs |
-//! | `outcome` | what may befall a run, and how it ends |
-//! | `play` | a seed: runs, crashes, and the comparison between them |
-//! | `jobs` | what is played beside graphs: a step that retries, delays and picks its jobs |
-//! | `waiting` | the same of one that waits: gates, monitors, pushes, schedules, and whoever moves its jobs |
-//! | `model` | what a step must have come to |
-//! | `compare`, `outlets`, `check` | the comparison: with a place, with all sinks, with everything |
+//! | `drawing` | a random graph |
+//! | `history` | the durable state that was observed |
+//! | `requests` | requests of operators |
+//! | `effects` | effects that external systems can see |
+//! | `stage` | one run, with random choices instead of threads |
+//! | `workers`, `tally` | state that lasts over the runs, and counts of events |
+//! | `world` | state of a seed: store, files and configuration, with changes between runs |
+//! | `outcome` | perils of a run, and its end |
+//! | `play` | one seed: runs, crashes, and the comparison between them |
+//! | `jobs` | a single step that retries, delays and picks its jobs |
+//! | `waiting` | a single step that waits: gates, monitors, pushes, schedules, and requests that move its jobs |
+//! | `model` | expected results of a step |
+//! | `compare`, `outlets`, `check` | the comparison with a target, with all sinks, and with everything |
 
 mod blueprint;
 mod check;
@@ -52,11 +54,11 @@ use std::thread;
 
 use tally::Tally;
 
-/// So many seeds in a plain `cargo test`.
+/// Number of seeds in a plain `cargo test`.
 const SEEDS: u64 = 300;
-/// The same where it waits, which takes longer.
+/// Number of seeds of the step that waits, which take longer.
 const WAITING_SEEDS: u64 = 150;
-/// A batch of steps that nest deeply needs it, as in a run.
+/// Stack size of a worker thread, which deeply nested steps need.
 const STACK: usize = 16 << 20;
 
 #[test]
@@ -64,13 +66,13 @@ fn whole_graphs_keep_their_promise_whatever_crashes_when() {
     let (tally, count) = play_all(play::play, SEEDS);
     let Tally { crashes, again, retries, granted, jobs, lost, .. } = tally;
     let all_happened = [crashes, again, retries, granted, jobs, lost].iter().all(|&times| times > 0);
-    assert!(all_happened || count < 100, "so many seeds should see everything");
+    assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }
 
 #[test]
 fn jobs_that_are_retried_delayed_and_picked_end_exactly_once_whatever_crashes_when() {
     let (Tally { crashes, jobs, .. }, count) = play_all(play::play_jobs, SEEDS);
-    assert!(crashes > 0 && jobs > 0 || count < 100, "so many seeds should see everything");
+    assert!(crashes > 0 && jobs > 0 || count < 100, "{count} seeds should cause every event");
 }
 
 #[test]
@@ -79,7 +81,7 @@ fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
     let Tally { crashes, granted, jobs, held, forgotten, told, moved, ticks, .. } = tally;
     let all = [crashes, granted, jobs, held, forgotten, told, moved, ticks];
     let all_happened = all.iter().all(|&times| times > 0);
-    assert!(all_happened || count < 100, "so many seeds should see everything");
+    assert!(all_happened || count < 100, "{count} seeds should cause every event");
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn graphs_that_once_failed_hold() {
     }
 }
 
-/// Plays the seeds that were asked for, or so many; answers what was played, and how many.
+/// Runs the requested seeds, or `seeds` of them. Returns the counts of events and of seeds.
 fn play_all(play: fn(u64) -> Tally, seeds: u64) -> (Tally, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let (first, count) = match number("TIDEGATE_SIM_SEED") {
@@ -115,7 +117,7 @@ fn play_all(play: fn(u64) -> Tally, seeds: u64) -> (Tally, u64) {
             match catch_unwind(AssertUnwindSafe(|| play(seed))) {
                 Ok(played) => tally.lock().unwrap().add(&played),
                 Err(_) => {
-                    eprintln!("seed {seed} failed; play it again with TIDEGATE_SIM_SEED={seed}");
+                    eprintln!("seed {seed} failed: repeat it with TIDEGATE_SIM_SEED={seed}");
                     failed.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -129,7 +131,7 @@ fn play_all(play: fn(u64) -> Tally, seeds: u64) -> (Tally, u64) {
     });
     let tally = tally.into_inner().unwrap();
     eprintln!("{count} seeds from {first} on: {tally:?}");
-    assert_eq!(failed.into_inner(), 0, "seeds failed; each says above how it is played again");
+    assert_eq!(failed.into_inner(), 0, "seeds failed: see the commands above");
     (tally, count)
 }
 

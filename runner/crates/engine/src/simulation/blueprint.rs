@@ -1,4 +1,4 @@
-//! A graph of steps as its author writes it, and the files that say it.
+//! Blueprint: describes a graph of steps, and writes its configuration files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,20 +8,19 @@ use super::twin;
 use tidegate_config::{Configuration, LoadOptions, Promise, Take};
 use tidegate_model::Address;
 
-/// Addresses are `pipeline/name`.
+/// Graph of steps. Addresses are `pipeline/name`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blueprint {
-    /// By address: its lines.
+    /// Lines of each source, by address.
     pub(crate) sources: BTreeMap<String, Vec<String>>,
     pub(crate) queues: BTreeMap<String, QueuePlan>,
     pub(crate) steps: Vec<StepPlan>,
     pub(crate) sinks: Vec<SinkPlan>,
-    /// By pipeline: the error queue of all its steps.
+    /// Error queue of all steps of a pipeline, by pipeline.
     pub(crate) errors: BTreeMap<String, String>,
-    /// Scripts that are written otherwise and do the same.
+    /// Version of the scripts: other text with the same behaviour.
     pub(crate) version: u64,
-    /// By name: where these are what is played, there is nothing of the above but the sources and the
-    /// version.
+    /// Files by name. If they are set, the graph is not used, except for the sources and the version.
     pub(crate) files: Vec<(&'static str, String)>,
 }
 
@@ -42,7 +41,7 @@ pub(crate) struct StepPlan {
     pub(crate) mode: &'static str,
     pub(crate) salt: u64,
     pub(crate) calm: bool,
-    /// What its `retry` says.
+    /// Content of `retry`.
     pub(crate) retry: Option<&'static str>,
     pub(crate) hash: bool,
     pub(crate) filter: Option<String>,
@@ -59,14 +58,14 @@ pub(crate) struct SinkPlan {
 }
 
 impl Blueprint {
-    /// Gives every pipeline an error queue, so that hardly a step halts any more.
+    /// Gives every pipeline an error queue, so that few steps can halt.
     pub(crate) fn mend(&mut self) {
         for pipeline in self.pipelines() {
             self.errors.entry(pipeline.into()).or_insert_with(|| format!("{pipeline}/mended"));
         }
     }
 
-    /// Writes the files, and reads them as a runner does.
+    /// Writes the files, and reads them like a runner does.
     pub(crate) fn load(&self, folder: &Path) -> Configuration {
         let version = format!("const VERSION = {};\n", self.version);
         if !self.files.is_empty() {
@@ -100,13 +99,13 @@ impl Blueprint {
         }
     }
 
-    /// Those that have something to do; there must be no others.
+    /// Pipelines with content; the others must not have a file.
     fn pipelines(&self) -> Vec<&'static str> {
         let busy = |pipeline: &&str| self.steps.iter().any(|step| step.pipeline == **pipeline);
         ["p", "q"].into_iter().filter(|pipeline| *pipeline == "p" || busy(pipeline)).collect()
     }
 
-    /// Takes a step out, if its pipeline can do without.
+    /// Removes a step, unless its pipeline would be empty.
     pub(crate) fn remove(&mut self, at: usize) -> Option<StepPlan> {
         let others = self.steps.iter().filter(|step| step.pipeline == self.steps[at].pipeline).count();
         (others > 1).then(|| self.steps.remove(at))
@@ -181,7 +180,7 @@ impl StepPlan {
         if let Some(retry) = self.retry {
             writeln!(text, "retry = {{ {retry} }}").unwrap();
         }
-        // A crash is not an error of the job, and the model does not count crashes.
+        // A crash is not a failure of the job, and the model does not count crashes.
         writeln!(text, "crash_limit = 1000000").unwrap();
         if let Some(errors) = &self.errors {
             writeln!(text, "errors = \"{errors}\"").unwrap();
@@ -216,7 +215,7 @@ fn delivery(promise: Option<Promise>) -> Option<String> {
     Some(format!("delivery = \"{name}\""))
 }
 
-/// The name within its pipeline.
+/// Name without its pipeline.
 fn local(address: &str) -> &str {
     address.split_once('/').map_or(address, |(_, name)| name)
 }

@@ -1,4 +1,4 @@
-//! Compares what stands on queues and sinks with what the model says, at any moment between two runs.
+//! Check: compares queues and sinks with the model, at any time between two runs.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use tidegate_dispatch::End;
 use tidegate_model::{Address, Counters};
 use tidegate_store::Store;
 
-/// By queue or sink.
+/// Expected jobs by queue or sink.
 type Targets = BTreeMap<Address, Vec<Expected>>;
 
 pub(crate) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
@@ -65,8 +65,8 @@ pub(crate) fn check(world: &World, store: &Store, ended: Option<&Ended>) {
     check_retention(world, store, ended);
 }
 
-/// Takes out what was put back through its step and still waits for it, and what waits for its next attempt:
-/// that keeps its place, so that nothing behind it is delivered. Answers it.
+/// Removes the retried errors that wait for their step, and the job that waits for its next attempt. That job
+/// keeps its turn, so no job behind it is delivered. Returns it.
 fn put_off(known: &Known, store: &Store, done: &mut Vec<Delivery>) -> Option<Delivery> {
     let step = &known.step.address;
     let waiting = store.due(step, tidegate_model::Timestamp(i64::MAX), None, usize::MAX, usize::MAX).unwrap();
@@ -76,21 +76,25 @@ fn put_off(known: &Known, store: &Store, done: &mut Vec<Delivery>) -> Option<Del
         let before = done.len();
         if job.from_error.is_some() {
             done.retain(|delivery| delivery.retried != job.from_error);
-            assert_eq!(done.len() + 1, before, "{step} has a job again that nobody put back: {job:?}");
+            assert_eq!(
+                done.len() + 1,
+                before,
+                "{step} has a redelivered job that was never put back: {job:?}"
+            );
             continue;
         }
         let indices = indices(known, &job.inputs);
         let at = done.iter().rposition(|one| one.retried.is_none() && one.indices == indices);
-        let at = at.unwrap_or_else(|| panic!("{step} tries a job again that it has not begun: {job:?}"));
-        assert!(known.is_last(&indices), "{step} has delivered what comes behind {job:?}");
-        assert!(known.step.retry.is_some(), "{step} tries again, and nobody has asked for it: {job:?}");
+        let at = at.unwrap_or_else(|| panic!("{step} retries a job that it has not begun: {job:?}"));
+        assert!(known.is_last(&indices), "{step} has delivered jobs behind {job:?}");
+        assert!(known.step.retry.is_some(), "{step} retries without a policy: {job:?}");
         assert!(waits.is_none(), "{step} has {waits:?} in the store, and behind it {job:?}");
         waits = Some(done.remove(at));
     }
     waits
 }
 
-/// Adds what stands on the targets of a step after a delivery.
+/// Adds the jobs that a delivery puts on the targets of a step.
 fn expect(known: &Known, delivery: &Delivery, targets: &mut Targets) {
     let step = &known.step;
     let Some(made) = &delivery.made else { return };
@@ -127,8 +131,7 @@ fn expect(known: &Known, delivery: &Delivery, targets: &mut Targets) {
 }
 
 impl Known {
-    /// Whether nothing of these inputs is accounted for that comes behind a job, in some way of the step through
-    /// its inputs.
+    /// Whether no job behind this one is accounted for, in some pass of the step over its inputs.
     fn is_last(&self, indices: &[u64]) -> bool {
         let is_last = |next: &[u64]| {
             let given = indices.iter().zip(next).filter(|(index, _)| **index > 0);
@@ -137,7 +140,7 @@ impl Known {
         self.passes.iter().any(|pass| is_last(&pass.next))
     }
 
-    /// Where its jobs and its errors go.
+    /// Targets of its jobs and of its errors.
     fn targets(&self) -> impl Iterator<Item = Target> {
         let errors = self.step.errors.map(Target::Queue);
         self.step.outputs.iter().map(|output| output.target).chain(errors)
@@ -151,7 +154,7 @@ impl Known {
     }
 }
 
-/// The record of an error, but for what depends on when it happened.
+/// Error record, without the fields that depend on the time of the failure.
 fn error(known: &Known, delivery: &Delivery, kind: &str) -> Value {
     let step = &known.step;
     let inputs = step.inputs.iter().zip(&delivery.indices).filter(|(_, index)| **index > 0);
@@ -182,7 +185,8 @@ fn error(known: &Known, delivery: &Delivery, kind: &str) -> Value {
     record
 }
 
-/// The record of an error that stands on a queue; what depends on when it happened is looked at here.
+/// Error record on a queue, without the fields that depend on the time of the failure; these are checked
+/// here.
 fn without_circumstances(mut record: Value) -> Value {
     let fields = record.as_object_mut().unwrap();
     let time = fields.remove("time").unwrap();
@@ -229,7 +233,7 @@ fn check_queue(history: &History, known: &Known, queue: &Address, expected: &[Ex
     }
 }
 
-/// What the store says of where jobs came from is what their step and inputs say.
+/// Checks that the stored origins of jobs match their steps and inputs.
 fn check_origins(history: &History) {
     for (queue, rows) in &history.rows {
         let mut last = 0;
@@ -260,7 +264,7 @@ fn check_counters(known: &Known, store: &Store, done: &[Delivery], waits: Option
     }
     let mut wanted = Counters::default();
     if waits.is_some() && step.take == Take::Join {
-        // It is counted when it is through, but on the first input alone: the others have counted theirs.
+        // A finished join counts on its first input only: the other inputs have counted it.
         wanted.taken += step.inputs.len() as u64 - 1;
     }
     for delivery in done {
@@ -279,7 +283,7 @@ fn check_counters(known: &Known, store: &Store, done: &[Delivery], waits: Option
     assert_eq!(counted, wanted, "{}", step.address);
 }
 
-/// A run that ended by itself has left nothing undone but what halts.
+/// Checks that a run that ended by itself has left no jobs, except behind a halt.
 fn check_end((inputs, waits): (Inputs<'_>, Option<Delivery>), known: &Known, store: &Store, ended: &Ended) {
     let step = &known.step;
     if ended.end == End::Stopped || ended.asked {
@@ -297,7 +301,7 @@ fn check_end((inputs, waits): (Inputs<'_>, Option<Delivery>), known: &Known, sto
     assert_eq!(store.snapshots(&step.address).unwrap(), [], "{}", step.address);
 }
 
-/// No job goes before every reader has accounted for it, and what is consumed goes.
+/// Checks that no job is deleted before every step has accounted for it, and that consumed jobs are deleted.
 fn check_retention(world: &World, store: &Store, ended: Option<&Ended>) {
     for queue in &world.configuration.queues {
         let Some(state) = store.queue(&queue.address).unwrap() else { continue };
@@ -306,7 +310,7 @@ fn check_retention(world: &World, store: &Store, ended: Option<&Ended>) {
         let readers: Vec<&Known> = all.iter().copied().filter(|known| !known.retired).collect();
         for known in &readers {
             let input = known.step.inputs.iter().position(|input| input.address == queue.address).unwrap();
-            // Where a step was put back, it may be that its jobs were gone already.
+            // The jobs of a rewound step may have been deleted before.
             let replayed = world.history.replayed.contains(&known.step.address);
             let next = known.next()[input];
             assert!(
@@ -317,7 +321,7 @@ fn check_retention(world: &World, store: &Store, ended: Option<&Ended>) {
             );
         }
         let drained = ended.is_some_and(|ended| ended.end == End::Drained && !ended.asked);
-        // What a reader that was taken away held goes with the next delivery.
+        // Jobs that a removed step held back are deleted with the next delivery.
         let none_gone = readers.len() == all.len();
         let all_read = none_gone && readers.iter().all(|known| known.step.take != Take::Join);
         if drained && all_read && !readers.is_empty() && queue.retain == Retain::Consumed {

@@ -1,4 +1,4 @@
-//! Compares what stands somewhere with what is expected there.
+//! Comparison: checks the jobs of one target against the expected ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::model::Carried;
 use tidegate_config::Take;
 use tidegate_model::Address;
 
-/// A job on a queue, or a line of a sink, seen so that only what matters is compared.
+/// Job of a queue or line of a sink, reduced to the fields that are compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seen {
     pub(crate) indices: Vec<u64>,
@@ -15,16 +15,16 @@ pub(crate) struct Seen {
     pub(crate) carried: Carried,
 }
 
-/// What is expected of one step on one target, in order.
+/// Expected jobs of one step on one target, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     pub(crate) seen: Seen,
     pub(crate) retried: bool,
-    /// It need not be there.
+    /// Whether the jobs may be missing.
     pub(crate) lost: bool,
 }
 
-/// Nothing is there that is not expected, and nothing is missing that is not lost.
+/// Checks that no job is unexpected, and that no job is missing unless it may be lost.
 pub(crate) fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen: bool) {
     let mut wanted: BTreeMap<&Seen, i64> = BTreeMap::new();
     for one in expected {
@@ -42,9 +42,8 @@ pub(crate) fn compare(what: &str, expected: &[Expected], actual: &[Seen], unseen
     }
 }
 
-/// The jobs of one input stand in its order, but for those that were run again. What was lost, as only
-/// at-most-once may, and is delivered when the step is put back, stands behind what was delivered before
-/// it and is not delivered a second time.
+/// Checks that the jobs of one input are in its order, except those that ran again. A job that `at-most-once`
+/// lost and a replay delivers comes behind the jobs that were delivered before, and is not delivered twice.
 pub(crate) fn in_order(known: &Known, queue: &Address, expected: &[Expected], actual: &[Seen]) {
     let late = known.passes.len() > 1 && known.configuration.dedupes(&known.step);
     let again: BTreeSet<&Vec<u64>> =

@@ -1,4 +1,4 @@
-//! Chance that is the same for the same seed.
+//! Dice: gives random numbers that depend on the seed only.
 
 /// Splitmix64: small, and good enough to shuffle a test.
 #[derive(Clone, Debug)]
@@ -16,17 +16,17 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `end`, which is at least 1.
+    /// Number below `end`, which is at least 1.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.number() % end as u64).unwrap()
     }
 
-    /// Both included.
+    /// Number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.number() % (high - low + 1)
     }
 
-    /// True in `percent` of 100.
+    /// True in `percent` of 100 cases.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -35,7 +35,7 @@ impl Dice {
         &from[self.below(from.len())]
     }
 
-    /// `count` different ones of `from`, or all where there are fewer.
+    /// Up to `count` different elements of `from`.
     pub(crate) fn several<T: Clone>(&mut self, from: &[T], count: usize) -> Vec<T> {
         let mut left = from.to_vec();
         let mut picked = Vec::new();

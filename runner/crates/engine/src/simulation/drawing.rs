@@ -1,18 +1,18 @@
-//! A random graph, with every wiring there is.
+//! Drawing: creates a random graph with every kind of wiring.
 
 use super::blueprint::{Blueprint, QueuePlan, SinkPlan, StepPlan};
 use super::dice::Dice;
 use tidegate_config::{Promise, Take};
 
-/// A graph in the making: what a step may read, each with its distance from the sources, so that no
-/// step feeds what feeds it.
+/// Graph under construction. Each target has its distance from the sources, so that no step feeds its own
+/// inputs.
 struct Drawing<'d> {
     dice: &'d mut Dice,
     plan: Blueprint,
     outlets: Vec<(String, usize)>,
 }
 
-/// What steps say of trying again. A job that fails often has no attempt left with any of them.
+/// Values of `retry`. A job that fails often uses all attempts of each of them.
 const RETRIES: [&str; 3] = [
     "backoff = \"fixed\", initial = \"1s\", max_attempts = 4",
     "backoff = \"exponential\", initial = \"500ms\", jitter = \"none\", max_attempts = 3",
@@ -118,7 +118,7 @@ impl Drawing<'_> {
         Some(filter.into())
     }
 
-    /// Where a step delivers to: a sink, a queue that is there already, or a new one.
+    /// Target of a step: a sink, an existing queue, or a new one.
     fn target(&mut self, pipeline: &str, level: usize) -> String {
         let downstream: Vec<String> = {
             let behind = |(_, above): &&(String, usize)| *above > level;
@@ -148,7 +148,7 @@ impl Drawing<'_> {
         outputs.iter().any(|(_, address)| stdout(address))
     }
 
-    /// Jobs go round until they have counted down.
+    /// Adds a cycle: its jobs go round until their counter is zero.
     fn cycle(&mut self) {
         let outlets = self.outlets.clone();
         let from = self.dice.pick(&outlets).0.clone();
@@ -182,7 +182,7 @@ impl Drawing<'_> {
         self.plan.steps.extend([feed, spin]);
     }
 
-    /// A step that makes jobs of errors. It inherits no error queue, since that would be a cycle.
+    /// Adds a step that makes jobs of errors. It inherits no error queue, because that would be a cycle.
     fn handler(&mut self) {
         self.outlets.push(("p/handled".into(), 101));
         self.plan.steps.push(StepPlan {
@@ -203,7 +203,7 @@ impl Drawing<'_> {
         });
     }
 
-    /// Sinks that take jobs by themselves: of queues that nobody reads, and of some others.
+    /// Adds sinks that read queues: all queues without steps, and some others.
     fn sinks(&mut self) {
         let mut ends = self.outlets.clone();
         ends.extend(self.plan.errors.values().map(|address| (address.clone(), 100)));
@@ -262,7 +262,7 @@ fn source_line(dice: &mut Dice, source: u64, line: u64) -> String {
     match dice.below(40) {
         0 => "not json".into(),
         1 => "7".into(),
-        // Would be one where it stands in a list of bindings.
+        // Within a list of bindings this text would add a binding.
         2 => format!("1,\"b\":{{\"id\":\"evil{line}\"}}"),
         _ => {
             let n = dice.between(0, 30);

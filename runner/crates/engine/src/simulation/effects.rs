@@ -1,5 +1,5 @@
-//! What can be seen outside: lines on standard output, which outlive every crash, and whether what is
-//! attempted again is what was attempted before.
+//! External effects: record the lines on standard output, which survive every crash, and check that repeated
+//! attempts have the same jobs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -15,23 +15,22 @@ use tidegate_store::{DelayedKey, SnapshotInput, Store};
 
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
-    /// What each delivery was given, ever.
+    /// Payload of each delivery so far.
     given: HashMap<DeliveryHash, Vec<u8>>,
-    /// By step: attempts that may have been seen and are not delivered.
+    /// Attempts by step that may have been seen and are not delivered.
     attempted: BTreeMap<Address, BTreeSet<Place>>,
-    /// By step: jobs of steps that promise at most once, from when their progress may have moved until
-    /// they are delivered.
+    /// Jobs of `at-most-once` steps, from the possible commit of their progress until their delivery.
     promised: BTreeMap<Address, BTreeSet<Place>>,
-    /// The same of jobs that came again.
+    /// Redelivered jobs of these steps.
     returned: BTreeMap<Address, BTreeSet<DelayedKey>>,
-    /// By sink: what was printed.
+    /// Printed lines by sink.
     pub(crate) printed: BTreeMap<Address, Printed>,
 }
 
-/// The input of a job, and its index there.
+/// Input of a job, and its index there.
 type Place = (usize, u64);
 
-/// Standard output, as the outside keeps it.
+/// Standard output, as its reader keeps it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Printed(pub(crate) Arc<Mutex<Vec<u8>>>);
 
@@ -47,7 +46,7 @@ impl Write for Printed {
 }
 
 impl Effects {
-    /// An attempt is about to be made. Answers how many jobs it tries again.
+    /// Checks an attempt before it is made. Returns the number of its jobs that are retried.
     pub(crate) fn attempt(&mut self, configuration: &Configuration, step: usize, work: &Work) -> u64 {
         let step = &configuration.steps[step];
         let mut again = 0;
@@ -55,15 +54,15 @@ impl Effects {
         let mut walk = Walk::new(work);
         while let Some(item) = gatherer.next(&mut walk, false) {
             if item.to.is_some() {
-                // An output of an attempt before, under its hash.
+                // A delayed output of an earlier attempt, under its hash.
                 continue;
             }
             let before = self.given.entry(item.hash).or_insert_with(|| item.payload.to_vec());
-            assert_eq!(before, item.payload, "{} stands for other jobs than before", item.hash);
+            assert_eq!(before, item.payload, "{} has other jobs than before", item.hash);
             again += u64::from(item.put_back_from().is_none() && (item.attempt > 1 || work.before.is_some()));
         }
         if work.sequential || step.delivery != Promise::ExactlyOnce || !step.has_effects(configuration) {
-            // What is attempted stands in the store job by job, or need not stand there.
+            // Attempted jobs of a queued step have rows, and those of a pure step need no record.
             return again;
         }
         let jobs = work.first(work.jobs);
@@ -71,7 +70,7 @@ impl Effects {
         again
     }
 
-    /// The progress of a batch may move before it is attempted.
+    /// Records that the progress of a batch may be committed before its attempt.
     pub(crate) fn promise(&mut self, step: &Address, jobs: &Jobs) {
         self.promised.entry(step.clone()).or_default().extend(places(jobs));
         self.returned.entry(step.clone()).or_default().extend(jobs.returned.iter().cloned());
@@ -86,19 +85,19 @@ impl Effects {
         }
     }
 
-    /// A step stopped, or begins elsewhere: its batches are made anew.
+    /// Drops the records of a step that has stopped, or that has another start position.
     pub(crate) fn forget(&mut self, step: &Address) {
         self.attempted.remove(step);
     }
 
-    /// Everything that was begun is seen through when a run ends in order.
+    /// Checks that each begun job was finished before an orderly end.
     pub(crate) fn assert_none_promised(&self) {
         assert!(self.promised.values().all(BTreeSet::is_empty), "{:?}", self.promised);
         assert!(self.returned.values().all(BTreeSet::is_empty), "{:?}", self.returned);
     }
 
-    /// After a crash: what at-most-once has lost, and whether what has to be attempted again is on
-    /// record.
+    /// After a crash: counts the jobs that `at-most-once` has lost, and checks that attempts to be repeated
+    /// are recorded.
     pub(crate) fn crashed(&mut self, history: &mut History, store: &Store) {
         for (step, places) in std::mem::take(&mut self.promised) {
             history.steps.get_mut(&step).unwrap().lost.fresh.extend(places);

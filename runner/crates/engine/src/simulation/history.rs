@@ -1,5 +1,5 @@
-//! What was seen to be durable, commit by commit: every job of every queue, though it is trimmed later,
-//! and how far each step was with its inputs. It is never taken back, whatever crashes.
+//! History: records each durable state, with all jobs of all queues and the progress of all steps. No crash
+//! removes anything from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use tidegate_store::{ReadError, Store};
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// By queue, from index 1 on; `None` for jobs that were trimmed before anybody could look.
+    /// Jobs by queue, from index 1 on; `None` for jobs that were deleted before they were observed.
     pub(crate) rows: BTreeMap<Address, Vec<Option<Row>>>,
-    /// Every step that there ever was.
+    /// All steps that ever existed.
     pub(crate) steps: BTreeMap<Address, Known>,
-    /// Steps that somebody has asked to put back.
+    /// Steps with a requested replay.
     pub(crate) replayed: BTreeSet<Address>,
 }
 
-/// A job on a queue.
+/// Job on a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) payload: Vec<u8>,
-    /// `None` where somebody pushed it.
+    /// `None` for a pushed job.
     pub(crate) origin: Option<Origin>,
     pub(crate) carried: String,
     pub(crate) stamp: Stamp,
 }
 
-/// A step, as it was last in a configuration.
+/// Step, as it was in the last configuration that had it.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) step: Step,
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) retired: bool,
-    /// It had no error queue at some time.
+    /// Whether it had no error queue at some time.
     pub(crate) was_without_errors: bool,
     pub(crate) passes: Vec<Pass>,
-    /// Jobs that it had accounted for and was attempting in a crash, if it promises at most once.
+    /// Jobs that an `at-most-once` step had accounted for and was attempting in a crash.
     pub(crate) lost: Lost,
 }
 
@@ -45,21 +45,21 @@ pub(crate) struct Known {
 pub(crate) struct Lost {
     /// Inputs and indices.
     pub(crate) fresh: BTreeSet<(usize, u64)>,
-    /// So many jobs that were retried.
+    /// Number of retried errors.
     pub(crate) returned: usize,
 }
 
-/// One way of a step through its inputs; another begins where it is put back.
+/// One pass of a step over its inputs; a replay begins another one.
 #[derive(Clone, Debug)]
 pub(crate) struct Pass {
-    /// By input: the first index.
+    /// First index, by input.
     pub(crate) start: Vec<u64>,
-    /// By input: the index after the last one that is accounted for.
+    /// Index behind the last job that is accounted for, by input.
     pub(crate) next: Vec<u64>,
 }
 
 impl History {
-    /// Takes note of the steps that run from now on.
+    /// Records the steps of the next run.
     pub(crate) fn begin(
         &mut self,
         configuration: &Arc<Configuration>,
@@ -95,13 +95,13 @@ impl History {
         Ok(())
     }
 
-    /// Looks at what has become durable.
+    /// Observes the durable state.
     pub(crate) fn observe(&mut self, store: &Store) -> Result<(), ReadError> {
         for state in store.queues()? {
             let rows = self.rows.entry(state.address.clone()).or_default();
             let seen = rows.len() as u64;
             assert!(state.head >= seen, "{} has lost jobs: {} of {seen} are left", state.address, state.head);
-            // Gone within the commit that brought them.
+            // These jobs were deleted in the commit that appended them.
             while (rows.len() as u64) + 1 < state.first {
                 rows.push(None);
             }
@@ -116,7 +116,7 @@ impl History {
         Ok(())
     }
 
-    /// Compares what the store holds with what was seen.
+    /// Compares the store with the observed state.
     pub(crate) fn compare(&self, store: &Store) {
         for state in store.queues().unwrap() {
             let rows = &self.rows[&state.address];
@@ -137,7 +137,7 @@ impl History {
         row.and_then(Option::as_ref).unwrap_or_else(|| panic!("{queue}/{index} was never seen"))
     }
 
-    /// How many jobs the queue ever had.
+    /// Number of jobs that the queue ever had.
     pub(crate) fn head(&self, queue: &Address) -> u64 {
         self.rows.get(queue).map_or(0, |rows| rows.len() as u64)
     }
@@ -154,13 +154,13 @@ impl Known {
             assert!(picks || progress.finished().is_empty(), "{step} has skipped jobs of {}", input.address);
             *now = progress.watermark() + 1;
         }
-        // A step that has not begun yet may be told of progress that it does not have.
+        // A step that has not begun may have recorded progress without jobs.
         if now == pass.next {
             return Ok(());
         }
         assert!(!self.retired, "{step} is not there and makes progress");
         if now.iter().zip(&pass.next).any(|(now, next)| now < next) {
-            assert!(replayed.contains(step), "{step} was put back, and nobody asked for it");
+            assert!(replayed.contains(step), "{step} was rewound without a request");
             let start = now.clone();
             self.passes.push(Pass { start, next: now });
         } else {

@@ -1,6 +1,8 @@
-//! The sibling of the whole graphs: one step that retries, delays and picks its jobs by a queuer, under
-//! the same crashes. Every job ends exactly once, none is tried before its time, and what the strategy
-//! says of order holds for first attempts and for commits.
+//! Jobs simulation: runs one step that retries, delays and picks its jobs, with the same crashes as whole
+//! graphs.
+//!
+//! Every job ends exactly once. No job is attempted before its time. First attempts and commits have the
+//! order of the strategy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,41 +18,41 @@ use tidegate_dispatch::End;
 use tidegate_model::{Address, Timestamp};
 use tidegate_store::Store;
 
-/// What is played.
+/// Simulated step.
 #[derive(Clone, Debug)]
 pub(crate) struct JobsPlan {
     toml: String,
     pub(crate) lines: Vec<String>,
     jobs: Vec<JobPlan>,
     order: Order,
-    /// Attempts are begun durably, so that a crash counts as one.
+    /// Whether attempts are begun durably, so that a crash counts as one.
     charged: bool,
-    /// What was attempted, in the order of first attempts.
+    /// Attempted jobs, in the order of first attempts.
     attempted: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct JobPlan {
     lane: u64,
-    /// So many attempts fail.
+    /// Number of attempts that fail.
     fails: u32,
-    /// It gives a second output later.
+    /// Whether it has a second output, which is delayed.
     late: bool,
 }
 
-/// Whose jobs keep their order.
+/// Order that the jobs keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     None,
     OfLane,
     OfAll,
-    /// What is delivered, in whatever order it is attempted.
+    /// Order of deliveries, for attempts in any order.
     OfDeliveries,
 }
 
 pub(crate) const ATTEMPTS_MAX: u32 = 4;
 
-/// What each job runs through.
+/// Script of the step.
 const SCRIPT: &str = r#"
 fn process(job, ctx) {
     if job.fails >= ctx.attempt {
@@ -62,8 +64,8 @@ fn process(job, ctx) {
 }
 "#;
 
-/// The step that is played. `queuer`: what that says, if there is one; `shown`: one of its outputs can be seen
-/// outside.
+/// Configuration of the step. `queuer`: its queuer, if it has one; `shown`: whether one of its outputs is
+/// visible to external systems.
 pub(crate) fn step_toml(from: &str, queuer: &str, shown: bool) -> String {
     let shown = if shown { "stdout" } else { "null" };
     let queuer = if queuer.is_empty() { String::new() } else { format!("queuer = {{ {queuer} }}\n") };
@@ -103,7 +105,7 @@ pub(crate) fn random(dice: &mut Dice) -> JobsPlan {
             toml += "[step.first]\nfrom = \"s0\"\nto = \"q0\"\n";
             "q0"
         }
-        // One that picks and has nothing to run; where order matters, one after the other.
+        // A queued step without processors; if order matters, it runs one job at a time.
         _ => {
             let picks = if order == Order::None { "rounds" } else { "serial" };
             toml += "[step.first]\nfrom = \"s0\"\nto = \"q1\"\n[step.pass]\nfrom = \"q1\"\nto = \"q0\"\n";
@@ -129,7 +131,7 @@ impl JobsPlan {
         vec![("p.toml", self.toml.clone()), ("job.rhai", SCRIPT.to_owned())]
     }
 
-    /// An attempt is about to be made.
+    /// Checks an attempt before it is made.
     pub(crate) fn attempt(
         &mut self,
         configuration: &Configuration,
@@ -174,7 +176,7 @@ impl JobsPlan {
         self.jobs[usize::try_from(index - 1).unwrap()]
     }
 
-    /// Compares what stands on the queues with what was promised.
+    /// Compares the jobs on the queues with the guarantees.
     pub(crate) fn check(&self, history: &History, store: &Store, ended: Option<&Ended>) {
         let (done, late) = read(history, "p/out");
         let (failed, none) = read(history, "p/failed");
@@ -185,7 +187,7 @@ impl JobsPlan {
         let once: BTreeSet<u64> = ends.iter().copied().collect();
         assert_eq!(once.len(), ends.len(), "a job ended twice: {done:?}, {failed:?}\n{}", self.toml);
         if self.order == Order::OfDeliveries {
-            // Whatever crashed, and wherever they went: nothing has ended before what stands before it.
+            // No job has ended before the ones in front of it.
             assert!(once.iter().copied().eq(1..=once.len() as u64), "{once:?} has a gap\n{}", self.toml);
         }
         for &index in &done {
@@ -209,7 +211,7 @@ impl JobsPlan {
     }
 }
 
-/// The numbers of the jobs that a queue holds, and of those whose late output it holds.
+/// Numbers of the jobs of a queue, and of those that came as delayed outputs.
 fn read(history: &History, queue: &str) -> (Vec<u64>, Vec<u64>) {
     let rows = history.rows.get(&Address::parse(queue).unwrap()).map(Vec::as_slice).unwrap_or_default();
     let (mut jobs, mut late) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a step must have come to, job by job, given what stood on its inputs.
+//! Model: computes the expected deliveries of a step from the jobs of its inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,33 +11,33 @@ use super::twin::{self, Given, Made};
 use tidegate_config::{Input, Meta, QueueRef, Take};
 use tidegate_model::{Address, DeliveryHash, delivery_hash, rfc3339};
 
-/// By queue: what is told of the job there, as JSON.
+/// Provenance as JSON, by queue.
 pub(crate) type Carried = BTreeMap<String, BTreeSet<String>>;
 
-/// A job that a step has accounted for.
+/// Job that a step has accounted for.
 #[derive(Clone, Debug)]
 pub(crate) struct Delivery {
-    /// By input: the index that it gave, or 0.
+    /// Index by input; 0 if the input has no job here.
     pub(crate) indices: Vec<u64>,
-    /// The last attempt.
+    /// Number of the last attempt.
     pub(crate) attempt: u32,
     pub(crate) given: Given,
     pub(crate) carried: Carried,
     pub(crate) hash: DeliveryHash,
-    /// Nothing, where the step does not make a delivery twice and has made it.
+    /// Outputs; `None` if the delivery was made before and the step makes none twice.
     pub(crate) made: Option<Made>,
-    /// The error that it was run again for.
+    /// Error that was retried.
     pub(crate) retried: Option<(Address, u64)>,
 }
 
-/// All that can be read.
+/// Readable inputs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inputs<'a> {
     pub(crate) history: &'a History,
     pub(crate) sources: &'a BTreeMap<String, Vec<String>>,
 }
 
-/// What a step has accounted for so far, in order but for what was run again.
+/// Deliveries of a step so far, in order except for retried errors.
 pub(crate) fn deliveries(inputs: Inputs<'_>, known: &Known, retried: &[(&Address, u64)]) -> Vec<Delivery> {
     let mut all = Vec::new();
     for pass in &known.passes {
@@ -63,7 +63,7 @@ pub(crate) fn deliveries(inputs: Inputs<'_>, known: &Known, retried: &[(&Address
     all
 }
 
-/// What the step would run next; several, where it takes from whichever input.
+/// Next deliveries of the step; several if any of its inputs may be next.
 pub(crate) fn next(inputs: Inputs<'_>, known: &Known) -> Vec<Delivery> {
     let next = known.next();
     let has = |at: usize| next[at] <= inputs.head(&known.step.inputs[at].address);
@@ -76,14 +76,14 @@ pub(crate) fn next(inputs: Inputs<'_>, known: &Known) -> Vec<Delivery> {
     rows.into_iter().map(|indices| inputs.delivery(known, indices)).collect()
 }
 
-/// The indices of each delivery of a pass.
+/// Indices of each delivery of a pass.
 fn rows(take: Take, pass: &Pass) -> Vec<Vec<u64>> {
     let width = pass.start.len();
     let mut rows = Vec::new();
     if take == Take::Join {
         let counts: BTreeSet<u64> =
             pass.start.iter().zip(&pass.next).map(|(start, next)| next - start).collect();
-        assert_eq!(counts.len(), 1, "a join takes as many of each: {pass:?}");
+        assert_eq!(counts.len(), 1, "a join takes the same number of each input: {pass:?}");
         for more in 0..pass.next[0] - pass.start[0] {
             rows.push(pass.start.iter().map(|start| start + more).collect());
         }
@@ -136,7 +136,7 @@ impl Inputs<'_> {
         Delivery { indices, attempt, given, carried, hash, made: Some(made), retried: None }
     }
 
-    /// A job that was put back from an error queue.
+    /// Delivery of a retried error.
     fn again(&self, known: &Known, from: (&Address, u64), row: &Row) -> Delivery {
         let record: Record<'_> = serde_json::from_slice(&row.payload).unwrap();
         let indices = indices(known, &row.origin.as_ref().unwrap().inputs);
@@ -159,7 +159,7 @@ struct Record<'a> {
     job: Option<&'a RawValue>,
 }
 
-/// By input of the step: the index.
+/// Index by input of the step.
 pub(crate) fn indices(known: &Known, inputs: &[(String, u64)]) -> Vec<u64> {
     let of = |name: String| inputs.iter().find(|(one, _)| *one == name).map_or(0, |(_, index)| *index);
     known.step.inputs.iter().map(|input| of(input.hash_name())).collect()
@@ -184,7 +184,7 @@ fn wrap(parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
     whole
 }
 
-/// Adds what a text says that a job carries.
+/// Adds the provenance in a text.
 pub(crate) fn merge(carried: &mut Carried, text: &str) {
     if text.is_empty() {
         return;

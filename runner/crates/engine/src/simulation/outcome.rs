@@ -1,30 +1,30 @@
-//! What may befall a run, and how it ends.
+//! Outcome: lists the perils of a run, and its possible ends.
 
 use tidegate_dispatch::End;
 use tidegate_model::Address;
 
-/// How a run ended, if it was no crash.
+/// End of a run without a crash.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) end: End,
     pub(crate) halted: Vec<Address>,
-    /// Something was asked of it, which may have been granted when it was about to end.
+    /// Whether there were requests, which may have been granted just before the end.
     pub(crate) asked: bool,
 }
 
-/// The process has died.
+/// The process died.
 #[derive(Debug)]
 pub(crate) struct Crash;
 
-/// What may befall a run besides failures of the disk.
+/// Perils of a run besides disk failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Perils {
-    /// It dies after so many moves.
+    /// Number of moves after which it dies.
     pub(crate) dies_after: Option<u64>,
-    /// Somebody asks it to stop after so many.
+    /// Number of moves after which it is stopped.
     pub(crate) stops_after: Option<u64>,
-    /// Everything outside behaves after so many, so that it has to drain.
+    /// Number of moves after which all external systems answer, so that it must drain.
     pub(crate) calms_after: Option<u64>,
-    /// Somebody asks something of it so many times.
+    /// Number of requests to it.
     pub(crate) requests: usize,
 }

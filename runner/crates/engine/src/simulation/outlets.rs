@@ -1,4 +1,4 @@
-//! Compares what left through sinks with what the steps that feed them should have handed on.
+//! Outlets: compare the lines of sinks with the deliveries of the steps that feed them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::model::Carried;
 use tidegate_config::{Promise, Take, Target};
 use tidegate_model::Address;
 
-/// What a step has to do with one sink.
+/// Deliveries of a step to one sink.
 pub(crate) struct Feed<'k> {
     pub(crate) known: &'k Known,
     pub(crate) lines: Vec<Expected>,
@@ -31,7 +31,7 @@ fn all_lines(feeds: &[Feed<'_>]) -> Vec<Expected> {
     lines.map(|line| Expected { seen: plain(&line.seen.payload), ..line.clone() }).collect()
 }
 
-/// A file is exactly once.
+/// Checks a file, which has each line exactly once.
 pub(crate) fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
     let expected = all_lines(feeds);
     let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
@@ -44,8 +44,7 @@ pub(crate) fn check_file(sink: &Address, lines: &[String], feeds: &[Feed<'_>]) {
     }
 }
 
-/// What is printed cannot be taken back, so that a crash may print it again, unless it is printed at
-/// most once.
+/// Checks standard output: a crash may print lines again, unless they are printed at most once.
 pub(crate) fn check_printed(sink: &Address, lines: &[String], feeds: &[Feed<'_>], crashes: u64) {
     let expected = all_lines(feeds);
     let actual: Vec<Seen> = lines.iter().map(|line| plain(line)).collect();
@@ -54,7 +53,7 @@ pub(crate) fn check_printed(sink: &Address, lines: &[String], feeds: &[Feed<'_>]
         compare(&sink.to_string(), &expected, &actual, false);
         return;
     }
-    // What was printed last may not be accounted for yet.
+    // The last lines may not be accounted for yet.
     let mut counts: BTreeMap<&Seen, i64> = BTreeMap::new();
     for line in &actual {
         *counts.entry(line).or_default() += 1;

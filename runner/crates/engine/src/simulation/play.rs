@@ -1,5 +1,4 @@
-//! A seed from its first run to its last: runs and crashes, and between them what is left is compared with what
-//! was promised.
+//! Play: runs one seed from its first run to its last, and checks the durable state between them.
 
 use super::check;
 use super::outcome::{Ended, Perils};
@@ -9,17 +8,17 @@ use super::world::World;
 use tidegate_store::testing::{Failure, FaultyDisk};
 use tidegate_store::{Store, open_disk, verify};
 
-/// Plays the history of a graph that the seed says, and asserts what was promised.
+/// Runs the seed's graph and checks the guarantees.
 pub(crate) fn play(seed: u64) -> Tally {
     play_in(World::new(seed))
 }
 
-/// The same of a step that retries, delays and picks its jobs.
+/// Runs the seed's step that retries, delays and picks its jobs.
 pub(crate) fn play_jobs(seed: u64) -> Tally {
     play_in(World::of_jobs(seed))
 }
 
-/// The same of a step that waits for everything there is to wait for.
+/// Runs the seed's step that waits.
 pub(crate) fn play_waiting(seed: u64) -> Tally {
     play_in(World::of_waiting(seed))
 }
@@ -37,7 +36,7 @@ fn play_in(mut world: World) -> Tally {
         world.between(ended.as_ref());
         let requests = if last || !world.is_graph() { 0 } else { world.dice.below(4) };
         let Ok(calm) = stage::run(&mut world, Perils { requests, ..Perils::default() }) else {
-            panic!("nothing failed, and it crashed")
+            panic!("the run crashed without a failure")
         };
         if world.is_graph() {
             world.plan.mend();
@@ -49,8 +48,8 @@ fn play_in(mut world: World) -> Tally {
     world.tally()
 }
 
-/// Crashes a run that leaves attempts on record, and then the recovery at each step of it, one after the
-/// other. Answers how many steps that were; `None` where the run left nothing on record.
+/// Crashes a run in the middle of recorded attempts, and then its recovery at each move. Returns the number
+/// of moves, or `None` if the run recorded no attempt.
 pub(crate) fn interrupt(seed: u64) -> Option<u64> {
     let mut world = World::new(seed);
     world.between(None);
@@ -68,7 +67,7 @@ pub(crate) fn interrupt(seed: u64) -> Option<u64> {
         world.disk = FaultyDisk::with(world.disk.bytes());
         world.disk.fail(Failure::From(step));
         let failing = world.disk.clone();
-        // Where nothing strikes, it dies with the recovery behind it.
+        // If no failure strikes, the process dies after the recovery.
         assert!(stage::run(&mut world, Perils { dies_after: Some(0), ..Perils::default() }).is_err());
         let (store, writer) = open_disk(Box::new(world.disk.clone())).unwrap();
         world.look(&store, None);
@@ -84,8 +83,8 @@ pub(crate) fn interrupt(seed: u64) -> Option<u64> {
 }
 
 impl World {
-    /// Between two runs: looks at what is left, and then somebody may change something. `ended` is how
-    /// the last run ended, where it did.
+    /// Checks the state between two runs and perhaps changes the configuration. `ended` is the end of the
+    /// last run, unless it crashed.
     fn between(&mut self, ended: Option<&Ended>) {
         let (store, mut writer) = open_disk(Box::new(self.disk.clone())).unwrap();
         self.look(&store, ended);
@@ -98,7 +97,7 @@ impl World {
         self.disk = FaultyDisk::with(self.disk.bytes());
     }
 
-    /// Compares what is left with what was promised.
+    /// Compares the state with the guarantees.
     fn look(&mut self, store: &Store, ended: Option<&Ended>) {
         self.history.observe(store).unwrap();
         self.requests.settle(&self.history, store);

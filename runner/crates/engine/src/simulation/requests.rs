@@ -1,4 +1,4 @@
-//! What somebody asks of the run from outside, and what came of it as far as can be known.
+//! Operator requests: send random requests to a run, and record their outcomes as far as they are known.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ pub(crate) struct Requests {
 #[derive(Debug)]
 pub(crate) struct Wish {
     pub(crate) request: Request,
-    /// Where the answer comes.
+    /// Channel of the answer.
     reply: Option<Receiver<Result<Granted, String>>>,
     pub(crate) granted: bool,
 }
 
 impl Requests {
-    /// Thinks of something to ask; `None` where nothing comes to mind.
+    /// Creates a random request; `None` if there is none to make.
     pub(crate) fn think(
         &mut self,
         dice: &mut Dice,
@@ -94,7 +94,7 @@ impl Requests {
         configuration: &Configuration,
     ) -> Option<Request> {
         let step = dice.pick(&configuration.steps);
-        // What is trimmed meanwhile cannot be run again.
+        // Jobs that retention deletes meanwhile cannot run again.
         let stays = |input: &tidegate_config::InputRef| match input.input {
             Input::Source(_) => true,
             Input::Queue(QueueRef(queue)) => {
@@ -127,13 +127,13 @@ impl Requests {
         Some(Request::Replay { step: step.address.clone(), from })
     }
 
-    /// Whether an answer about the error is still to come.
+    /// Whether an answer about the error is still open.
     fn is_asked(&self, queue: &Address, index: u64) -> bool {
         self.all.iter().filter(|wish| wish.reply.is_some()).any(|wish| wish.deals_with(queue, index))
     }
 
-    /// What comes first of a retry and a replay cannot be told, and where deliveries are not made
-    /// twice it makes a difference.
+    /// Whether an error may be retried now. The order of a retry and a replay is unknown, and it matters for
+    /// a step that makes no delivery twice.
     fn may_retry(&self, history: &History, step: &Address) -> bool {
         let known = &history.steps[step];
         let replayed = || {
@@ -150,12 +150,12 @@ impl Requests {
         Asked::new(request, reply)
     }
 
-    /// Something that was done to a store at rest.
+    /// Records a request that was applied to a stopped store.
     pub(crate) fn done(&mut self, request: Request) {
         self.all.push(Wish { request, reply: None, granted: true });
     }
 
-    /// Takes in the answers that have come.
+    /// Reads the answers.
     pub(crate) fn listen(&mut self) {
         for wish in &mut self.all {
             match wish.reply.as_ref().map(Receiver::try_recv) {
@@ -168,8 +168,7 @@ impl Requests {
         }
     }
 
-    /// Finds out what came of requests that nobody answered before the run ended; an answer that came
-    /// when the power was gone is none.
+    /// Determines the outcome of requests without an answer. An answer during a power failure does not count.
     pub(crate) fn settle(&mut self, history: &History, store: &Store) {
         for at in 0..self.all.len() {
             if self.all[at].reply.take().is_none() {
@@ -186,7 +185,7 @@ impl Requests {
                         |index| self.all.iter().any(|wish| wish.granted && wish.deals_with(queue, index));
                     errors.iter().all(|&index| handled.has(index) && !before(index))
                 }
-                // The rest is not thought of.
+                // There are no other requests.
                 _ => false,
             };
             self.all[at].granted = granted;
@@ -205,7 +204,7 @@ impl Requests {
         }
     }
 
-    /// Errors that were put back through their step.
+    /// Errors that were retried.
     pub(crate) fn retried(&self) -> Vec<(&Address, u64)> {
         let mut all = Vec::new();
         for wish in self.all.iter().filter(|wish| wish.granted) {
@@ -216,7 +215,7 @@ impl Requests {
         all
     }
 
-    /// Compares what stands on queues without an origin with what was pushed.
+    /// Compares the jobs without an origin with the pushed ones.
     pub(crate) fn check_pushes(&self, history: &History) {
         for (queue, rows) in &history.rows {
             let loose = rows.iter().flatten().filter(|row| row.origin.is_none());

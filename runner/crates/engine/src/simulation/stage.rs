@@ -1,5 +1,5 @@
-//! One run on one thread: plays the readers, the workers and the committer, and lets chance decide who
-//! is next. Ends in order, or in the middle of something.
+//! Stage: simulates one run on one thread. Random choices replace the readers, the workers and the committer.
+//! The run ends in order or with a crash.
 
 mod committing;
 mod opening;
@@ -30,24 +30,24 @@ use tidegate_dispatch::{Before, End, Port};
 use tidegate_model::Clock as _;
 use tidegate_store::{Attempts, Store};
 
-/// More moves than this are a run that does not end.
+/// Maximum number of moves of a run.
 const MOVES_MAX: u64 = 200_000;
 
-/// What happens next.
+/// Next move.
 #[derive(Clone, Copy, Debug)]
 enum Move {
-    /// The floor takes in the next message.
+    /// The coordinator handles the next message.
     Hear,
-    /// It is told that time has passed.
+    /// The coordinator handles the passing of time.
     Tick,
     ReadSource(usize),
     ReadStore,
-    /// A worker begins with the next batch.
+    /// A worker starts the next batch.
     Start,
-    /// A worker tells what became of its batch.
+    /// A worker reports the result of its batch.
     Tell(usize),
     Commit,
-    /// A gate says whether it is open.
+    /// A gate is checked.
     LookAtGate,
     /// A monitor answers.
     Answer(usize),
@@ -73,9 +73,9 @@ struct Stage<'w> {
     orders: VecDeque<Order>,
     gates: Vec<usize>,
     askings: Vec<Asking>,
-    /// Somebody has asked it to stop.
+    /// Whether a stop was requested.
     stopped: bool,
-    /// How many moves were made while everything answers.
+    /// Number of moves since all external systems answer.
     calm_moves: u64,
     end: Option<End>,
 }
@@ -84,7 +84,7 @@ pub(crate) fn run(world: &mut World, perils: Perils) -> Result<Ended, Crash> {
     let mut stage = Stage::open(world)?;
     let outcome = stage.play(perils);
     let Stage { world, committer, floor, .. } = stage;
-    // The disk is looked at before anything is closed, since closing writes.
+    // The disk is checked before the stage closes, because closing writes.
     let Ok(end) = outcome else {
         world.die();
         return Err(Crash);
@@ -139,7 +139,7 @@ impl Stage<'_> {
             self.come();
             let moves = self.moves();
             let moves = if moves.is_empty() { self.sleep() } else { moves };
-            assert!(!moves.is_empty(), "nothing can happen any more, and the run is not over");
+            assert!(!moves.is_empty(), "no move is left, and the run has not ended");
             let next = *self.world.dice.pick(&moves);
             self.make(next)?;
             if self.world.disk.struck() {
@@ -174,7 +174,7 @@ impl Stage<'_> {
         moves
     }
 
-    /// Nothing happens until something is due.
+    /// Advances the clock to the next due time.
     fn sleep(&mut self) -> Vec<Move> {
         let Some(wakes) = self.floor.wakes(self.world.clock.now()) else { return self.idle() };
         self.world.clock.advance((wakes.0 - self.world.clock.now().0).max(0));
@@ -288,7 +288,7 @@ impl Stage<'_> {
         let Some(Task { step, id, work, .. }) = self.tasks.pop_front() else { return };
         self.world.tally.retries += self.world.effects.attempt(&self.configuration, step, &work);
         let now = self.world.clock.now();
-        // Now and then a batch takes long, or is cut.
+        // Sometimes a batch takes long, or is cut.
         let World { dice, .. } = &mut *self.world;
         let jobs = if dice.chance(30) { 1 + dice.below(4) } else { usize::MAX };
         let took = if dice.chance(30) { dice.between(0, 100) } else { 0 };
@@ -318,7 +318,7 @@ impl Stage<'_> {
 }
 
 impl World {
-    /// A failure that was to be expected is a crash.
+    /// Turns an expected failure into a crash.
     fn expected(&self, error: &EngineError) -> Crash {
         assert!(self.disk.struck(), "{}", Chain(error));
         Crash

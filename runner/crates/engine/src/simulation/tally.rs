@@ -1,4 +1,4 @@
-//! What was played, so that it can be seen that something was.
+//! Tally: counts the events of a simulation, to show that they have occurred.
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
@@ -6,20 +6,20 @@ pub(crate) struct Tally {
     pub(crate) crashes: u64,
     /// Batches that were begun before a crash and formed again after it.
     pub(crate) again: u64,
-    /// Attempts at jobs that had failed, but for those that were put back.
+    /// Retries of failed jobs, without retried errors.
     pub(crate) retries: u64,
-    /// Requests that were granted.
+    /// Granted requests.
     pub(crate) granted: u64,
     /// Jobs on queues.
     pub(crate) jobs: u64,
-    /// Jobs of those that were on their way in a crash at most once.
+    /// Jobs that `at-most-once` steps have lost in crashes.
     pub(crate) lost: u64,
-    /// Where it waits: how often a job found its gate closed, and how often the outside forgot one.
+    /// Number of jobs that found their gate closed, and of jobs that their external system did not know.
     pub(crate) held: u64,
     pub(crate) forgotten: u64,
-    /// How often something was taken that the outside said by itself.
+    /// Number of accepted external completions.
     pub(crate) told: u64,
-    /// Jobs that somebody moved or took out while they waited.
+    /// Number of waiting jobs that were moved or cancelled.
     pub(crate) moved: u64,
     pub(crate) ticks: u64,
 }

@@ -1,11 +1,11 @@
-//! The scripts of the simulation, and the same in Rust: what the model says an attempt must come to.
+//! Twin: implements the simulated scripts in Rhai and, for the model, in Rust.
 
 use serde_json::{Value, json};
 
 use tidegate_config::{Step, Take};
 use tidegate_model::DeliveryHash;
 
-/// The file that every step with a script runs. What it does is in the step's `config`.
+/// Script of every scripted step. The step's `config` controls its behaviour.
 pub(crate) const WORK: &str = r#"
 fn field(job, key, other) {
     if type_of(job) == "map" && key in job { job[key] } else { other }
@@ -89,29 +89,28 @@ fn process(job, ctx) {
 }
 "#;
 
-/// A second script of a chain.
+/// Second script of a chain.
 pub(crate) const AGAIN: &str = "fn process(job) { job.id += \"+\"; job }\n";
 
-/// What an attempt is given.
+/// Input of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Given {
-    /// The payload of the attempt, with its bindings where the step sees them.
+    /// Payload of the attempt, with its bindings if the step sees them.
     pub(crate) whole: Vec<u8>,
-    /// All that it was made of is JSON.
+    /// Whether all its parts are JSON.
     pub(crate) sound: bool,
 }
 
-/// What an attempt comes to: jobs by output of the step, or the kind of its failure.
+/// Result of an attempt: jobs by output of the step, or the kind of its failure.
 pub(crate) type Made = Result<Vec<Vec<Value>>, &'static str>;
 
-/// What a job comes to that is tried as often as its step says, from the attempt `first` on; and the number of
-/// the last attempt.
+/// Result of a job after all its attempts, from the attempt `first` on, with the number of the last one.
 pub(crate) fn attempts(step: &Step, given: &Given, first: u32, hash: DeliveryHash) -> (u32, Made) {
     let most = step.retry_policy().map_or(1, |policy| policy.max_attempts);
     let mut number = first;
     loop {
         let made = attempt(step, given, number, hash);
-        // What is rejected, or no job, is not tried again.
+        // A rejected job, or one that is not JSON, is not retried.
         if made != Err("failed") || number >= most {
             return (number, made);
         }
@@ -159,7 +158,7 @@ fn attempt(step: &Step, given: &Given, attempt: u32, hash: DeliveryHash) -> Made
     Ok(outputs)
 }
 
-/// The jobs that the script makes, each with the binding that it goes to.
+/// Jobs that the script makes, each with its binding.
 fn work(config: &Value, id: &str, n: i64, hash: DeliveryHash) -> Vec<(String, Value)> {
     let salt = config["salt"].as_i64().unwrap();
     let hash = (config["hash"] == true).then(|| hash.to_string());
@@ -205,7 +204,7 @@ fn id_of(part: &Value) -> String {
     of("id").unwrap_or_else(|| format!("e{}", of("hash").unwrap_or_default()))
 }
 
-/// The jobs that a joined one, or an alternative, is made of, in order of binding.
+/// Parts of a joined job or of an alternative, in the order of the bindings.
 fn parts(job: &Value) -> Vec<&Value> {
     job.as_object().unwrap().values().collect()
 }
@@ -230,9 +229,9 @@ fn passes(step: &Step, job: &Value) -> Result<bool, &'static str> {
     }
     let Some((when, _)) = &filter.when else { return Ok(true) };
     match step.take {
-        // `"a" in job`
+        // Same as `"a" in job`.
         Take::Alts => Ok(job.get("a").is_some()),
-        // `job.a.n % 2 == 0`, or without the binding
+        // Same as `job.a.n % 2 == 0`, or without the binding.
         Take::Join => even(&job["a"]["n"], when),
         Take::From => even(&job["n"], when),
     }

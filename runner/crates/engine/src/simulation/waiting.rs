@@ -1,22 +1,24 @@
-//! The sibling of the whole graphs that waits: one step with every strategy, behind a gate, before a
-//! ledger that finishes its jobs and a monitor that asks there, fed by a file or by those who push, with
-//! somebody who moves its jobs, cancels them and has it pause, and an outside that says by itself how they
-//! stand, beside a schedule, by a clock that is set back and forward, under the same crashes.
+//! Waiting simulation: runs one step that waits for everything possible, with the same crashes as whole
+//! graphs.
 //!
-//! Every job ends exactly once; none is tried before its time, behind a closed gate, while it is pending
-//! or before those that hold it; what was answered for is on disk; what was taken of the outside holds; every
-//! tick comes as its source says; and when everything answers at last, everything drains.
+//! The step has any strategy, a gate, and a ledger that finishes its jobs, with a monitor for it. Its jobs
+//! come from a file or from pushing clients. Operators move and cancel jobs, and pause the step. External
+//! systems complete jobs on their own. A schedule runs beside it, and the clock is set back and forward.
 //!
-//! | room | what it knows |
+//! Every job ends exactly once. No job is attempted before its time, behind a closed gate, while it is
+//! pending, or before the jobs that block it. Answered requests and accepted completions are durable. Every
+//! tick comes as its source requires. Once all external systems answer, everything drains.
+//!
+//! | module | content |
 //! | --- | --- |
-//! | `plan` | what is played |
-//! | `standing` | what the store says of each job, and how that may change |
-//! | `picking` | what must hold whenever a job is picked |
+//! | `plan` | the simulated step |
+//! | `standing` | stored state of each job, and its allowed changes |
+//! | `picking` | conditions for a picked job |
 //! | `outside` | the gate and the ledger |
-//! | `pushers` | who pushes jobs |
-//! | `callers` | who moves them |
-//! | `tellers` | who says unasked how they stand outside |
-//! | `ticking` | what the schedule must come to |
+//! | `pushers` | clients that push jobs |
+//! | `callers` | operators that move jobs |
+//! | `tellers` | external systems that complete jobs on their own |
+//! | `ticking` | expected ticks of the schedule |
 
 mod callers;
 mod outside;
@@ -51,18 +53,18 @@ use tidegate_dispatch::BatchId;
 use tidegate_model::{Address, Status};
 use tidegate_store::{ReadError, Store};
 
-/// What is played, and all that was seen of it.
+/// Simulated step, with all observations.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     plan: Plan,
     step: Address,
     input: Address,
-    /// By index on the input.
+    /// Jobs by index of the input.
     jobs: BTreeMap<u64, Job>,
     standings: Standings,
-    /// By index: attempts of which nothing is durable yet.
+    /// Attempts without a durable result, by index.
     attempts: BTreeMap<u64, Attempt>,
-    /// By batch: the indices of those.
+    /// Indices of the attempts, by batch.
     batches: BTreeMap<BatchId, Vec<u64>>,
     picking: Picking,
     outside: Outside,
@@ -70,14 +72,14 @@ pub(crate) struct Waiting {
     callers: Callers,
     tellers: Tellers,
     ticking: Option<Ticking>,
-    /// Everything answers in this run, or did in the last one.
+    /// Whether all external systems answer in this run, or did in the last one.
     ran_calmly: bool,
-    /// How often a job found its gate closed, and how often the outside forgot one.
+    /// Number of jobs that found their gate closed, and of jobs that the ledger did not know.
     held: u64,
     forgotten: u64,
 }
 
-/// Something that comes from outside.
+/// Event of an external party.
 #[derive(Debug)]
 pub(crate) enum Coming {
     Push(Push),
@@ -115,12 +117,12 @@ impl Waiting {
         self.plan.files.clone()
     }
 
-    /// The lines of the source, where it is a file.
+    /// Lines of the source, if it is a file.
     pub(crate) fn lines(&self) -> Vec<String> {
         if self.plan.is_pushed() { Vec::new() } else { self.plan.jobs.clone() }
     }
 
-    /// A run begins.
+    /// Begins a run.
     pub(crate) fn begin(&mut self, now: i64) {
         self.ran_calmly = self.outside.calm;
         self.picking = Picking::default();
@@ -130,12 +132,12 @@ impl Waiting {
         }
     }
 
-    /// From here on everything answers, and nobody asks for anything; or not any more.
+    /// Sets whether all external systems answer, and no request comes, from now on.
     pub(crate) fn calm(&mut self, calm: bool) {
         self.outside.calm = calm;
     }
 
-    /// The same in the middle of a run.
+    /// Makes all external systems answer in the middle of a run.
     pub(crate) fn calm_down(&mut self) {
         (self.outside.calm, self.ran_calmly) = (true, true);
     }
@@ -144,12 +146,12 @@ impl Waiting {
         self.outside.calm
     }
 
-    /// It does so much in an hour that a clock that is set far makes much to play.
+    /// Whether an hour of the step has many events, so that a large jump of the clock is slow to simulate.
     pub(crate) fn is_restless(&self) -> bool {
         self.plan.gate.is_some() || self.plan.ticks.is_some_and(|(every, _)| every < 600_000)
     }
 
-    /// What was played.
+    /// Counts of the events.
     pub(crate) fn tally(&self) -> Tally {
         let ticks = self.ticking.as_ref().map_or(0, Ticking::count);
         let (granted, moved) = (self.callers.granted, self.callers.moved);
@@ -164,7 +166,7 @@ impl Waiting {
         }
     }
 
-    /// An attempt is about to be made.
+    /// Checks an attempt before it is made.
     pub(crate) fn attempt(
         &mut self,
         dice: &mut Dice,
@@ -195,7 +197,7 @@ impl Waiting {
                 At::Fresh | At::Delayed { .. } => !self.plan.begins && at.attempts() + 1 == number,
                 At::Pending { .. } | At::Through(_) => false,
             };
-            // What waits behind another job is tried again in memory, and nothing of that is durable.
+            // A blocked job of an ordered step is retried in memory, and none of that is durable.
             let in_memory = self.plan.order == Order::Stream;
             assert!(
                 is_next || in_memory && number > at.attempts(),
@@ -209,7 +211,7 @@ impl Waiting {
                 }
                 _ => {}
             }
-            // What stands behind one that waits for its next attempt is not attempted in this batch.
+            // Jobs behind one that waits for its next attempt are not attempted in this batch.
             let waits = in_memory && matches!(outcome, Outcome::Again { .. } | Outcome::Held);
             let before = self.attempts.insert(index, Attempt { number, outcome, in_memory });
             assert!(before.is_none() || in_memory, "{index} is attempted twice at once: {self:#?}");
@@ -221,7 +223,7 @@ impl Waiting {
         self.batches.insert(id, indices);
     }
 
-    /// Looks at what has become durable.
+    /// Observes the durable state.
     pub(crate) fn look(&mut self, store: &Store, history: &History) -> Result<(), ReadError> {
         self.see_jobs(history);
         let head = self.jobs.len() as u64;
@@ -256,19 +258,19 @@ impl Waiting {
         }
     }
 
-    /// Batches of which is told that they are delivered.
+    /// Records that the commit of this batch was reported.
     pub(crate) fn delivered(&mut self, id: BatchId) {
         let indices = self.batches.remove(&id);
-        // A batch of what is taken in order may be split: there an attempt is over when its end is durable.
+        // A batch of an ordered step may be split: its attempts are over when their results are durable.
         for index in indices.into_iter().flatten().filter(|_| self.plan.order != Order::Stream) {
             self.attempts.remove(&index);
         }
     }
 
-    /// The run is over, in whatever way.
+    /// Ends the run, in order or not.
     pub(crate) fn hang_up(&mut self, store: &Store, in_order: bool) -> Result<(), ReadError> {
         let seen_through = self.attempts.is_empty() || self.plan.order == Order::Stream;
-        assert!(!in_order || seen_through, "attempts were not seen through: {self:#?}");
+        assert!(!in_order || seen_through, "attempts were not finished: {self:#?}");
         self.attempts.clear();
         self.batches.clear();
         if let Some(pushers) = &mut self.pushers {
@@ -321,7 +323,7 @@ impl Waiting {
         self.outside.answer(dice, store, asking)
     }
 
-    /// Something that somebody wants of the run; with `needed` only what it cannot do without.
+    /// Creates a random request; with `needed` only one that the run needs to drain.
     pub(crate) fn think(
         &mut self,
         dice: &mut Dice,
@@ -346,7 +348,7 @@ impl Waiting {
         self.callers.think(dice, &self.step, &self.standings, may_take_fresh).map(Coming::Request)
     }
 
-    /// Takes in the answers that have come.
+    /// Reads the answers.
     pub(crate) fn listen(&mut self) {
         if let Some(pushers) = &mut self.pushers {
             pushers.listen();
@@ -356,12 +358,12 @@ impl Waiting {
         self.tellers.check(&self.standings);
     }
 
-    /// Has the step go on, if it is paused and nobody has asked for that yet.
+    /// Requests that a paused step resume, unless that was requested already.
     pub(crate) fn go_on(&mut self) -> Option<Asked> {
         self.callers.go_on(&self.step)
     }
 
-    /// Whether nothing is left that will ever happen, but more ticks.
+    /// Whether no event is left except ticks.
     pub(crate) fn is_over(&self, history: &History) -> bool {
         self.is_through() && ticking::are_read(history)
     }
@@ -377,7 +379,7 @@ impl Waiting {
             && (self.attempts.is_empty() || self.plan.order == Order::Stream)
     }
 
-    /// Compares what is on record with what was answered for, and at the end with what must have come.
+    /// Compares the recorded jobs with the answered requests, and at the end with the expected jobs.
     pub(crate) fn check(&self, history: &History, ended: bool) {
         if let Some(pushers) = &self.pushers {
             pushers.check(history);

@@ -1,4 +1,4 @@
-//! The workers of the steps, from one run to the next.
+//! Simulated workers: keep the workers of the steps from one run to the next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use tidegate_config::Configuration;
 use tidegate_model::{Address, TokenKey};
 use tidegate_store::Store;
 
-/// Compiling scripts takes longer than all the rest, so what they are compiled to is kept as long as
-/// nothing can tell.
+/// Workers by step. Compilation of scripts takes most of the time, so compiled scripts are kept while they
+/// cannot differ.
 #[derive(Debug, Default)]
 pub(crate) struct Workers(BTreeMap<Address, ((u64, u64), Worker)>);
 
@@ -45,7 +45,7 @@ impl Workers {
         &mut self.0.get_mut(&step.address).unwrap().1
     }
 
-    /// Those that ask the store do so only as long as it is open.
+    /// Drops the workers that read the store, because it is closed.
     pub(crate) fn forget(&mut self, configuration: &Configuration) {
         let asks = |step: &tidegate_config::Step| configuration.dedupes(step);
         for step in configuration.steps.iter().filter(|step| asks(step)) {

@@ -1,4 +1,4 @@
-//! What outlives a crash: the disk, the files, the outside, and whoever remembers what was promised.
+//! World: keeps all state that survives a crash: disk, files, external systems and the recorded promises.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -38,15 +38,15 @@ pub(crate) struct World {
     pub(crate) effects: Effects,
     pub(crate) workers: Workers,
     pub(crate) tally: Tally,
-    /// What is played where it is no graph.
+    /// Simulated step, if the seed has no graph.
     pub(crate) jobs: Option<JobsPlan>,
     pub(crate) waiting: Option<Waiting>,
     failure: Option<Failure>,
-    /// The last run crashed, and whether the power went.
+    /// Whether the last run crashed, with or without a power failure.
     pub(crate) crashed: Option<bool>,
 }
 
-/// An empty store, which takes a while to make.
+/// An empty store; it is created once, because that is slow.
 fn empty_store() -> Vec<u8> {
     static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
     let make = || {
@@ -86,12 +86,12 @@ impl World {
         Self { waiting: Some(waiting), ..Self::with(dice, folder, plan) }
     }
 
-    /// A whole graph is played.
+    /// Whether the seed has a whole graph.
     pub(crate) fn is_graph(&self) -> bool {
         self.jobs.is_none() && self.waiting.is_none()
     }
 
-    /// Takes in the answers that have come.
+    /// Reads the answers.
     pub(crate) fn listen(&mut self) {
         self.requests.listen();
         if let Some(waiting) = &mut self.waiting {
@@ -138,7 +138,7 @@ impl World {
         self.workers.forget(&self.configuration);
     }
 
-    /// The process dies, or the power goes.
+    /// The process dies, with or without a power failure.
     pub(crate) fn die(&mut self) {
         let power = match self.failure {
             Some(Failure::FreezeAt(_)) => true,
@@ -153,7 +153,7 @@ impl World {
         self.workers.forget(&self.configuration);
     }
 
-    /// From here on nothing fails.
+    /// From now on no failure occurs.
     pub(crate) fn calm(&mut self) {
         self.failure = None;
         self.disk.heal();
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// What happens to the next run.
+    /// Perils of the next run.
     pub(crate) fn perils(&mut self) -> Perils {
         let requests = if self.is_graph() { self.dice.below(5) } else { 0 };
         let mut perils = Perils { requests, ..Perils::default() };
@@ -184,7 +184,7 @@ impl World {
         }
         if let Some(waiting) = &mut self.waiting {
             waiting.calm(false);
-            // It may have no end of its own.
+            // The run may not end on its own.
             let after = Some(self.dice.between(1, 700));
             let lasts = perils.stops_after.is_none() && self.dice.chance(60);
             *(if lasts { &mut perils.calms_after } else { &mut perils.stops_after }) = after;
@@ -192,7 +192,7 @@ impl World {
         perils
     }
 
-    /// Somebody asks for something while nothing runs.
+    /// Applies a request while no run is active.
     pub(crate) fn amend_at_rest(&mut self, store: &Store, writer: &mut Writer) {
         let World { dice, requests, history, configuration, clock, .. } = self;
         let Some(request) = requests.think(dice, history, configuration) else { return };
@@ -206,7 +206,7 @@ impl World {
         history.observe(store).unwrap();
     }
 
-    /// Somebody edits the files.
+    /// Changes the configuration files.
     pub(crate) fn change(&mut self) {
         let number = self.plan.steps.len();
         let most = if self.is_graph() { 20 } else { 5 };
@@ -242,8 +242,8 @@ impl World {
         self.configuration = Arc::new(self.plan.load(self.folder.path()));
     }
 
-    /// A file that is written holds more than was committed when the process dies; of what was not
-    /// synced some is lost when the power goes.
+    /// Damages the files of sinks. A killed process leaves more lines than were committed, and a power
+    /// failure removes some that were not synced.
     pub(crate) fn meddle_with_sinks(&mut self, store: &Store, power: bool) {
         for (address, path) in self.files() {
             let position = store.sink(&address).unwrap();
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// The files of sinks.
+    /// Files of the sinks.
     fn files(&self) -> Vec<(Address, PathBuf)> {
         let sinks = self.configuration.sinks.iter();
         sinks

@@ -1,4 +1,4 @@
-//! The committer's part on the stage: what is committed together, and what is seen of it.
+//! Simulated committer: groups the requests, commits them, and observes the result.
 
 use super::{Crash, Stage};
 use crate::committer::Completions;
@@ -35,7 +35,7 @@ impl Stage<'_> {
                     let noted = self.committer.note_stopped(vec![stop]);
                     return self.committed(noted);
                 }
-                // As for a committer that takes what there is.
+                // The group takes all pushes of the inbox, like a committer does.
                 Some(Order::Arrived) => pushes.extend(self.committer.inbox.take(usize::MAX)),
                 Some(Order::Ticked(more)) => ticked.push(more),
                 Some(order) => {
@@ -61,7 +61,7 @@ impl Stage<'_> {
         self.committed(completed)
     }
 
-    /// Looks at what a commit has made durable.
+    /// Observes the durable state after a commit.
     pub(crate) fn committed(&mut self, outcome: Result<(), EngineError>) -> Result<(), Crash> {
         outcome.map_err(|error| self.world.expected(&error))?;
         if self.world.disk.struck() {

@@ -1,4 +1,4 @@
-//! How a run on the stage begins: as a run does, but for its threads.
+//! Simulated start: opens a run like the engine does, without threads.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -92,12 +92,12 @@ impl<'w> Stage<'w> {
             inbox: Arc::new(Inbox::new(configuration.queues.len())),
             tails,
             stats,
-            // What took a process down is a matter of real processes.
+            // The crash guard is tested with real processes.
             clock: Arc::clone(&world.clock) as Arc<_>,
             coming: Arc::clone(&floor.coming),
             retry_after: Duration::ZERO,
             messages,
-            // Nobody makes room on a full disk: the run ends there.
+            // The disk stays full, so the run ends.
             stop: crossbeam_channel::bounded(0).1,
         };
         Ok(Self {
@@ -128,7 +128,7 @@ impl<'w> Stage<'w> {
 }
 
 impl World {
-    /// Has what goes to standard output kept.
+    /// Redirects standard output.
     fn print_to(&mut self, started: &mut Started) {
         for (sink, declared) in started.sinks.iter_mut().zip(&self.configuration.sinks) {
             if let SinkKind::Stdout(format) = declared.kind {

@@ -1,5 +1,4 @@
-//! The stage's part in what waits: gates and monitors that answer, what comes from outside, and a clock
-//! that is set.
+//! Simulated waits: let gates and monitors answer, add external events, and set the clock.
 
 use super::{Crash, Stage};
 use crate::delivery::Order;
@@ -10,16 +9,16 @@ use crate::simulation::world::World;
 use tidegate_dispatch::BatchId;
 use tidegate_model::Clock as _;
 
-/// A run in which everything answers is through after so many moves.
+/// Maximum number of moves of a run in which all external systems answer.
 const CALM_MOVES_MAX: u64 = 50_000;
 
 const HOUR: i64 = 3_600_000;
 
-/// Batches of which the floor was told that they are delivered.
+/// Batches whose commit was reported to the coordinator.
 type Heard = Vec<(usize, BatchId)>;
 
 impl Stage<'_> {
-    /// The run is about to do the first thing.
+    /// Prepares the start of the run.
     pub(crate) fn begin(&mut self) {
         let now = self.world.clock.now().0;
         if let Some(waiting) = &mut self.world.waiting {
@@ -35,7 +34,7 @@ impl Stage<'_> {
         self.carry_out(actions);
     }
 
-    /// The floor is about to be told something, or that time has passed.
+    /// Prepares the handling of a message, or of the passing of time.
     pub(crate) fn before(&mut self, message: Option<&Message>) -> Heard {
         let Some(waiting) = &mut self.world.waiting else { return Heard::new() };
         waiting.before(&self.configuration, message, self.world.clock.now().0);
@@ -47,7 +46,7 @@ impl Stage<'_> {
         }
     }
 
-    /// It was told.
+    /// Checks the state after it was handled.
     pub(crate) fn after(&mut self, heard: &Heard) {
         if let Some(waiting) = &mut self.world.waiting {
             waiting.after(&self.configuration, &self.floor, heard, self.world.clock.now().0);
@@ -60,7 +59,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Looks at what has become durable.
+    /// Observes the durable state.
     pub(crate) fn see(&mut self, delivered: &[BatchId]) -> Result<(), Crash> {
         let Some(waiting) = &mut self.world.waiting else { return Ok(()) };
         let seen = waiting.look(&self.store, &self.world.history);
@@ -76,7 +75,7 @@ impl Stage<'_> {
         self.inbox.push_back(waiting.look_at_gate(&mut self.world.dice, step));
     }
 
-    /// A monitor answers, or takes its time.
+    /// Lets a monitor answer, or take more time.
     pub(crate) fn answer(&mut self, at: usize) {
         let Some(waiting) = &mut self.world.waiting else { return };
         if !waiting.is_calm() && self.world.dice.chance(60) {
@@ -86,7 +85,7 @@ impl Stage<'_> {
         self.inbox.push_back(waiting.answer(&mut self.world.dice, &self.store, asking));
     }
 
-    /// Something comes from outside, now and then.
+    /// Adds an external event in some moves.
     pub(crate) fn come(&mut self) {
         let Some(waiting) = &mut self.world.waiting else { return };
         if waiting.is_calm() {
@@ -112,13 +111,13 @@ impl Stage<'_> {
             self.world.clock.advance(hours * HOUR + seconds * 1000);
         }
         if dice.chance(3) {
-            // A run looks at the clock at least every second, whatever it waits for.
+            // A run reads the clock at least once a second.
             return self.tick();
         }
         if !dice.chance(8) {
             return;
         }
-        // Often somebody else comes at the same time.
+        // Several events often come at the same time.
         for _ in 0..=self.world.dice.below(3) {
             let World { waiting, dice, .. } = &mut *self.world;
             let Some(waiting) = waiting else { return };
@@ -127,7 +126,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Nothing happens any more by itself.
+    /// Next move if no event is left.
     pub(crate) fn idle(&mut self) -> Vec<super::Move> {
         let Some(waiting) = &mut self.world.waiting else { return Vec::new() };
         match waiting.think(&mut self.world.dice, &self.configuration, true) {
@@ -155,7 +154,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The run is over: the committer commits what was ordered, and what came without being announced.
+    /// Commits the remaining requests and the pushes without a message at the end of a run.
     pub(crate) fn see_through(&mut self) -> Result<(), Crash> {
         if self.world.waiting.is_none() {
             return Ok(());

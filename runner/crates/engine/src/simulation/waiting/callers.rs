@@ -1,4 +1,4 @@
-//! Those who move waiting jobs, take them out, and have the step pause and go on.
+//! Operators: move and cancel waiting jobs, and pause or resume the step.
 
 use std::collections::BTreeSet;
 
@@ -13,26 +13,26 @@ use tidegate_store::{ReadError, Store};
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
     asked: Vec<(Request, Receiver<Result<Granted, String>>)>,
-    /// The rows that somebody asked about last.
+    /// Rows of the last request.
     last: Vec<Row>,
-    /// What was asked for ever: rows by sequence, and indices.
+    /// Rows by sequence, and indices, that were ever requested.
     pub(crate) hastened: BTreeSet<u64>,
     pub(crate) cancelled_rows: BTreeSet<u64>,
     pub(crate) cancelled: BTreeSet<u64>,
-    /// Those that were to be taken out though an outside system may have them: rows by sequence.
+    /// Cancelled rows, by sequence, that an external system may have.
     pub(crate) taken_back: BTreeSet<u64>,
-    /// Whether the step is paused, durably.
+    /// Whether the step is durably paused.
     pub(crate) paused: bool,
-    /// Nobody knows whether the last request about that was granted.
+    /// Whether the outcome of the last pause request is unknown.
     in_doubt: bool,
-    /// Requests that were granted.
+    /// Number of granted requests.
     pub(crate) granted: u64,
-    /// Jobs that were moved or taken out.
+    /// Number of moved or cancelled jobs.
     pub(crate) moved: u64,
 }
 
 impl Callers {
-    /// Thinks of something to ask.
+    /// Creates a random request.
     pub(crate) fn think(
         &mut self,
         dice: &mut Dice,
@@ -68,7 +68,7 @@ impl Callers {
         Some(self.ask(request))
     }
 
-    /// Has the step go on, if it may be paused and nobody has asked for anything about that.
+    /// Requests that a paused step resume, unless a pause request is open.
     pub(crate) fn go_on(&mut self, step: &Address) -> Option<Asked> {
         let is_about_that = |(request, _): &(Request, _)| matches!(request, Request::Pause { .. });
         let wanted = self.paused && !self.asked.iter().any(is_about_that);
@@ -81,7 +81,7 @@ impl Callers {
         Asked::new(request, reply)
     }
 
-    /// Takes in the answers that have come.
+    /// Reads the answers.
     pub(crate) fn listen(&mut self, standings: &Standings) {
         for (request, answer) in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
@@ -120,7 +120,7 @@ impl Callers {
         }
     }
 
-    /// The process has died, or is through: nobody answers any more.
+    /// The process died or ended: no more answers come.
     pub(crate) fn hang_up(&mut self, store: &Store) -> Result<(), ReadError> {
         let is_doubted = |(request, _): &(Request, _)| matches!(request, Request::Pause { .. });
         self.in_doubt |= self.asked.iter().any(is_doubted);
@@ -131,8 +131,7 @@ impl Callers {
         Ok(())
     }
 
-    /// Some of those that stand in the store by themselves, or once did, or that somebody asks about at
-    /// the same time.
+    /// Some parked jobs, present or past, or those of another open request.
     fn rows(&mut self, dice: &mut Dice, standings: &Standings) -> Option<Vec<Row>> {
         let all: Vec<Row> = standings.rows.keys().map(Row::of).collect();
         let count = 1 + dice.below(3);

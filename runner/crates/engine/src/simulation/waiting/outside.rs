@@ -1,4 +1,4 @@
-//! What stands outside: a gate, and a ledger that finishes jobs and says how they stand, or fails to.
+//! External systems: simulate a gate, and a ledger that finishes jobs and reports their status, or fails to.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use tidegate_store::{DelayedJob, Store};
 #[derive(Debug, Default)]
 pub(crate) struct Outside {
     gate_open: bool,
-    /// By the number of the job.
+    /// Jobs by number.
     ledger: BTreeMap<u64, Entry>,
-    /// From here on everything answers, and the gate is open.
+    /// Whether all calls succeed and the gate is open.
     pub(crate) calm: bool,
 }
 
-/// A job in the ledger.
+/// Job in the ledger.
 #[derive(Debug)]
 struct Entry {
-    /// How it will stand, one after the other.
+    /// Next statuses, in order.
     ahead: Vec<Status>,
     stands: Status,
     told: Option<Status>,
@@ -42,8 +42,8 @@ impl Outside {
         Message::GateSeen { step, seen }
     }
 
-    /// A job was handed over, perhaps not for the first time; with `forgotten` it has said unasked that it
-    /// does not know the job.
+    /// Accepts a submitted job, perhaps not for the first time. `forgotten`: it was reported as unknown
+    /// before.
     pub(crate) fn submit(&mut self, dice: &mut Dice, id: u64, forgotten: bool) {
         let told = self.told(id);
         assert!(
@@ -51,7 +51,7 @@ impl Outside {
             "job {id} is {told:?}, and is submitted again"
         );
         if self.ledger.contains_key(&id) && told != Some(Status::Unknown) {
-            // It is known by its key.
+            // The ledger knows the job by its key.
             return;
         }
         let mut ahead = Vec::new();
@@ -63,17 +63,17 @@ impl Outside {
         self.ledger.insert(id, Entry { ahead, stands: Status::Pending, told: None });
     }
 
-    /// What it has said of a job last, so that it could be understood.
+    /// Last well-formed status of a job.
     pub(crate) fn told(&self, id: u64) -> Option<Status> {
         self.ledger.get(&id)?.told
     }
 
-    /// Whether a job was ever handed over.
+    /// Whether a job was ever submitted.
     pub(crate) fn knows(&self, id: u64) -> bool {
         self.ledger.contains_key(&id)
     }
 
-    /// Answers a monitor, in the ways of a worker and of a service that is not always right.
+    /// Answers a monitor like a worker, for a ledger that makes mistakes.
     pub(crate) fn answer(&mut self, dice: &mut Dice, store: &Store, asking: Asking) -> Message {
         let Asking { step, ask, jobs } = asking;
         let (keys, rows): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
@@ -84,7 +84,7 @@ impl Outside {
         let asked: Vec<(u64, String)> = jobs.iter().map(|(_, job)| asked(job)).collect();
         let question = status::question(&jobs).unwrap();
         let handles: Vec<Value> = serde_json::from_slice(&question).unwrap();
-        assert_eq!(handles.len(), asked.len(), "those that are asked for are pending");
+        assert_eq!(handles.len(), asked.len(), "only pending jobs are polled");
         let trouble = if self.calm { 9 } else { dice.below(10) };
         let seen = match trouble {
             0 => Err(Failure::new(FailureKind::Limit, "it hung")),
@@ -106,7 +106,7 @@ impl Outside {
         Message::StatusSeen { step, ask, seen }
     }
 
-    /// Answers for jobs that nobody has asked for.
+    /// Adds answers for jobs that were not polled.
     fn say_of_others(&self, dice: &mut Dice, asked: &[(u64, String)], map: &mut Map<String, Value>) {
         let others = self.ledger.keys().filter(|id| !asked.iter().any(|(one, _)| one == *id));
         for id in others {
@@ -123,7 +123,7 @@ impl Outside {
                 0 => return Value::Null,
                 1 => return json!("vaild"),
                 2 => return json!(["committed"]),
-                // Against the table, where it was valid.
+                // The table does not allow this change of a valid job.
                 3 if entry.told == Some(Status::Valid) => return json!("pending"),
                 _ => {}
             }
@@ -145,7 +145,7 @@ impl Outside {
     }
 }
 
-/// What the outside knows an attempt by.
+/// Handle of an attempt.
 pub(crate) fn handle(id: u64, attempt: u32) -> String {
     format!("h{id}.{attempt}")
 }
@@ -156,7 +156,7 @@ fn asked(job: &DelayedJob) -> (u64, String) {
     (id, handle.to_owned())
 }
 
-/// As a worker does.
+/// Decodes the answer like a worker.
 fn read(answer: &Value, jobs: &[(tidegate_dispatch::JobKey, DelayedJob)]) -> Result<status::Seen, Failure> {
     status::read(answer.to_string().as_bytes(), jobs).map_err(|why| Failure::new(FailureKind::Output, why))
 }

@@ -1,4 +1,4 @@
-//! Who is picked, seen from outside: whenever a job starts to run, nothing holds it.
+//! Picking: checks the conditions of every picked job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,35 +11,35 @@ use crate::message::Message;
 use tidegate_config::Configuration;
 use tidegate_dispatch::{BatchId, State};
 
-/// What the run has been told, and what it has started.
+/// State that was reported to the run, and jobs that it has started.
 #[derive(Debug, Default)]
 pub(crate) struct Picking {
-    /// Where the jobs of the step stood when that was seen last.
+    /// State of each job when it was last reported.
     stood: BTreeMap<u64, State>,
-    /// Jobs that were picked and did not come to run: they keep the turn that they had.
+    /// Picked jobs that did not run: they keep their turn.
     put_back: BTreeSet<u64>,
-    /// What the gate said last, and when that was heard.
+    /// Last answer of the gate, with its time.
     gate: Option<(bool, i64)>,
-    /// A job has found it closed, and nothing starts before this.
+    /// Time before which nothing starts, because a job found the gate closed.
     held_until: Option<i64>,
-    /// By batch: until when its jobs hold the step.
+    /// End of the wait that the jobs of a batch require, by batch.
     pub(crate) holds: BTreeMap<BatchId, i64>,
     paused: bool,
     stopping: bool,
     latest: i64,
-    /// The clock was set back in this run.
+    /// Whether the clock was set back in this run.
     set_back: bool,
 }
 
 impl Picking {
-    /// A run begins.
+    /// Begins a run.
     pub(crate) fn begin(&mut self, paused: bool, now: i64) {
         (self.paused, self.latest) = (paused, now);
     }
 }
 
 impl Waiting {
-    /// The floor is about to be told something, or that time has passed.
+    /// Records the state before the coordinator handles a message, or the passing of time.
     pub(crate) fn before(&mut self, configuration: &Configuration, message: Option<&Message>, now: i64) {
         let step = position(configuration, &self.step);
         let picking = &mut self.picking;
@@ -57,13 +57,13 @@ impl Waiting {
             _ => {}
         }
         if now < picking.latest {
-            // How long what was to wait for a time waits now is another question.
+            // After a jump of the clock the remaining wait is unknown.
             (picking.set_back, picking.held_until) = (true, None);
         }
         picking.latest = now;
     }
 
-    /// It has been told. `delivered` are batches of which that was.
+    /// Records the state afterwards. `delivered`: batches whose commit was reported.
     pub(crate) fn after(
         &mut self,
         configuration: &Configuration,
@@ -127,8 +127,8 @@ impl Waiting {
         }
     }
 
-    /// Whether the run knows that nothing is known of an attempt at the job, or that the outside has
-    /// forgotten it.
+    /// Whether the run knows that the outcome of an attempt is unknown, or that the ledger does not know the
+    /// job.
     fn is_unknown(&self, index: u64, stands: &BTreeMap<u64, State>) -> bool {
         let busy = |all: &BTreeMap<u64, State>| {
             matches!(all.get(&index), Some(State::Running | State::Pending) | None)
@@ -139,7 +139,7 @@ impl Waiting {
             && !self.may_be_out(index)
     }
 
-    /// Whether a job that is not through holds a later one.
+    /// Whether an unfinished job blocks a later one.
     fn holds(&self, earlier: u64, later: u64) -> bool {
         let (earlier, later) = (&self.jobs[&earlier], &self.jobs[&later]);
         match self.plan.order {
@@ -156,14 +156,14 @@ impl Waiting {
         !self.plan.has_lanes || self.jobs[&one].lane == self.jobs[&other].lane
     }
 
-    /// Somebody has asked for it to be taken out, so that the step may not wait for it any more.
+    /// Whether the job may be cancelled, so that the step need not wait for it.
     fn may_be_out(&self, index: u64) -> bool {
         let rows = &self.callers.cancelled_rows;
         self.callers.cancelled.contains(&index)
             || self.standings.sequences.iter().any(|(sequence, of)| *of == index && rows.contains(sequence))
     }
 
-    /// The floor wants something done.
+    /// Checks an action of the coordinator.
     pub(crate) fn ordered(&self, configuration: &Configuration, action: &Action) {
         let step = position(configuration, &self.step);
         let Picking { paused, stopping, .. } = self.picking;
@@ -171,7 +171,7 @@ impl Waiting {
             Action::Commit(Ordered::Enter(Entry::Begin(begin))) if begin.step == step => {
                 assert!(!paused && !stopping, "a batch is begun, and the step starts nothing: {self:#?}");
             }
-            // What was begun is seen through.
+            // A begun batch is finished in any case.
             Action::Run(task) if task.step == step && task.work.words.is_none() => {
                 let begun = configuration.steps[step].has_effects(configuration);
                 assert!(begun || !paused, "a batch runs, and the step is paused: {self:#?}");

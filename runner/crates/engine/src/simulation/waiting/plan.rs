@@ -1,5 +1,4 @@
-//! What is played: a random step that waits for everything there is to wait for, its jobs, and what an
-//! attempt at one of them must come to.
+//! Plan: defines a random step that waits for everything possible, its jobs, and the result of each attempt.
 
 use std::fmt::Write as _;
 
@@ -11,7 +10,7 @@ use crate::simulation::dice::Dice;
 use crate::simulation::jobs::{ATTEMPTS_MAX, step_toml};
 use tidegate_model::Missed;
 
-/// What each job runs through.
+/// Script of the step.
 const SCRIPT: &str = r#"
 fn process(job, ctx) {
     if (ctx.now / 1000) % 10 < job.shut { gate_closed("shut"); }
@@ -26,30 +25,30 @@ fn process(job, ctx) {
 }
 "#;
 
-/// A job says itself what becomes of it.
+/// Job that controls its own outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) id: u64,
     pub(crate) lane: String,
-    /// So many attempts fail.
+    /// Number of attempts that fail.
     fails: u32,
-    /// It finds its gate closed in so many of ten seconds.
+    /// Number of seconds, of every ten, in which it finds its gate closed.
     shut: i64,
     rejects: bool,
-    /// Somebody outside finishes it.
+    /// Whether an external system finishes it.
     pends: bool,
-    /// It gives a second output later.
+    /// Whether it has a second output, which is delayed.
     pub(crate) late: bool,
     pub(crate) writes: Vec<String>,
     urgency: u64,
 }
 
-/// Whose jobs hold each other.
+/// Order in which jobs block each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The step takes them as they come.
+    /// The step takes its jobs in order.
     Stream,
-    /// The oldest first.
+    /// Oldest first.
     Fifo,
     None,
     OfAll,
@@ -57,32 +56,32 @@ pub(crate) enum Order {
     OfConflicts,
 }
 
-/// Where jobs come from.
+/// Origin of the jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
     File,
-    /// Somebody pushes them, each under its own key …
+    /// Clients push them, each under its own key …
     Keyed,
-    /// … or some together under one.
+    /// … or several under one key.
     Together,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// By name.
+    /// Files by name.
     pub(crate) files: Vec<(&'static str, String)>,
-    /// The jobs of a source that is a file, or that somebody pushes.
+    /// Jobs of a file source, or of the pushing clients.
     pub(crate) jobs: Vec<String>,
     pub(crate) feed: Feed,
-    /// The step reads a queue.
+    /// Whether the step reads a queue.
     pub(crate) from_queue: bool,
     pub(crate) order: Order,
     pub(crate) has_lanes: bool,
-    /// Attempts are begun durably, one by one.
+    /// Whether attempts are begun durably, one by one.
     pub(crate) begins: bool,
-    /// How often the gate is looked at, in milliseconds.
+    /// Interval of gate checks in milliseconds.
     pub(crate) gate: Option<i64>,
-    /// A failed job is held back at least so long.
+    /// Minimum delay of a failed job.
     window: i64,
     pub(crate) ticks: Option<(i64, Missed)>,
 }
@@ -153,14 +152,14 @@ impl Plan {
             ("tidegate.toml", "[runner]\nlisten = \"127.0.0.1:8484\"\n".into()),
             ("p.toml", toml),
             ("job.rhai", SCRIPT.into()),
-            // Answered by `outside`.
+            // These scripts are answered by `outside`.
             ("gate.rhai", "fn open(answer) { true }\n".into()),
             ("status.rhai", "fn status(jobs) { [] }\n".into()),
         ];
         plan
     }
 
-    /// All but the step that is played.
+    /// Configuration around the simulated step.
     fn around(&self, dice: &mut Dice, between: bool) -> String {
         let mut toml = "[pipeline]\nname = \"p\"\n[queue.out]\nretain = \"forever\"\n\
                         [queue.failed]\nretain = \"forever\"\n"
@@ -206,7 +205,7 @@ impl Plan {
         self.feed != Feed::File
     }
 
-    /// What an attempt at a job comes to.
+    /// Result of an attempt.
     pub(crate) fn attempt(&self, job: &Job, number: u32, now: i64) -> Outcome {
         if now / 1000 % 10 < job.shut {
             return Outcome::Held;
@@ -222,7 +221,7 @@ impl Plan {
         if job.pends { Outcome::Pending(handle(job.id, number)) } else { Outcome::Done }
     }
 
-    /// For how long nothing starts after a job has found its gate closed.
+    /// Time for which nothing starts after a job has found its gate closed.
     pub(crate) fn hold(&self) -> i64 {
         self.gate.unwrap_or(5000)
     }

@@ -1,4 +1,4 @@
-//! Those who push jobs, and push them again under the same keys until somebody answers.
+//! Pushing clients: push jobs, and repeat each push under the same keys until it is answered.
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use tidegate_plugin::Payloads;
@@ -11,26 +11,26 @@ use tidegate_model::{Address, content_hash, key_hash};
 
 #[derive(Debug)]
 pub(crate) struct Pushers {
-    /// Jobs, each with its own key; or pushed together under one.
+    /// Whether each job has its own key; otherwise a push has one.
     keyed: bool,
     letters: Vec<Letter>,
     asked: Vec<Asked>,
 }
 
-/// Jobs that go together.
+/// Jobs that are pushed together.
 #[derive(Debug)]
 struct Letter {
     jobs: Vec<String>,
-    /// Where they stand, once that was answered: the first of them.
+    /// Index of the first job, once the push is answered.
     first: Option<u64>,
     sent: bool,
 }
 
 #[derive(Debug)]
 struct Asked {
-    /// Which letters, in order.
+    /// Positions of the letters, in order.
     letters: Vec<usize>,
-    /// Something else under a key that is taken.
+    /// Whether the push has other content under a used key.
     forged: bool,
     answer: Receiver<Result<Pushed, Conflict>>,
 }
@@ -46,7 +46,7 @@ impl Pushers {
         Self { keyed, letters, asked: Vec::new() }
     }
 
-    /// Something to push; with `needed` only what nobody has answered for. `None` where nothing is left.
+    /// Creates a push; with `needed` only of jobs without an answer. Returns `None` if none is left.
     pub(crate) fn think(&mut self, dice: &mut Dice, queue: QueueRef, needed: bool) -> Option<Push> {
         let waited_for = |at: usize| self.asked.iter().any(|asked| asked.letters.contains(&at));
         let open = |at: &usize| self.letters[*at].first.is_none() && !(needed && waited_for(*at));
@@ -88,7 +88,7 @@ impl Pushers {
         Some(Push { queue, jobs, whole, each, answer })
     }
 
-    /// Takes in the answers that have come.
+    /// Reads the answers.
     pub(crate) fn listen(&mut self) {
         for Asked { letters, forged, answer } in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
@@ -103,7 +103,7 @@ impl Pushers {
         let pushed = match (outcome, forged) {
             (Err(conflict), true) => {
                 let first = self.letters[letters[conflict.position.unwrap_or(0)]].first;
-                return assert_eq!(conflict.index, first, "it stands elsewhere");
+                return assert_eq!(conflict.index, first, "the index differs");
             }
             (Ok(pushed), false) => pushed,
             (outcome, _) => panic!("{letters:?}, forged {forged}: {outcome:?}"),
@@ -129,7 +129,7 @@ impl Pushers {
         }
     }
 
-    /// The process has died: nobody answers any more.
+    /// The process died: no more answers come.
     pub(crate) fn hang_up(&mut self) {
         self.asked.clear();
     }
@@ -138,7 +138,7 @@ impl Pushers {
         self.letters.iter().all(|letter| letter.first.is_some())
     }
 
-    /// What was answered for stands where that said, and nothing stands twice.
+    /// Checks that answered pushes are at their indices, and that no job is appended twice.
     pub(crate) fn check(&self, history: &History) {
         let queue = Address::parse("p/s0").unwrap();
         for letter in &self.letters {
@@ -154,7 +154,7 @@ impl Pushers {
         let known = |job: &[u8]| {
             self.letters.iter().any(|letter| letter.jobs.iter().any(|one| one.as_bytes() == job))
         };
-        assert!(all.iter().all(|job| known(job)), "something else was accepted");
+        assert!(all.iter().all(|job| known(job)), "other content was accepted");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the store says of each job of the step, and the table of how that may change in one commit.
+//! Stored states: track the state of each job of the step, and check its changes in one commit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use tidegate_dispatch::JobKey;
 use tidegate_model::{Address, Status};
 use tidegate_store::{DelayedKey, NEVER, ReadError, Standing, Store};
 
-/// Where a job stands, durably.
+/// Durable state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// Nothing was begun of it.
+    /// No attempt was begun.
     Fresh,
-    /// The attempt with this number was begun, and nothing is known of its end.
+    /// The attempt with this number was begun, and its result is unknown.
     Started(u32),
-    /// So many attempts count.
+    /// This number of attempts counts.
     Delayed {
         attempts: u32,
         due: i64,
@@ -27,7 +27,7 @@ pub(crate) enum At {
     Through(Way),
 }
 
-/// How a job is accounted for.
+/// Way in which a job is accounted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Output,
@@ -35,12 +35,12 @@ pub(crate) enum Way {
     Nothing,
 }
 
-/// What an attempt comes to.
+/// Result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The gate was closed: it was none.
+    /// The gate was closed, so it was no attempt.
     Held,
-    /// The next one is not before this.
+    /// The next attempt starts at this time or later.
     Again {
         from: i64,
     },
@@ -49,34 +49,34 @@ pub(crate) enum Outcome {
     Done,
 }
 
-/// An attempt that was made, and of which nothing is durable yet.
+/// Attempt without a durable result.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) number: u32,
     pub(crate) outcome: Outcome,
-    /// Those before it may have been made in memory.
+    /// Whether earlier attempts may have been made in memory.
     pub(crate) in_memory: bool,
 }
 
-/// Why a job may stand differently.
+/// Possible causes of a change of state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Causes {
-    /// Attempts are begun durably.
+    /// Whether attempts are begun durably.
     pub(crate) begins: bool,
     pub(crate) attempt: Option<Attempt>,
-    /// What the outside has said of it: the monitor last, and by itself ever.
+    /// Statuses that the ledger reported: the last answer to the monitor, and all external completions.
     pub(crate) told: Vec<Status>,
-    /// Somebody has asked for that at some time.
+    /// Whether the job was ever made due.
     pub(crate) hastened: bool,
     pub(crate) cancelled: Cancelled,
 }
 
-/// Whether somebody wants a job to be taken out.
+/// Cancellation of a job, as requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Cancelled {
     #[default]
     No,
-    /// Unless it is pending.
+    /// Cancelled unless it is pending.
     Waiting,
     AlsoPending,
 }
@@ -131,7 +131,7 @@ impl Attempt {
 }
 
 impl At {
-    /// How many attempts count.
+    /// Number of attempts that count.
     pub(crate) fn attempts(&self) -> u32 {
         match self {
             Self::Fresh | Self::Through(_) => 0,
@@ -142,25 +142,24 @@ impl At {
     }
 }
 
-/// What the store says, as it was seen last.
+/// Stored states at the last observation.
 #[derive(Debug, Default)]
 pub(crate) struct Standings {
-    /// By index on the input, from 1 on.
+    /// States by index of the input, from 1 on.
     pub(crate) jobs: BTreeMap<u64, At>,
-    /// The rows of those that stand in the store by themselves, and of late outputs: each with its
-    /// index.
+    /// Rows of parked jobs and of delayed outputs, each with its index.
     pub(crate) rows: BTreeMap<DelayedKey, (u64, bool)>,
-    /// What such a row was called in its time, by sequence.
+    /// Indices of all rows that ever existed, by sequence.
     pub(crate) sequences: BTreeMap<u64, u64>,
-    /// Jobs whose late output has come.
+    /// Jobs whose delayed output was delivered.
     pub(crate) late: BTreeSet<u64>,
     ended: BTreeMap<u64, Way>,
-    /// How many jobs of each queue were looked at.
+    /// Number of observed jobs of each queue.
     seen: [usize; 2],
 }
 
 impl Standings {
-    /// Looks again. Answers where each job stood that stands differently.
+    /// Observes the store. Returns the old states of changed jobs.
     pub(crate) fn look(
         &mut self,
         store: &Store,
@@ -176,10 +175,7 @@ impl Standings {
             self.sequences.insert(key.sequence, index);
             let is_late = job.to.is_some();
             let due = key.due.0;
-            assert!(
-                !self.rows.values().any(|row| *row == (index, is_late)),
-                "{index} stands in the store twice"
-            );
+            assert!(!self.rows.values().any(|row| *row == (index, is_late)), "{index} is in the store twice");
             self.rows.insert(key, (index, is_late));
             if is_late {
                 assert!(!self.late.contains(&index), "the late output of {index} comes again");
@@ -204,7 +200,7 @@ impl Standings {
                 (None, None, true) => At::Through(Way::Nothing),
                 (None, None, false) => At::Fresh,
                 odd => {
-                    panic!("{index} is in the store, through, accounted for: {odd:?}; before that {self:#?}")
+                    panic!("{index} is in the store, finished, accounted for: {odd:?}; before that {self:#?}")
                 }
             };
             let before = self.jobs.insert(index, at.clone()).unwrap_or(At::Fresh);
@@ -212,11 +208,11 @@ impl Standings {
                 was.insert(index, before);
             }
         }
-        assert!(standing.is_empty(), "nobody brought these: {standing:?}");
+        assert!(standing.is_empty(), "these jobs have no origin: {standing:?}");
         Ok(was)
     }
 
-    /// Everything that was delivered, each job once.
+    /// Observes all deliveries, and checks that each job has one.
     fn look_at_ends(&mut self, history: &History) {
         for (queue, way) in [("p/out", Way::Output), ("p/failed", Way::Error)] {
             let seen = &mut self.seen[usize::from(way == Way::Error)];
@@ -235,19 +231,19 @@ impl Standings {
         }
     }
 
-    /// Whether the late output of a job waits.
+    /// Whether the delayed output of a job waits.
     pub(crate) fn has_late(&self, index: u64) -> bool {
         self.rows.values().any(|row| *row == (index, true))
     }
 
-    /// All that a job may be called by a step that picks.
+    /// All keys that a job may have in a queued step.
     pub(crate) fn keys(&self, index: u64) -> impl Iterator<Item = JobKey> {
         let stored = self.sequences.iter().filter(move |(_, of)| **of == index);
         std::iter::once(JobKey::fresh(index)).chain(stored.map(|(&sequence, _)| JobKey::stored(sequence)))
     }
 }
 
-/// The position of the step in the configuration.
+/// Position of the step in the configuration.
 pub(crate) fn position(configuration: &Configuration, step: &Address) -> usize {
     configuration.steps.iter().position(|declared| declared.address == *step).unwrap()
 }

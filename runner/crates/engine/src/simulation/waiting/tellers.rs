@@ -1,5 +1,5 @@
-//! Outside systems that say by themselves how pending jobs stand: in no order, again and again, and now and
-//! then something else than before.
+//! Completing systems: report the status of pending jobs on their own, in random order, repeatedly, and
+//! sometimes with contradictions.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,24 @@ use crate::simulation::dice::Dice;
 use tidegate_model::{Address, Status};
 use tidegate_store::Completion;
 
-/// Where the answer to what was said comes.
+/// Channel of the answer to a completion.
 type Answer = Receiver<Result<Granted, String>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Tellers {
     asked: Vec<(u64, Status, Answer)>,
-    /// What was said last.
+    /// Last completion.
     last: Option<(u64, Completion)>,
-    /// By index: all that was ever said.
+    /// All reported statuses, by index.
     said: BTreeMap<u64, Vec<Status>>,
-    /// By index: how the job ends, since that was taken.
+    /// Final status of a job, by index, once it was accepted.
     ends: BTreeMap<u64, Status>,
-    /// How often something was taken.
+    /// Number of accepted completions.
     pub(crate) taken: u64,
 }
 
 impl Tellers {
-    /// Thinks of something to say.
+    /// Creates a random completion.
     pub(crate) fn think(&mut self, dice: &mut Dice, step: &Address, standings: &Standings) -> Option<Asked> {
         let again = self.last.clone().filter(|_| dice.chance(30));
         let (index, completion) = match again {
@@ -53,17 +53,17 @@ impl Tellers {
         Some(Asked::new(Request::Complete { step, index, token, completion, row: None }, reply))
     }
 
-    /// Whether that was ever said of a job.
+    /// Whether this status was ever reported for a job.
     pub(crate) fn has_said(&self, index: u64, status: Status) -> bool {
         self.said.get(&index).is_some_and(|said| said.contains(&status))
     }
 
-    /// Takes in the answers that have come.
+    /// Reads the answers.
     pub(crate) fn listen(&mut self) {
         for (index, status, answer) in std::mem::take(&mut self.asked) {
             match answer.try_recv() {
                 Ok(Ok(Granted::Completed(completed))) => self.answered(index, status, completed),
-                Ok(odd) => panic!("of {index} was said that it is {status:?}: {odd:?}"),
+                Ok(odd) => panic!("the completion of {index} as {status:?} was answered with {odd:?}"),
                 Err(TryRecvError::Empty) => self.asked.push((index, status, answer)),
                 Err(TryRecvError::Disconnected) => {}
             }
@@ -74,11 +74,11 @@ impl Tellers {
         let holds = match completed {
             Completed::Taken => {
                 let before = self.ends.get(&index);
-                assert!(before.is_none(), "{index} is {before:?}, and {status:?} is taken");
+                assert!(before.is_none(), "{index} is {before:?}, and {status:?} was accepted");
                 self.taken += 1;
                 status
             }
-            // It may have been taken just before the process died.
+            // It may have been accepted just before the process died.
             Completed::Known => status,
             Completed::Otherwise { status } => status,
             Completed::Refused { .. } | Completed::NotPending => return,
@@ -89,17 +89,17 @@ impl Tellers {
         }
     }
 
-    /// What was taken holds from then on: the job waits for that to be delivered, or has ended so.
+    /// Checks accepted completions: the job waits for the delivery of that status, or has ended with it.
     pub(crate) fn check(&self, standings: &Standings) {
         for (index, end) in &self.ends {
             let way = if *end == Status::Committed { Way::Output } else { Way::Error };
             let at = &standings.jobs[index];
             let holds = matches!(at, At::Pending { .. }) || *at == At::Through(way);
-            assert!(holds, "{index} is {at:?}, and it was taken that it is {end:?}: {self:?}");
+            assert!(holds, "{index} is {at:?}, but was accepted as {end:?}: {self:?}");
         }
     }
 
-    /// The process has died, or is through: nobody answers any more.
+    /// The process died or ended: no more answers come.
     pub(crate) fn hang_up(&mut self) {
         self.asked.clear();
     }

@@ -1,4 +1,4 @@
-//! What must come of a schedule, counted tick by tick, however the clock is set and whatever crashes.
+//! Ticking: computes the expected ticks of a schedule, for any setting of the clock and any crash.
 
 use std::collections::VecDeque;
 
@@ -13,16 +13,16 @@ const DAY: i64 = 24 * 60 * MINUTE;
 pub(crate) struct Ticking {
     every: i64,
     missed: Missed,
-    /// Up to here all ticks are handled, in this run.
+    /// Time up to which all ticks are handled in this run.
     handled: i64,
-    /// Ticks up to here came while nobody was there.
+    /// Time up to which ticks came without a runner.
     began: i64,
-    /// What was made of ticks in this run, and is not durable.
+    /// Taken ticks of this run that are not durable.
     takes: VecDeque<Take>,
-    /// What must be on record.
+    /// Expected due times of the recorded ticks.
     dues: Vec<i64>,
     durable: Option<i64>,
-    /// So many jobs of the queue were looked at.
+    /// Number of observed jobs of the queue.
     seen: usize,
 }
 
@@ -38,7 +38,7 @@ impl Ticking {
         Self { every, missed, handled: 0, began: 0, takes, dues, durable: None, seen: 0 }
     }
 
-    /// A run begins.
+    /// Begins a run.
     pub(crate) fn begin(&mut self, now: i64) {
         self.takes.clear();
         self.began = now;
@@ -48,7 +48,7 @@ impl Ticking {
         }
     }
 
-    /// It is `now`, and somebody who is there looks.
+    /// Handles the time `now` in a running engine.
     pub(crate) fn pass(&mut self, now: i64) {
         let before = self.handled;
         if self.handled - now > DAY {
@@ -76,19 +76,19 @@ impl Ticking {
         }
     }
 
-    /// How many ticks are on record.
+    /// Number of recorded ticks.
     pub(crate) fn count(&self) -> u64 {
         self.seen as u64
     }
 
-    /// Compares what is on record with what was made.
+    /// Compares the recorded ticks with the taken ones.
     pub(crate) fn look(&mut self, store: &Store, history: &History) -> Result<(), ReadError> {
         let queue = source();
         let ticked = store.ticked(&queue)?.map(|ticked| ticked.0);
         let rows = history.rows.get(&queue).map(Vec::as_slice).unwrap_or_default();
         while (self.durable, self.dues.len()) != (ticked, rows.len()) {
             let Some(Take { dues, handled }) = self.takes.pop_front() else {
-                panic!("{} ticks up to {ticked:?} are on record, and nobody made them: {self:?}", rows.len())
+                panic!("{} ticks up to {ticked:?} are recorded without being due: {self:?}", rows.len())
             };
             self.dues.extend(dues);
             self.durable = Some(handled);
@@ -109,7 +109,7 @@ pub(crate) fn are_read(history: &History) -> bool {
     history.head(&Address::parse("p/ticked").unwrap()) == history.head(&source())
 }
 
-/// The schedule source.
+/// Address of the schedule source.
 fn source() -> Address {
     Address::parse("p/tick").unwrap()
 }
