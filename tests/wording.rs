@@ -11,14 +11,12 @@ use std::path::{Path, PathBuf};
 use pieces::{BREAK, Kind, Piece, pieces};
 
 /// Files whose wording is not checked yet, by the beginning of their path. The list only shrinks.
-const NOT_YET: [&str; 11] = [
+const NOT_YET: [&str; 9] = [
     "plugin-api/",
     "plugins/",
     "runner/benches/",
     "runner/crates/components/",
     "runner/crates/config/",
-    "runner/crates/dispatch/",
-    "runner/crates/engine/",
     "runner/crates/model/",
     "runner/crates/store/",
     "runner/src/",
