@@ -92,8 +92,9 @@ fn a_monitor_that_makes_no_sense_loses_nothing() {
     let mut running = project.started();
     running.wait_until_it_says("it answered for 0 jobs instead of");
     project.write("outside", r#"{"b-1-1": "comitted", "b-2-1": "committed"}"#);
-    running
-        .wait_until_it_says("is no status; there are `pending`, `valid`, `committed`, `invalid`, `unknown`");
+    running.wait_until_it_says(
+        "is an unknown status; use one of `pending`, `valid`, `committed`, `invalid`, `unknown`",
+    );
     project.write("outside", r#"{"b-1-1": "committed"}"#);
     let ended = running.outcome().done();
     // Told once for one job, perhaps, and once for both.
@@ -136,7 +137,7 @@ fn a_monitor_that_fails_says_since_when_until_it_answers_well() {
     assert!(text.contains("\n  monitor fails since 20"), "{text}");
     assert!(text.contains("), so that jobs stay pending: it answered for 0 jobs"), "{text}");
     project.write("outside", r#"{"b-1-1": "comitted"}"#);
-    let nonsense = "1 answer of the monitor cannot be read: `\"comitted\"` is no status";
+    let nonsense = "1 answer of the monitor cannot be read: `\"comitted\"` is an unknown status";
     running.wait_until("it to answer nonsense", || {
         monitor()["why"].as_str().is_some_and(|why| why.starts_with(nonsense))
     });

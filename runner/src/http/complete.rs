@@ -233,7 +233,7 @@ mod tests {
         `null` is not a status of the job; nothing was taken
         `{}` has no `status` that is a text: missing field `status` at line 1 column 2; nothing was taken
         `7` is neither a status nor a map with one; nothing was taken
-        `"done"` is no status; there are `pending`, `valid`, `committed`, `invalid`, `unknown`; nothing was taken
+        `"done"` is an unknown status; use one of `pending`, `valid`, `committed`, `invalid`, `unknown`; nothing was taken
         `{"status": 7}` has no `status` that is a text: invalid type: integer `7`, expected a string at line 1 column 12; nothing was taken
         this is no JSON: values nest deeper than 120 levels, at column 121; nothing was taken
         "#);

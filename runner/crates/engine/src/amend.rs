@@ -214,7 +214,7 @@ fn take_off(
     for &index in errors {
         let record = error_at(store, queue, &handled, index)?;
         serde_json::from_slice::<Failed<'_>>(&record)
-            .map_err(|error| format!("{queue}/{index} is no error: {error}"))?;
+            .map_err(|error| format!("{queue}/{index} is not an error record: {error}"))?;
         handled.finish(index, index);
     }
     dealt_with(configuration, queue, handled, &mut changes);
@@ -351,5 +351,5 @@ fn error_at(store: &Store, queue: &Address, handled: &Progress, index: u64) -> R
     }
     let batch = store.read(queue, index, 1, usize::MAX).map_err(|error| said(&error))?;
     let payload = batch.as_ref().and_then(|batch| batch.payloads.get(0));
-    payload.map(<[u8]>::to_vec).ok_or_else(|| format!("there is no error {queue}/{index}"))
+    payload.map(<[u8]>::to_vec).ok_or_else(|| format!("the error {queue}/{index} does not exist"))
 }

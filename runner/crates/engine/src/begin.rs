@@ -165,7 +165,8 @@ pub(crate) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInpu
     if step.take != Take::Join || !known.contains(&true) {
         return;
     }
-    let with = if step.begin_at == BeginAt::Newest { "the next job to come" } else { "the oldest job there" };
+    let with =
+        if step.begin_at == BeginAt::Newest { "the next job to come" } else { "the oldest available job" };
     for ((declared, input), _) in step.inputs.iter().zip(inputs).zip(known).filter(|(_, known)| !**known) {
         tracing::warn!(
             target: log_target::ENGINE,

@@ -146,7 +146,7 @@ impl Word {
         };
         let Some(status) = Status::parse(&told.status) else {
             let words = Status::ALL.map(|status| format!("`{}`", status.as_str())).join(", ");
-            return Err(format!("`{}` is no status; there are {words}", beginning(raw)));
+            return Err(format!("`{}` is an unknown status; use one of {words}", beginning(raw)));
         };
         let reason = told.reason.map(|reason| match reason {
             serde_json::Value::String(text) => text,

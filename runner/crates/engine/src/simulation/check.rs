@@ -325,10 +325,10 @@ fn check_retention(world: &World, store: &Store, ended: Option<&Ended>) {
         let none_gone = readers.len() == all.len();
         let all_read = none_gone && readers.iter().all(|known| known.step.take != Take::Join);
         if drained && all_read && !readers.is_empty() && queue.retain == Retain::Consumed {
-            assert_eq!(state.first, state.head + 1, "{} keeps what is consumed", queue.address);
+            assert_eq!(state.first, state.head + 1, "{} keeps consumed jobs", queue.address);
         }
         if queue.retain == Retain::Forever && queue.max_size.is_none() {
-            assert_eq!(state.first, 1, "{} is kept for ever", queue.address);
+            assert_eq!(state.first, 1, "{} keeps all jobs", queue.address);
         }
     }
 }

@@ -192,7 +192,7 @@ impl JobsPlan {
         }
         for &index in &done {
             let fails = self.job(index).fails;
-            assert!(fails < ATTEMPTS_MAX, "{index} cannot have come through: {done:?}\n{}", self.toml);
+            assert!(fails < ATTEMPTS_MAX, "{index} cannot have finished: {done:?}\n{}", self.toml);
         }
         for &index in &failed {
             let fails = self.job(index).fails;

@@ -199,8 +199,8 @@ impl Requests {
             }
         }
         for ((queue, index), times) in times {
-            assert_eq!(times, 1, "{queue}/{index} was dealt with twice");
-            assert!(store.handled(queue).unwrap().unwrap().has(index), "{queue}/{index} was dealt with");
+            assert_eq!(times, 1, "{queue}/{index} was handled twice");
+            assert!(store.handled(queue).unwrap().unwrap().has(index), "{queue}/{index} was handled");
         }
     }
 
@@ -230,7 +230,7 @@ impl Requests {
                 }
             }
             if rows.iter().all(Option::is_some) {
-                assert_eq!(found, wanted, "{queue} holds what was pushed, in order");
+                assert_eq!(found, wanted, "{queue} has the pushed jobs in order");
             }
         }
     }

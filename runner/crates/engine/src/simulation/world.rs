@@ -250,7 +250,7 @@ impl World {
             let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };
             let len = file.metadata().unwrap().len();
             let committed = position.map_or(0, |position| position.offset);
-            assert!(len >= committed, "{address} lost what was committed");
+            assert!(len >= committed, "{address} lost committed lines");
             if power {
                 let open = position.is_some_and(|position| position.open);
                 let left = if open { self.dice.between(committed, len) } else { committed };
