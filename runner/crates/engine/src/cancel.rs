@@ -22,7 +22,7 @@ use tidegate_store::{Append, Changes, DelayedJob, Delivered, Outcome, ReadError,
 const HANDLE_MAX: usize = 200;
 /// Time for which a drop is remembered …
 const REMEMBERED: Duration = Duration::from_hours(7 * 24);
-/// … and the outcome that marks it.
+/// … and the outcomes that distinguish a dropped job from a dropped output.
 const JOB_DROPPED: Outcome = Outcome::Error;
 const OUTPUT_DROPPED: Outcome = Outcome::Nothing;
 

@@ -69,7 +69,7 @@ pub(crate) struct Crew {
     store: Store,
     attempts: Attempts,
     setups: Setups,
-    /// Plugin setup of this process, if there are plugins.
+    /// Record that plugins run in this process, if any do.
     plugged: Option<Setup>,
     inbox: Arc<Inbox>,
     options: Options,

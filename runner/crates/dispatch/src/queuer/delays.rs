@@ -1,4 +1,4 @@
-//! Delays: keeps the delayed jobs of the waiting room by the ends of their delays, in 16 bytes a job.
+//! Delay heap: keeps the delayed jobs of the waiting room by the ends of their delays, in 16 bytes a job.
 //!
 //! It is a heap without removal from the middle. An entry whose job is no longer delayed until that time is
 //! skipped when it reaches the top.

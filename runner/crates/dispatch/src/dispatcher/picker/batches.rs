@@ -1,4 +1,4 @@
-//! Batches of a queued step: picks, begins, runs and commits them.
+//! Batch lifecycle of a queued step: picks, begins, runs and commits its batches.
 
 use super::{Halting, Picker};
 use crate::dispatcher::flow::{BatchEnd, BatchId, Before, Command, EndedBy, JobEnd};

@@ -1,4 +1,4 @@
-//! Reads of a queued step: requests jobs and adds them to the waiting room.
+//! Read side of a queued step: requests jobs and adds them to the waiting room.
 
 use super::{Halting, Picker};
 use crate::dispatcher::flow::{Command, Feed, Port, ReadId};

@@ -1,4 +1,4 @@
-//! Batches of an ordered step: forms, begins, runs and commits them in order.
+//! Batch lifecycle of an ordered step: forms, begins and runs batches, and commits them in order.
 
 use super::{Rewinding, Stream};
 use crate::dispatcher::flow::{BatchEnd, BatchId, Before, Command, EndedBy, Gather, Port, Redo};

@@ -1,5 +1,5 @@
-//! Turns of parked jobs: reads a job again when it is due, blocks the jobs behind it, and drops them when the
-//! run ends.
+//! Parked turns: bring a job back when it is due, block the jobs behind it, and drop those jobs at the end of
+//! the run.
 
 use super::batches::{BatchState, Kind, Phase};
 use super::{Rewinding, Stream};
