@@ -1,6 +1,7 @@
 //! The command line.
 
-mod config;
+pub(crate) mod config;
+pub(crate) mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,7 @@ use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 
-use super::look::JOBS_MAX;
+use crate::query::JOBS_MAX;
 use config::{Config, needed};
 use tidegate_config::Invocation;
 

@@ -1,50 +1,12 @@
-//! `tidegate graph`: what feeds what, drawn or told.
+//! The graph of a configuration, drawn as text, Mermaid, Graphviz or JSON.
 
-mod dot;
-mod json;
-mod mermaid;
-mod order;
-mod rails;
-mod text;
-mod topology;
+pub(crate) mod dot;
+pub(crate) mod json;
+pub(crate) mod mermaid;
+pub(crate) mod order;
+pub(crate) mod rails;
+pub(crate) mod text;
+pub(crate) mod topology;
 
 #[cfg(test)]
 mod tests;
-
-use super::cli::{Format, Graph, GraphFormat, Look};
-use super::exit::{self, Exit};
-use super::find::{ask, options, print_json, print_text};
-use super::look::{Answer, Query};
-use tidegate_engine::Generation;
-use topology::{Depths, Topology};
-
-pub(crate) fn graph(command: &Graph) -> Exit {
-    let generation = match Generation::read(&command.config, &options(command.data.clone(), &[])) {
-        Ok(generation) => generation,
-        Err(diagnostics) => {
-            exit::show(&diagnostics);
-            return Exit::Configuration;
-        }
-    };
-    let depths = match command.live.then(|| depths(command)).transpose() {
-        Ok(depths) => depths,
-        Err(exit) => return exit,
-    };
-    let topology = Topology::of(&generation.configuration, depths.as_ref());
-    match command.format {
-        GraphFormat::Text => print_text(&text::draw(&topology.without_implied_steps())),
-        GraphFormat::Mermaid => print_text(&mermaid::draw(&topology.without_implied_steps())),
-        GraphFormat::Dot => print_text(&dot::draw(&topology.without_implied_steps())),
-        GraphFormat::Json => return print_json(&json::document(&topology), Exit::Done),
-    }
-    Exit::Done
-}
-
-/// How many jobs wait, from the running runner or the store of one that is not running.
-fn depths(command: &Graph) -> Result<Depths, Exit> {
-    let look = Look { config: command.config.clone(), data: command.data.clone(), format: Format::Text };
-    match (ask(&look, Query::Status { lanes: 0 })?, ask(&look, Query::Queues)?) {
-        (Answer::Status(steps), Answer::Queues(queues)) => Ok(Depths::of(&steps, &queues)),
-        _ => Err(exit::fail("the runner answered another question; is it of another version?")),
-    }
-}

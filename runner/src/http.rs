@@ -12,16 +12,16 @@
 //! on others; jobs wait in the engine's inbox for the next commit. Connections, requests in work, bodies, what
 //! parsing makes of them, and looks into the store are each bounded.
 
-mod answer;
-mod body;
-mod complete;
-mod host;
-mod intake;
-mod jobs;
-mod monitor;
-mod route;
-mod sources;
-mod wire;
+pub(crate) mod body;
+pub(crate) mod complete;
+pub(crate) mod host;
+pub(crate) mod job_status;
+pub(crate) mod parse_body;
+pub(crate) mod poll;
+pub(crate) mod push;
+pub(crate) mod response;
+pub(crate) mod route;
+pub(crate) mod wire;
 
 use std::convert::Infallible;
 use std::io;
@@ -39,12 +39,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
-use self::answer::{Refusal, Response};
 use self::host::Hosts;
+use self::response::{Refusal, Response};
 use self::route::{Asked, Route};
 use self::wire::Wire;
-use super::control::Desk;
-use super::places::{Place, Places};
+use crate::client::ipc::Desk;
+use crate::connection_limit::{Place, Places};
 use tidegate_engine::Whereabouts;
 use tidegate_model::Address;
 use tidegate_model::log_target;
@@ -57,7 +57,7 @@ const FILES_PER_CONNECTION: u64 = 4;
 /// Of so many connections, one more may ask for what needs no work.
 const WORKS_PER_SPARE: u64 = 16;
 /// How long a client may take for the head of a request, and how long one may have nothing to ask. Where places
-/// are short, it is less: see [`super::places`].
+/// are short, it is less: see [`crate::connection_limit`].
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of bodies that are in memory at one time, over all connections.
 const BODIES_BYTES: usize = 256 << 20;
@@ -78,7 +78,7 @@ pub(crate) struct Server {
 
 /// What every request may need.
 #[derive(Clone)]
-struct Shop {
+pub(crate) struct Shop {
     desk: Desk,
     hosts: Arc<Hosts>,
     /// Bytes of bodies that there is room for.
@@ -179,7 +179,7 @@ async fn converse(stream: TcpStream, shop: Shop, place: Arc<Place>, mut stopped:
     let asked = Arc::clone(&place);
     let service = service_fn(move |request| {
         let (shop, place) = (shop.clone(), Arc::clone(&asked));
-        async move { Ok::<_, Infallible>(answer::dated(answer(request, &shop, &place).await)) }
+        async move { Ok::<_, Infallible>(response::dated(answer(request, &shop, &place).await)) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -237,7 +237,7 @@ async fn carry_out(
     place: &Place,
 ) -> Result<Response, Refusal> {
     match route {
-        Route::Source(address) => sources::take(request, &address, shop, place).await,
+        Route::Source(address) => push::take(request, &address, shop, place).await,
         Route::Job(asked) => look(&request, asked, shop).await,
         Route::Complete(asked) => complete::complete(request, asked, shop, place).await,
         Route::Monitor(step) => poll(&request, step, shop).await,
@@ -246,7 +246,7 @@ async fn carry_out(
 }
 
 fn health(shop: &Shop) -> Response {
-    answer::health(shop.desk.handle.stats().full())
+    response::health(shop.desk.handle.stats().full())
 }
 
 fn crowded() -> Refusal {
@@ -256,17 +256,17 @@ fn crowded() -> Refusal {
 
 async fn look(request: &Request<Incoming>, asked: Asked, shop: &Shop) -> Result<Response, Refusal> {
     only(request, &[Method::GET, Method::HEAD])?;
-    let (_, source) = sources::find(&asked.queue, &shop.desk.configuration)?;
-    sources::admit(request.headers(), source)?;
+    let (_, source) = push::find(&asked.queue, &shop.desk.configuration)?;
+    push::admit(request.headers(), source)?;
     let desk = shop.desk.clone();
     let _turn = shop.looks.acquire().await;
-    aside(move || jobs::status(&asked, &desk)).await
+    aside(move || job_status::status(&asked, &desk)).await
 }
 
 async fn poll(request: &Request<Incoming>, step: Address, shop: &Shop) -> Result<Response, Refusal> {
     only(request, &[Method::POST])?;
     let desk = shop.desk.clone();
-    aside(move || monitor::poll(&step, &desk)).await
+    aside(move || poll::poll(&step, &desk)).await
 }
 
 /// Does what may take a while where no other request waits for it.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle as Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{console, log};
+use crate::output::{console, log};
 use tidegate_components::plugin::leave;
 use tidegate_engine::Handle;
 use tidegate_model::log_target;

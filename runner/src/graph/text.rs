@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use super::super::table::grouped;
 use super::order::order;
 use super::rails::{Rails, rails};
 use super::topology::{EdgeKind, Kind, Node, Topology};
+use crate::output::table::grouped;
 use tidegate_config::OutputOrder;
 
 /// Lines are not longer, unless a word is.

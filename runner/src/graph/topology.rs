@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::look::{QueueStatus, StepStatus};
+use crate::query::{QueueStatus, StepStatus};
 use tidegate_config::{Configuration, Input, OutputOrder, Promise, SinkKind, SourceKind, Step, Take, Target};
 use tidegate_model::Address;
 

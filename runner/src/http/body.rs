@@ -9,8 +9,8 @@ use hyper::body::{Body as _, Bytes, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::answer::Refusal;
-use crate::places::Place;
+use super::response::Refusal;
+use crate::connection_limit::Place;
 use tidegate_model::format_size;
 
 /// How long more of a body may take to come …

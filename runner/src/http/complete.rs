@@ -9,13 +9,13 @@ use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::answer::{Refusal, Response, json};
+use super::push::{AT_ONCE_BYTES, committed, refuse_while_full};
+use super::response::{Refusal, Response, json};
 use super::route::Asked;
-use super::sources::{AT_ONCE_BYTES, committed, refuse_while_full};
-use super::{Shop, aside, body, jobs, only};
-use crate::control::Desk;
-use crate::look::{JobStatus, Status};
-use crate::places::Place;
+use super::{Shop, aside, body, job_status, only};
+use crate::client::ipc::Desk;
+use crate::connection_limit::Place;
+use crate::query::{JobStatus, Status};
 use tidegate_components::script::json as text;
 use tidegate_config::Configuration;
 use tidegate_engine::{Claim, Completed, Granted, Reply, check, claim, completion_of};
@@ -39,7 +39,7 @@ pub(crate) async fn complete(
         match found {
             Ok(Some(claim)) => Ok((claim, token)),
             Ok(None) => Err(stranger()),
-            Err(error) => Err(jobs::unreadable(&error)),
+            Err(error) => Err(job_status::unreadable(&error)),
         }
     });
     let (claim, token) = claim.await?;
@@ -161,7 +161,7 @@ async fn answer(desk: &Desk, request: tidegate_engine::Request) -> Result<Result
 /// A job that will be pending, perhaps, is worth another try.
 fn not_pending(desk: &Desk, asked: &Asked, step: &str) -> Refusal {
     let (queue, index) = (&asked.queue, asked.index);
-    let found = match jobs::look(asked, desk, false) {
+    let found = match job_status::look(asked, desk, false) {
         Ok(JobStatus { steps, .. }) => steps.into_iter().find(|outcome| outcome.step == step),
         // A source that is never copied knows nothing of its jobs.
         Err(_) => None,

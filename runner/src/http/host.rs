@@ -9,7 +9,7 @@ use hyper::header::{HOST, HeaderMap, ORIGIN};
 use hyper::http::uri::Authority;
 use hyper::{StatusCode, Uri};
 
-use super::answer::Refusal;
+use super::response::Refusal;
 
 /// The hosts that this port is.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! What a path asks for.
 
-use super::answer::Refusal;
+use super::response::Refusal;
 use tidegate_model::suggest::did_you_mean;
 use tidegate_model::{Address, Name};
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::places::Place;
+use crate::connection_limit::Place;
 
 /// How much of a request that has its answer is read, at most, in bytes …
 const LEFTOVER_BYTES: usize = 64 << 20;

@@ -4,20 +4,17 @@
 //! than 0 is a failed attempt, and the end of what it said on standard error is the reason. A command runs
 //! in a process group of its own; where it takes too long or says too much, all of that is killed.
 
-mod leash;
-mod running;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Outputs};
 
-pub use self::leash::Leash;
-use self::running::{Ended, Limits, Printed, Running};
-use super::fill::{Encoding, Filling, key, of};
-use super::give::give;
-use super::scrub::Scrub;
+use self::child::{Ended, Limits, Printed, Running};
+pub use self::running_commands::Leash;
+use crate::outputs_from_json::give;
+use crate::redact::Scrub;
+use crate::render::{Encoding, Filling, key, of};
 use tidegate_config::ExecCommand;
 use tidegate_model::log_target;
 use tidegate_model::template::Template;
@@ -200,6 +197,9 @@ impl ExecStep {
         Failure::new(kind, format!("{} {}", self.named, self.scrub.clean(why)))
     }
 }
+
+pub(crate) mod child;
+pub(crate) mod running_commands;
 
 #[cfg(test)]
 mod tests;

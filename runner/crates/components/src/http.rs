@@ -4,9 +4,8 @@
 //! time, 429 and 5xx may be tried again, every other refusal may not. No redirect is followed. Each
 //! instance has its own connections, and nothing is shared between instances.
 
-mod answer;
-
-mod retry_after;
+pub(crate) mod response;
+pub(crate) mod retry_after;
 
 use std::time::Duration;
 
@@ -15,10 +14,10 @@ use ureq::Agent;
 use ureq::http::{HeaderName, HeaderValue, Request, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 
-use self::answer::Answer;
-use super::fill::{Encoding, Filling, key, of};
-use super::give::give;
-use super::scrub::Scrub;
+use self::response::Answer;
+use crate::outputs_from_json::give;
+use crate::redact::Scrub;
+use crate::render::{Encoding, Filling, key, of};
 use tidegate_config::{Body, HttpRequest, Response};
 use tidegate_model::template::Part;
 use tidegate_model::{TokenKey, format_duration, format_size};
@@ -180,7 +179,7 @@ impl HttpStep {
                 (FailureKind::Failed, Some(Cause::Timeout), why)
             }
             E::BodyExceedsLimit(_) | E::LargeResponseHeader(..) => {
-                (FailureKind::Limit, None, answer::too_large(self.response_max))
+                (FailureKind::Limit, None, response::too_large(self.response_max))
             }
             E::HostNotFound => (FailureKind::Failed, Some(Cause::Connection), "there is no such host".into()),
             E::Protocol(error) if is_of_request(&error.to_string()) => {

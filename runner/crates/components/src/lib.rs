@@ -1,25 +1,15 @@
 //! What touches the outside: scripts, plugins, commands, HTTP services, sources and sinks.
 
-mod memory;
-
-pub mod script;
-
-pub mod plugin;
-
-pub mod sink;
-
-pub mod source;
-
-mod fill;
-
-pub mod give;
-
-mod handle;
-
-pub mod open_files;
-
-pub mod scrub;
-
-pub mod http;
-
+mod coarse_clock;
 pub mod exec;
+pub mod http;
+mod memory;
+pub mod open_files;
+pub mod outputs_from_json;
+mod pending_handle;
+pub mod plugin;
+pub mod redact;
+mod render;
+pub mod script;
+pub mod sink;
+pub mod source;

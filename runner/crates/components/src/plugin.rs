@@ -4,53 +4,27 @@
 //! a private copy, and closed after the last instance of its steps and the last thread that had one are
 //! gone.
 //!
-//! Architecture Invariant: `unsafe` is in `library` and `process` alone; the boundary itself is in `tidegate-plugin`.
+//! Architecture Invariant: `unsafe` is in `library` and `isolated::child_process` alone; the boundary itself is in `tidegate-plugin`.
 
-mod image;
-
-mod copy;
-
+pub(crate) mod copy;
+pub(crate) mod describe;
+pub(crate) mod description;
+pub(crate) mod find;
+pub(crate) mod image;
+pub(crate) mod in_process;
+pub(crate) mod inside;
+pub(crate) mod isolated;
 #[expect(unsafe_code, reason = "opens libraries, whose code nobody can vouch for beforehand")]
-mod library;
+pub(crate) mod library;
+pub(crate) mod loaded;
+pub(crate) mod setups;
 
-mod find;
-
-mod clock;
-
-mod inside;
-
-mod setups;
-
-mod step;
-
-mod seal;
-
-mod description;
-
-mod frames;
-
-mod passing;
-
-#[expect(
-    unsafe_code,
-    reason = "blocks signals and ends the process, which the standard library does in another way"
-)]
-mod process;
-
-mod serve;
-
-mod server;
-
-mod describe;
-
-mod loaded;
-
-mod deaths;
-
-mod isolated;
-
-pub use clock::{BATCH_BYTES, BATCH_TIME, Ticks};
-pub use deaths::Deaths;
+pub use self::in_process::{PluginRunner, PluginSpec};
+pub use self::isolated::child::serve;
+pub use self::isolated::child_process::{ExitGuard, leave};
+pub use self::isolated::deaths::Deaths;
+pub use self::isolated::parent::COMMAND;
+pub use crate::coarse_clock::{BATCH_BYTES, BATCH_TIME, Ticks};
 pub use describe::Undescribed;
 pub use description::{Description, Offered};
 pub use find::{Search, near};
@@ -58,8 +32,4 @@ pub use image::{Image, ImageError};
 pub use isolated::{Custody, Isolated};
 pub use library::{LibraryError, open};
 pub use loaded::{LoadError, Loaded, Pins, Plugins};
-pub use process::{ExitGuard, leave};
-pub use serve::serve;
-pub use server::COMMAND;
 pub use setups::{Died, Setup, Setups};
-pub use step::{PluginRunner, PluginSpec};

@@ -6,45 +6,22 @@
 //!
 //! Architecture Invariant: no type of Rhai crosses a thread.
 
-pub mod json;
+pub(crate) mod api;
+pub(crate) mod attempt;
+pub(crate) mod compile;
+pub(crate) mod errors;
+pub(crate) mod expression;
+pub(crate) mod filter;
+pub(crate) mod step;
+pub(crate) mod ticker;
+pub(crate) mod values;
 
-mod attempt;
-mod calls;
-mod captured;
-mod compile;
-mod context;
-mod control;
-mod decided;
-mod entry;
-mod explain;
-mod expression;
-mod filter;
-mod frozen;
-mod functions;
-mod hints;
-mod imported;
-mod imports;
-mod kind;
-mod locate;
-mod made;
-mod mentions;
-mod modules;
-mod natives;
-mod number;
-mod register;
-mod said;
-mod scan;
-mod step;
-mod ticker;
-mod top;
-mod unknown;
-mod values;
-
+pub use self::compile::entry::Entry;
+pub use self::compile::mentions::Mentions;
+pub use self::values::json;
 pub use compile::STACK;
 pub use compile::{CompileError, check_expression, check_script};
-pub use entry::Entry;
 pub use expression::Expression;
-pub use mentions::Mentions;
 pub use step::{Outlet, ScriptStep, ScriptStepSpec};
 
 #[cfg(test)]

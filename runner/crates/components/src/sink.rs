@@ -11,15 +11,11 @@
 //! commit, so that the same payloads can be written again. A clean stop commits
 //! [`Sink::closing`], if it answers a position.
 
-mod error;
-
-mod format;
-
-mod tail;
-
-mod file;
-
-mod stdout;
+pub(crate) mod error;
+pub(crate) mod file;
+pub(crate) mod file_tail;
+pub(crate) mod format;
+pub(crate) mod stdout;
 
 use tidegate_plugin::Payloads;
 

@@ -8,31 +8,21 @@
 //! delivery that depends on it, since each batch carries the segments it stands on. What a file
 //! loses afterwards (cut off, overwritten) turns into faults, never into other jobs.
 
-mod error;
-
-mod files;
-
-mod rotated;
-
-mod watch;
-
-mod stream;
-
-mod csv;
-
-mod codec;
-
-mod draft;
-
-mod cursor;
-
-mod segments;
-
-mod reader;
+pub(crate) mod batch_builder;
+pub(crate) mod byte_window;
+pub(crate) mod codec;
+pub(crate) mod csv;
+pub(crate) mod cursor;
+pub(crate) mod error;
+pub(crate) mod files;
+pub(crate) mod reader;
+pub(crate) mod rotated;
+pub(crate) mod segments;
+pub(crate) mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use draft::BatchLimit;
+pub use self::batch_builder::BatchLimit;
 pub use error::SourceError;
 pub use reader::{Read, Reader, SourceBatch};
 pub use watch::{Wake, Watch, Watched};

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::catalog::What;
-use super::graph::Graph;
 use super::model::{
     Configuration, Gate, GateRef, Input, InputRef, Invocation, Meta, OutputRef, Pipeline, Queue, QueueRef,
     Retain, Sink, SinkKind, SinkRef, Source, SourceRef, Step, Target,
 };
-use super::pipeline::PipelineDeclaration;
-use super::resolve::{End, Wired, Wiring};
-use super::settings::SettingsFile;
-use super::shelves::Shelves;
-use super::source::Supply;
+use crate::check::catalog::What;
+use crate::check::graph::Graph;
+use crate::check::resolve::{End, Wired, Wiring};
+use crate::sections::pipeline::PipelineDeclaration;
+use crate::sections::settings::SettingsFile;
+use crate::sections::shared_tables::Shelves;
+use crate::sections::source::Supply;
 use tidegate_model::{Address, Name};
 
 /// Puts everything into lists in order of address, and the steps in order of the graph.

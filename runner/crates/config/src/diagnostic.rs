@@ -3,6 +3,10 @@
 //! Every crate that reads a configuration reports through [`Diagnostics`]. They are kept in
 //! order of file and place, each once. How they look to a person is next door, in `render`.
 
+pub(crate) mod files;
+pub(crate) mod render;
+pub(crate) mod span_of;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +15,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::files::{Files, Position};
+use self::files::{Files, Position};
 use super::model::LogFormat;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

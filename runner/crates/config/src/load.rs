@@ -7,23 +7,25 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::absolute::absolute;
 use super::assemble::assemble;
-use super::catalog::{Catalog, without_namesakes};
 use super::diagnostic::{Diagnostic, Diagnostics};
-use super::files::{Files, Lines, read_text};
-use super::graph::{Graph, loose_ends, never_begin};
-use super::interpolate::Lookup;
 use super::model::{Configuration, Gate, LogFormat, Settings, Step};
-use super::paths;
-use super::pipeline::{self, PipelineDeclaration};
-use super::pushed;
-use super::reading::Reading;
-use super::resolve::Wiring;
-use super::settings::{self, SettingsFile};
-use super::shared;
-use super::shelves::Shelves;
-use super::syntax;
+use crate::check::catalog::{Catalog, without_namesakes};
+use crate::check::file_conflicts;
+use crate::check::graph::{Graph, loose_ends, never_begin};
+use crate::check::push_sources;
+use crate::check::resolve::Wiring;
+use crate::check::shared;
+use crate::diagnostic::files::{Files, Lines, read_text};
+use crate::parse::absolute_path::absolute;
+use crate::parse::context::Reading;
+use crate::parse::interpolate::Lookup;
+use crate::parse::syntax;
+use crate::sections::pipeline;
+use crate::sections::pipeline::PipelineDeclaration;
+use crate::sections::settings;
+use crate::sections::settings::SettingsFile;
+use crate::sections::shared_tables::Shelves;
 use tidegate_model::suggest::nearest;
 
 const SETTINGS: &str = "tidegate.toml";
@@ -191,8 +193,8 @@ impl<'a> Loading<'a> {
         let cycles = graph.cycles();
         let goes_round = !cycles.is_empty();
         self.diagnostics.extend(cycles);
-        self.diagnostics.extend(paths::check(&pipelines));
-        self.diagnostics.extend(pushed::check(&pipelines, &settings));
+        self.diagnostics.extend(file_conflicts::check(&pipelines));
+        self.diagnostics.extend(push_sources::check(&pipelines, &settings));
         self.diagnostics.extend(shared::mistakes(&pipelines, &settings.shelves));
         if !self.names_missing {
             // The pipelines beside a single file are not read, and may use what is shared.

@@ -3,12 +3,13 @@
 //! Sources, queues, sinks and steps of all pipelines stand in one list each; a `…Ref` is a
 //! position in its list, valid for the [`Configuration`] it came from.
 
-mod http_request;
-mod inquiry;
-mod invocation;
-mod processor;
-mod queuer;
-mod step;
+pub(crate) mod http_request;
+pub(crate) mod invocation;
+pub(crate) mod probe;
+pub(crate) mod processor;
+pub(crate) mod push_source;
+pub(crate) mod queuer;
+pub(crate) mod step;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,13 +18,13 @@ use std::time::Duration;
 
 use twox_hash::XxHash3_64;
 
-use super::absolute::absolute;
-use super::push::PushSource;
+use self::push_source::PushSource;
+use crate::parse::absolute_path::absolute;
 use tidegate_model::{Address, Name};
 
+pub use self::probe::{Gate, GateRef, Inquiry, Monitor};
 pub(crate) use http_request::METHODS;
 pub use http_request::{Body, HttpRequest, Method, Response, Shape};
-pub use inquiry::{Gate, GateRef, Inquiry, Monitor};
 pub use invocation::Invocation;
 pub use processor::{Limits, Pin, PluginStep, Processor, Script, StepFilter};
 pub use queuer::{FieldPath, Lane, LaneMissing, Queuer, Strategy};

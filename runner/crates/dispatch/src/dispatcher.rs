@@ -14,31 +14,17 @@
 //! The dispatcher knows reads and batches by number and size only; the engine keeps their jobs. Every event
 //! carries the time.
 
-mod flow;
-
-mod glance;
-
-mod input;
-
-mod sizing;
-
-mod step;
-
-mod stream;
-
-mod picker;
-
-pub use flow::{
+pub use crate::counts::{Glance, Picked, Waiting};
+use crate::ordered::Stream;
+pub use crate::protocol::{
     BatchEnd, BatchId, Before, Bounds, Command, End, EndedBy, Event, Feed, Flow, FlowInput, Gather, JobEnd,
     Picking, Port, ReadId, Redo, Turn,
 };
-pub use glance::{Glance, Picked, Waiting};
-use picker::Picker;
-pub use step::Look;
-use step::{Around, Hands, Machine, Mode, StepEvent};
-use stream::Stream;
+use crate::queued::Picker;
+pub use crate::step_machine::Look;
+use crate::step_machine::{Around, Hands, Machine, Mode, StepEvent};
 
-use super::queuer::{Card, JobKey, State};
+use crate::waiting_room::{Card, JobKey, State};
 use tidegate_model::Timestamp;
 
 /// State machine of all steps: takes [`Event`]s and answers with [`Command`]s to carry out.
@@ -53,7 +39,7 @@ pub struct Dispatcher {
     /// Number of further batches that the workers can take.
     free_slots: usize,
     next_batch: u64,
-    until_idle: bool,
+    pub(crate) until_idle: bool,
     /// Whether jobs are on their way to a queue from a client or a schedule.
     expecting: bool,
     stage: Stage,

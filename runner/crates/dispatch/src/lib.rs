@@ -2,20 +2,27 @@
 //!
 //! Architecture Invariant: nothing here does I/O, reads a clock or starts a thread.
 
+mod batch_size;
+mod counts;
 mod dispatcher;
 mod failures;
-mod monitor;
-mod queuer;
+mod input;
+mod ordered;
+mod poller;
+mod protocol;
+mod queued;
+mod step_machine;
 mod ticker;
+mod waiting_room;
 
+pub use crate::poller::{Monitor, MonitorCommand, MonitorEvent};
+pub use crate::waiting_room::{
+    Card, Counts, JobId, JobKey, LaneCounts, Rate, Reach, Refusal, Round, Rules, State, Strategy, Survey,
+    WaitingRoom, Why,
+};
 pub use dispatcher::{
     BatchEnd, BatchId, Before, Bounds, Command, Dispatcher, End, EndedBy, Event, Feed, Flow, FlowInput,
     Gather, Glance, JobEnd, Look, Picked, Picking, Port, ReadId, Redo, Turn, Waiting,
 };
 pub use failures::{Ending, Failed, FailedJob, FailureCause, FailureLine, FailureLog};
-pub use monitor::{Monitor, MonitorCommand, MonitorEvent};
-pub use queuer::{
-    Card, Counts, JobId, JobKey, LaneCounts, Rate, Reach, Refusal, Round, Rules, State, Strategy, Survey,
-    WaitingRoom, Why,
-};
 pub use ticker::Ticker;

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::as_read::AsRead;
-use super::plugins;
+use self::source_files::AsRead;
+use crate::load_plugins;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::script;
 use tidegate_components::script::{CompileError, Entry, Mentions};
@@ -65,11 +65,11 @@ impl Generation {
         let mut loaded = Plugins::default();
         if with_plugins {
             let (steps, gates, settings) = (draft.steps().to_vec(), draft.gates().to_vec(), draft.settings());
-            loaded = plugins::load((&steps, &gates), &settings, &mut draft.diagnostics);
+            loaded = load_plugins::load((&steps, &gates), &settings, &mut draft.diagnostics);
         }
         let files = draft.diagnostics.files().clone();
         let (mut configuration, mut warnings) = draft.finish()?;
-        plugins::note(&mut configuration, &loaded);
+        load_plugins::note(&mut configuration, &loaded);
         // Without the plugins it is unknown which steps have external effects.
         if with_plugins {
             tidegate_config::check_order(&configuration, &mut warnings);
@@ -189,6 +189,8 @@ fn in_script(script: &Script, error: &CompileError, diagnostics: &mut Diagnostic
         .related(named, "named here")
         .help_if(error.help.clone())
 }
+
+pub(crate) mod source_files;
 
 #[cfg(test)]
 mod tests;

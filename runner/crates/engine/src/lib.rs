@@ -14,136 +14,38 @@
 //! Channels are unbounded. The dispatcher limits the work in flight, and a thread that cannot block on a
 //! channel cannot deadlock on it.
 
+pub(crate) mod batch;
+pub(crate) mod commit;
+mod coordinator;
 mod error;
-
-mod pace;
-
-mod answering;
-
-mod stats;
-
-mod report;
-
-mod plugins;
-
-mod as_read;
-
 mod generation;
-
-mod error_record;
-
-mod reason;
-
-mod request;
-
-mod push;
-
-mod ticks;
-
-mod delivery;
-
-mod provenance;
-
-mod held;
-
-mod result;
-
-mod in_flight;
-
-mod gather;
-
-mod allowance;
-
-mod link;
-
-mod chain;
-
-mod asker;
-
-mod attempted;
-
-mod peek;
-mod places;
-
-mod begin;
-
-mod cards;
-
-mod status;
-
-mod glance;
-
-mod set_back;
-mod sight;
-
-mod shelf;
-
-mod turn;
-
-mod retrying;
-
-mod leash;
-
-mod work;
-
-mod message;
-
-mod workers;
-
-mod readers;
-
-mod source_pool;
-
-mod tail;
-
-mod sinks;
-
-mod ledger;
-
-mod arrivals;
-
-mod amendment;
-
-mod cancel;
-
-mod whereabouts;
-
-mod completion;
-
-mod amend;
-
-mod committer;
-
-mod recover;
-
-mod start;
-
-mod floor;
-
-mod last_run;
-
-mod crew;
-
+mod load_plugins;
+pub(crate) mod operator;
+mod processor;
+pub(crate) mod recovery;
+mod report;
 mod run;
+mod runtime;
+pub(crate) mod step;
 
-pub use amend::{amend, error_queue};
-pub use amendment::Amendment;
-pub use answering::{Answering, Asked};
-pub use as_read::AsRead;
-pub use begin::progress;
-pub use cancel::{Dropped, dropped, may_cancel};
-pub use completion::{Claim, check, claim, completion_of};
+pub use crate::commit::inbox::{Answer, Conflict, Key, Push, Pushed};
+pub use crate::generation::source_files::AsRead;
+pub use crate::operator::apply::{amend, error_queue};
+pub use crate::operator::cancel::{Dropped, dropped, may_cancel};
+pub use crate::operator::complete::{Claim, check, claim, completion_of};
+pub use crate::operator::effect::Amendment;
+pub use crate::operator::pending_index::Whereabouts;
+pub use crate::operator::request::{Completed, Granted, Moved, Reply, Request, Row};
+pub use crate::recovery::start_position::progress;
+pub use crate::step::counts::{Glance, Spot};
+pub use crate::step::probe_health::{Answering, Asked};
+pub use crate::step::queue_view::{LOOKED_AT_MAX, Sight};
+pub use crate::step::stats::{Closed, ClosedBy, Stats, StepStats};
+pub use crate::step::turn::first_in_line;
 pub use error::{Chain, EngineError};
 pub use generation::Generation;
-pub use glance::{Glance, Spot};
-pub use push::{Answer, Conflict, Key, Push, Pushed};
 pub use report::{Halt, Options, Report};
-pub use request::{Completed, Granted, Moved, Reply, Request, Row};
 pub use run::{Handle, Run};
-pub use sight::{LOOKED_AT_MAX, Sight};
-pub use stats::{Closed, ClosedBy, Stats, StepStats};
-pub use turn::first_in_line;
-pub use whereabouts::Whereabouts;
 
 #[cfg(test)]
 mod simulation;

@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::Sender;
 
-use super::as_read::AsRead;
-use super::crew::{Crew, Parts};
 use super::error::EngineError;
-use super::glance::Glance;
-use super::message::Message;
-use super::push::{Inbox, Push};
 use super::report::{Options, Report};
-use super::request::{Asked, Granted, Reply, Request};
-use super::sight::Sight;
-use super::stats::Stats;
+use crate::commit::inbox::{Inbox, Push};
+use crate::generation::source_files::AsRead;
+use crate::operator::request::{Asked, Granted, Reply, Request};
+use crate::runtime::message::Message;
+use crate::runtime::{Crew, Parts};
+use crate::step::counts::Glance;
+use crate::step::queue_view::Sight;
+use crate::step::stats::Stats;
 use tidegate_components::exec::Leash;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::Setups;

@@ -27,25 +27,25 @@
 //! | `model` | expected results of a step |
 //! | `compare`, `outlets`, `check` | the comparison with a target, with all sinks, and with everything |
 
-mod blueprint;
-mod check;
-mod compare;
-mod dice;
-mod drawing;
-mod effects;
-mod history;
-mod jobs;
-mod model;
-mod outcome;
-mod outlets;
-mod play;
-mod requests;
-mod stage;
-mod tally;
-mod twin;
-mod waiting;
-mod workers;
-mod world;
+pub(crate) mod blueprint;
+pub(crate) mod check;
+pub(crate) mod compare;
+pub(crate) mod dice;
+pub(crate) mod drawing;
+pub(crate) mod effects;
+pub(crate) mod history;
+pub(crate) mod jobs;
+pub(crate) mod model;
+pub(crate) mod outcome;
+pub(crate) mod outlets;
+pub(crate) mod play;
+pub(crate) mod requests;
+pub(crate) mod stage;
+pub(crate) mod tally;
+pub(crate) mod twin;
+pub(crate) mod waiting;
+pub(crate) mod workers;
+pub(crate) mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

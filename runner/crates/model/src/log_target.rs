@@ -6,14 +6,14 @@
 //! | --- | --- |
 //! | `tidegate` | the runner itself: start, listening, stopping |
 //! | `tidegate_config` | mistakes in the configuration, with `format = "json"` |
-//! | `tidegate::summary` | the end of a run, with `format = "json"` |
+//! | `tidegate::output::summary` | the end of a run, with `format = "json"` |
 //! | `tidegate::panic` | panics, with `format = "json"` |
 //! | `tidegate_engine` | steps: starts, failures, gates, monitors, halts, a full disk |
 //! | `tidegate_store` | the store's files |
 //! | `tidegate::source` | files that begin, go on, end or are replaced |
 //! | `tidegate::sink` | files of sinks |
 //! | `tidegate::script` | `log_info` and its siblings, `print` |
-//! | `tidegate::plugin` | plugins: their own log lines, and crashes |
+//! | `tidegate::commands::plugin` | plugins: their own log lines, and crashes |
 //! | `tidegate::exec` | what commands write to standard error |
 //! | `tidegate::http` | the HTTP port |
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::quantity::{format_duration, parse_duration};
+use crate::units::{format_duration, parse_duration};
 
 /// At most `count` in any time of the length `per`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

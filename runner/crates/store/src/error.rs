@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::disk::Taken;
+use crate::database::disk::Taken;
 use tidegate_model::{Address, Holder};
 
 /// The end of every message about a file that cannot be used as it is.

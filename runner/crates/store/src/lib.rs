@@ -34,107 +34,43 @@
 //!
 //! Architecture Invariant: only this crate knows redb, and none of redb's types is in its API.
 
+pub(crate) mod api;
+pub(crate) mod codec;
+mod crash_guard;
+pub(crate) mod database;
 mod error;
-
-mod disk;
-
-mod overlay;
-
-mod bytes;
-
-mod column;
-
-mod block;
-
-mod value;
-
-mod guard;
-
-mod format;
-
-mod private;
-
-mod lock;
-
-mod read;
-
-mod snapshot;
-
-mod completion;
-
-mod delayed_job;
-
-mod delayed;
-
-mod walk;
-
-mod delivered;
-
-mod generation;
-
-mod ticks;
-
-mod pause;
-
-mod stop;
-
-mod token_key;
-
-mod trim;
-
-mod write;
-
-mod migrate;
-
-mod origin;
-
-mod open;
-
-mod verify;
-
-mod compact;
-
-mod lines;
-
-mod export;
-
-mod fill;
-
-mod import;
-
-mod attempts;
-
 #[cfg(any(test, feature = "testing"))]
-mod faulty;
+mod faulty_disk;
+pub(crate) mod transfer;
 
-pub use attempts::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
-pub use block::Block;
-pub use column::Details;
-pub use compact::{Compacted, compact};
-pub use completion::Completion;
-pub use delayed_job::{Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing};
-pub use delivered::{Delivered, Outcome};
-pub use disk::Disk;
+pub use crate::api::completion::Completion;
+pub use crate::api::parked_job::{Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing};
+pub use crate::codec::block::Block;
+pub use crate::codec::job_metadata::Details;
+pub use crate::crash_guard::{Attempt, Attempts, Careful, Pace, Slot, Span, Verdict};
+pub use crate::database::catch_panics::answers_panics;
+pub use crate::database::compact::{Compacted, compact};
+pub use crate::database::dedupe::{Delivered, Outcome};
+pub use crate::database::disk::Disk;
+pub use crate::database::generations::Generation;
+pub use crate::database::open::{open, open_disk, open_existing};
+pub use crate::database::pauses::Pause;
+pub use crate::database::read::{DetailedBatch, Made, MadeOf, QueueState, Store};
+pub use crate::database::retention::{Trim, TrimWhen, Trimmed};
+pub use crate::database::scan::DelayedJobs;
+pub use crate::database::snapshots::{Snapshot, SnapshotInput, SnapshotKey};
+pub use crate::database::stops::Stop;
+pub use crate::database::verify::{Report, verify};
+pub use crate::database::write::{Append, Appended, Changes, Committed, Reopened, Writer};
+pub use crate::transfer::export::export;
+pub use crate::transfer::export_format::Inventory;
+pub use crate::transfer::import::import;
 pub use error::{CommitError, ExportError, ImportError, OpenError, ReadError};
-pub use export::export;
-pub use generation::Generation;
-pub use guard::answers_panics;
-pub use import::import;
-pub use lines::Inventory;
-pub use open::{open, open_disk, open_existing};
-pub use pause::Pause;
-pub use read::{DetailedBatch, Made, MadeOf, QueueState, Store};
-pub use snapshot::{Snapshot, SnapshotInput, SnapshotKey};
-pub use stop::Stop;
-pub use trim::{Trim, TrimWhen, Trimmed};
-pub use verify::{Report, verify};
-pub use walk::DelayedJobs;
-pub use write::{Append, Appended, Changes, Committed, Reopened, Writer};
 
 /// A disk that fails on demand, for the tests of the crates above.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
-    pub use super::faulty::{Failure, FaultyDisk};
+    pub use crate::faulty_disk::{Failure, FaultyDisk};
 }
 
 #[cfg(test)]

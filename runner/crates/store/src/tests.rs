@@ -6,19 +6,19 @@ use super::testing::FaultyDisk;
 use super::{Append, Block, Changes, Details, Store, Writer, open_disk};
 use tidegate_model::{Address, Timestamp};
 
-mod compact;
-mod crash;
-mod damage;
-mod delayed;
-mod delivered;
-mod details;
-mod export;
-mod folder;
-mod history;
-mod migrate;
-mod model;
-mod trim;
-mod verify;
+pub(crate) mod compact;
+pub(crate) mod crash;
+pub(crate) mod damage;
+pub(crate) mod delayed;
+pub(crate) mod delivered;
+pub(crate) mod details;
+pub(crate) mod export;
+pub(crate) mod folder;
+pub(crate) mod history;
+pub(crate) mod migrate;
+pub(crate) mod model;
+pub(crate) mod trim;
+pub(crate) mod verify;
 
 fn address(text: &str) -> Address {
     Address::parse(text).unwrap()

@@ -2,7 +2,7 @@
 
 #[expect(dead_code, reason = "not every test needs all that a service can do")]
 #[path = "../../../../../tests/outward/service.rs"]
-mod service;
+pub(crate) mod service;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

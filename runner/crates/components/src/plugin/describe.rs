@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use tidegate_plugin::Level;
 
 use super::description::Description;
-use super::frames::{Answer, Order};
 use super::image::Image;
-use super::seal::random_key;
-use super::server::{Seen, Server};
-use super::step::Journal;
+use super::in_process::Journal;
+use super::isolated::parent::{Seen, Server};
+use super::isolated::protocol::{Answer, Order};
+use super::isolated::seal::random_key;
 use tidegate_config::shown;
 use tidegate_model::format_duration;
 

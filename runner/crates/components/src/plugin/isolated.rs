@@ -11,6 +11,18 @@
 //! its resident anonymous memory beyond what it had when the step was set up: address space that is only
 //! reserved does no harm. With a process all processes of its group are killed.
 
+pub(crate) mod child;
+#[expect(
+    unsafe_code,
+    reason = "blocks signals and ends the process, which the standard library does in another way"
+)]
+pub(crate) mod child_process;
+pub(crate) mod deaths;
+pub(crate) mod descriptor;
+pub(crate) mod parent;
+pub(crate) mod protocol;
+pub(crate) mod seal;
+
 use std::collections::VecDeque;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -19,14 +31,14 @@ use std::time::{Duration, Instant};
 
 use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Step};
 
-use super::deaths::{Culprit, Deaths};
+use self::deaths::{Culprit, Deaths};
+use self::parent::{Seen, Server};
+use self::protocol::{Answer, Jobs, Order, Setup};
+use self::seal::random_key;
 use super::description::Offered;
-use super::frames::{Answer, Jobs, Order, Setup};
 use super::image::Image;
+use super::in_process::{Journal, PluginSpec, Tracing};
 use super::loaded::Loaded;
-use super::seal::random_key;
-use super::server::{Seen, Server};
-use super::step::{Journal, PluginSpec, Tracing};
 use tidegate_model::{format_duration, format_size};
 
 /// How much longer than `timeout` a process has for ending an attempt by itself.

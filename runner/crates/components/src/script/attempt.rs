@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use rhai::{Dynamic, Engine, EvalAltResult, EvalContext, Position};
 
-use super::captured::{Captured, Kept};
-use super::context::Context;
-use super::decided::{Emit, Ended};
+use super::api::context::Context;
+use super::api::decided::{Emit, Ended};
 use super::ticker;
+use super::values::captured::{Captured, Kept};
 use crate::memory::{self, Budget};
 use tidegate_config::Limits;
 

@@ -1,5 +1,15 @@
 //! From a script's text to something that can be called, or to a message with its place.
 
+pub(crate) mod entry;
+pub(crate) mod imported;
+pub(crate) mod imports;
+pub(crate) mod made;
+pub(crate) mod mentions;
+pub(crate) mod modules;
+pub(crate) mod scan;
+pub(crate) mod top;
+pub(crate) mod unknown_calls;
+
 use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
@@ -7,14 +17,16 @@ use std::rc::Rc;
 use rhai::module_resolvers::DummyModuleResolver;
 use rhai::{AST, Engine, EvalAltResult, LexError, OptimizationLevel, ParseErrorType, Position, Scope};
 
+use self::entry::Entry;
+use self::imports::Beside;
+use self::mentions::Mentions;
+use self::top::TOP_MAX;
 use super::attempt::Attempt;
-use super::entry::Entry;
-use super::explain::{self, lowercase};
-use super::imports::Beside;
-use super::mentions::Mentions;
-use super::top::{self, TOP_MAX};
-use super::unknown::Unknown;
-use super::{calls, captured, hints, modules};
+use super::errors::explain;
+use super::errors::explain::lowercase;
+use super::errors::hints;
+use super::errors::unknown_call::Unknown;
+use super::values::captured;
 use tidegate_config::{Limits, Script};
 use tidegate_model::suggest::nearest;
 
@@ -58,7 +70,7 @@ fn check(script: &Script, limits: &Limits, entry: Entry) -> Result<Mentions, Com
     let attempt = Attempt::new(limits);
     let mut engine = engine(limits, &attempt);
     let compiled = compile(&mut engine, script, entry, &attempt)?;
-    match calls::unknown(&engine, &compiled.ast) {
+    match unknown_calls::unknown(&engine, &compiled.ast) {
         None => Ok(Mentions::of(&compiled.ast, &script.text, compiled.wants_context)),
         Some(Unknown { message, position, help }) => Err(CompileError { help, ..located(message, position) }),
     }

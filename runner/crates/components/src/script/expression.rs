@@ -7,8 +7,9 @@ use rhai::{AST, Engine, Scope};
 
 use super::attempt::{self, Attempt};
 use super::compile::{CompileError, compile_expression, engine};
-use super::explain::{self, Circumstances, Known};
-use super::json;
+use super::errors::explain;
+use super::errors::explain::{Circumstances, Known};
+use super::values::json;
 use tidegate_config::Limits;
 
 /// How long it may look at one value.

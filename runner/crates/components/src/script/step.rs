@@ -9,17 +9,21 @@ use std::time::Duration;
 use rhai::{CallFnOptions, Dynamic, Engine, EvalAltResult, Scope};
 use tidegate_plugin::{Failure, FailureKind, Job, Outputs, Payloads, Place, Step};
 
+use super::api::context::Context;
+use super::api::decided::Emit;
+use super::api::functions;
 use super::attempt::{self, Attempt};
+use super::compile::entry::Entry;
+use super::compile::modules;
+use super::compile::top::Top;
 use super::compile::{self, CompileError, Compiled};
-use super::context::Context;
-use super::decided::Emit;
-use super::entry::Entry;
-use super::explain::{self, Circumstances, Known};
+use super::errors::explain;
+use super::errors::explain::{Circumstances, Known};
+use super::errors::{hints, locate};
 use super::filter::Filter;
-use super::functions;
-use super::json::{self, WriteError};
-use super::top::Top;
-use super::{frozen, hints, kind, locate, modules};
+use super::values::json;
+use super::values::json::WriteError;
+use super::values::{frozen, type_names};
 use crate::memory;
 use tidegate_config::{Limits, Script, StepFilter};
 use tidegate_model::suggest::{listed, nearest};
@@ -240,7 +244,7 @@ impl ScriptStep {
         let Ok(map) = returned.as_map_ref() else {
             let message = format!(
                 "the step has several outputs, so the script must return a map of them, not {}; for example `#{{ {}: job }}`",
-                kind::of(returned),
+                type_names::of(returned),
                 outputs.names().next().unwrap_or_default()
             );
             return Err(Failure::new(FailureKind::Output, message));

@@ -1,25 +1,25 @@
 //! Scripts as their authors meet them: what goes in, what comes out, and what they are told.
 
-mod answering;
-mod at_rest;
-mod comparing;
-mod context;
-mod control;
-mod failing;
-mod filtering;
-mod hinting;
-mod imports;
-mod isolation;
-mod limits;
-mod logging;
-mod memory;
-mod natives;
-mod returning;
-mod reviewed;
-mod tables;
-mod time;
-mod tops;
-mod values;
+pub(crate) mod answering;
+pub(crate) mod at_rest;
+pub(crate) mod comparing;
+pub(crate) mod context;
+pub(crate) mod control;
+pub(crate) mod failing;
+pub(crate) mod filtering;
+pub(crate) mod hinting;
+pub(crate) mod imports;
+pub(crate) mod isolation;
+pub(crate) mod limits;
+pub(crate) mod logging;
+pub(crate) mod memory;
+pub(crate) mod natives;
+pub(crate) mod returning;
+pub(crate) mod reviewed;
+pub(crate) mod tables;
+pub(crate) mod time;
+pub(crate) mod tops;
+pub(crate) mod values;
 
 use std::fmt::Write as _;
 use std::time::Duration;

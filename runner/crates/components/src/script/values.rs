@@ -3,14 +3,20 @@
 //! Rhai's own `parse_json` evaluates its text as a script, so that data would run. Here it is the reader
 //! of jobs, and `to_json` is the writer of outputs: both replace Rhai's for every kind of argument.
 
+pub(crate) mod captured;
+pub(crate) mod frozen;
+pub mod json;
+pub(crate) mod number;
+pub(crate) mod thrown;
+pub(crate) mod type_names;
+
 use std::any::TypeId;
 
 use rhai::{Array, Dynamic, EvalAltResult, ImmutableString, Map, Module, NativeCallContext};
 
+use self::json::WriteError;
+use super::api::register::{add, add_raw};
 use super::attempt::current;
-use super::json::{self, WriteError};
-use super::register::{add, add_raw};
-use super::said;
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
@@ -50,7 +56,7 @@ pub(crate) fn register(module: &mut Module) {
     for name in ["print", "debug"] {
         for kind in [TypeId::of::<Map>(), TypeId::of::<Array>()] {
             add_raw(module, name, &[kind], |_, arguments| -> Answer<ImmutableString> {
-                Ok(said::shown(arguments[0]).into())
+                Ok(thrown::shown(arguments[0]).into())
             });
         }
     }

@@ -18,8 +18,8 @@ use tidegate_plugin::Payloads;
 use twox_hash::XxHash3_64;
 
 use super::error::{Mismatch, SinkError};
+use super::file_tail::Tail;
 use super::format::append_lines;
-use super::tail::Tail;
 use tidegate_config::{FileSink, OnMismatch};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Holder, SinkPosition};

@@ -1,6 +1,6 @@
 //! A sink, its file, and what a store would hold of it.
 
-mod model;
+pub(crate) mod model;
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use memchr::memchr;
 
+use super::batch_builder::Draft;
+use super::byte_window::Stream;
 use super::codec::{Codec, head};
-use super::draft::Draft;
-use super::stream::Stream;
 use tidegate_config::FileSource;
 use tidegate_model::Mark;
 

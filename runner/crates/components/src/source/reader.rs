@@ -1,20 +1,20 @@
 //! One reader of a source: reads batches, from segment to segment ([`stepping`]).
 
+pub(crate) mod advance;
+
 use std::fs::{File, Metadata};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::Shared;
+use super::batch_builder::{BatchLimit, Draft};
+use super::byte_window::Stream;
 use super::cursor::{Cursor, Trouble};
-use super::draft::{BatchLimit, Draft};
 use super::error::SourceError;
 use super::files::{FileId, begins_like, find_again, goes_on_like, is_gzip};
-use super::stream::Stream;
 use tidegate_config::DataFormat;
 use tidegate_model::log_target;
 use tidegate_model::{Batch, Form, Mark, Segment};
-
-mod stepping;
 
 /// A mark is worth a row in the store after so many jobs, or so many bytes.
 const MARK_JOBS: u64 = 1024;

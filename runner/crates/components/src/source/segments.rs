@@ -16,9 +16,8 @@ use super::files::{
 use tidegate_model::log_target;
 use tidegate_model::{Address, Mark, Segment, Tail};
 
-mod choosing;
-
-mod copies;
+pub(crate) mod copies;
+pub(crate) mod next;
 
 use copies::LogName;
 

@@ -1,18 +1,12 @@
 //! A store in memory, and readers that deliver into it.
 
-mod beginnings;
-
-mod copies;
-
-mod follow;
-
-mod formats;
-
-mod model;
-
-mod resume;
-
-mod rotate;
+pub(crate) mod beginnings;
+pub(crate) mod copies;
+pub(crate) mod follow;
+pub(crate) mod formats;
+pub(crate) mod model;
+pub(crate) mod resume;
+pub(crate) mod rotate;
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::HttpRequest;
 use crate::diagnostic::Place;
-use crate::exec::ExecCommand;
+use crate::sections::exec::ExecCommand;
 
 #[derive(Clone, Debug)]
 pub enum Processor {

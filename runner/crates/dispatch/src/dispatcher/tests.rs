@@ -1,10 +1,10 @@
 //! Dispatcher tests: play histories of events and compare the commands.
 
-mod order;
-mod play;
-mod returns;
-mod sizes;
-mod turns;
+pub(crate) mod order;
+pub(crate) mod play;
+pub(crate) mod returns;
+pub(crate) mod sizes;
+pub(crate) mod turns;
 
 use std::time::Duration;
 

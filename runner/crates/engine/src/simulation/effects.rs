@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use super::history::History;
-use crate::delivery::Jobs;
-use crate::gather::{Gatherer, Walk};
-use crate::held::Work;
+use crate::batch::input::Work;
+use crate::batch::job_builder::{Gatherer, Walk};
+use crate::commit::request::Jobs;
 use tidegate_config::{Configuration, Promise};
 use tidegate_model::{Address, DeliveryHash};
 use tidegate_store::{DelayedKey, SnapshotInput, Store};

@@ -6,7 +6,8 @@ use super::stage;
 use super::tally::Tally;
 use super::world::World;
 use tidegate_store::testing::{Failure, FaultyDisk};
-use tidegate_store::{Store, open_disk, verify};
+use tidegate_store::verify;
+use tidegate_store::{Store, open_disk};
 
 /// Runs the seed's graph and checks the guarantees.
 pub(crate) fn play(seed: u64) -> Tally {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::dice::Dice;
 use super::history::History;
-use crate::request::{Asked, Granted, Request};
+use crate::operator::request::{Asked, Granted, Request};
 use tidegate_config::{Configuration, Input, QueueRef, Retain};
 use tidegate_model::{Address, Origin};
 use tidegate_store::Store;

@@ -1,9 +1,9 @@
 //! Stage: simulates one run on one thread. Random choices replace the readers, the workers and the committer.
 //! The run ends in order or with a crash.
 
-mod committing;
-mod opening;
-mod waiting;
+pub(crate) mod committing;
+pub(crate) mod opening;
+pub(crate) mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crossbeam_channel::Receiver;
 
 use super::outcome::{Crash, Ended, Perils};
 use super::world::World;
-use crate::begin;
-use crate::committer::Committer;
-use crate::delivery::{Entry, Order};
+use crate::batch::budget::Leash;
+use crate::batch::input::Fetched;
+use crate::commit::committer::Committer;
+use crate::commit::request::{Entry, Order};
+use crate::coordinator::{Action, Floor, Task};
 use crate::error::{Chain, EngineError};
-use crate::floor::{Action, Floor, Task};
-use crate::held::Fetched;
-use crate::leash::Leash;
-use crate::message::Message;
-use crate::readers::{StoreAsk, read_store};
-use crate::request::Request;
-use crate::status::Asking;
+use crate::operator::request::Request;
+use crate::processor::monitor_protocol::Asking;
+use crate::recovery::start_position;
+use crate::runtime::message::Message;
+use crate::runtime::readers::{StoreAsk, read_store};
 use tidegate_components::source::{BatchLimit, Read, Reader, Source};
 use tidegate_config::{Configuration, Input, SourceRef};
 use tidegate_dispatch::{Before, End, Port};
@@ -280,7 +280,7 @@ impl Stage<'_> {
             return;
         };
         let source = self.sources[source].as_ref().unwrap();
-        let reader = begin::reader(source, &progress.unwrap_or_default(), next, mark);
+        let reader = start_position::reader(source, &progress.unwrap_or_default(), next, mark);
         self.readers.insert(port, (number, reader));
     }
 

@@ -20,14 +20,14 @@
 //! | `tellers` | external systems that complete jobs on their own |
 //! | `ticking` | expected ticks of the schedule |
 
-mod callers;
-mod outside;
-mod picking;
-mod plan;
-mod pushers;
-mod standing;
-mod tellers;
-mod ticking;
+pub(crate) mod callers;
+pub(crate) mod outside;
+pub(crate) mod picking;
+pub(crate) mod plan;
+pub(crate) mod pushers;
+pub(crate) mod standing;
+pub(crate) mod tellers;
+pub(crate) mod ticking;
 
 use std::collections::BTreeMap;
 
@@ -42,12 +42,12 @@ use self::ticking::Ticking;
 use super::dice::Dice;
 use super::history::History;
 use super::tally::Tally;
-use crate::gather::{Gatherer, Walk};
-use crate::held::Work;
-use crate::message::Message;
-use crate::push::Push;
-use crate::request::Asked;
-use crate::status::Asking;
+use crate::batch::input::Work;
+use crate::batch::job_builder::{Gatherer, Walk};
+use crate::commit::inbox::Push;
+use crate::operator::request::Asked;
+use crate::processor::monitor_protocol::Asking;
+use crate::runtime::message::Message;
 use tidegate_config::{Configuration, QueueRef};
 use tidegate_dispatch::BatchId;
 use tidegate_model::{Address, Status};

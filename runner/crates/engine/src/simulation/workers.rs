@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::link::Common;
-use crate::work::Worker;
+use crate::batch::runner::Worker;
+use crate::processor::Common;
 use tidegate_components::plugin::Plugins;
 use tidegate_components::plugin::Setups;
 use tidegate_config::Configuration;

@@ -2,11 +2,12 @@
 
 use super::history::{COMMITS, assert_is_after, run};
 use super::*;
-use crate::compact::{compact, compact_at};
-use crate::disk::Medium;
-use crate::origin::Origin;
+use crate::database::compact::{compact, compact_at};
+use crate::database::disk::Medium;
+use crate::database::origin::Origin;
+use crate::open;
 use crate::testing::Failure;
-use crate::{OpenError, Trim, TrimWhen, open};
+use crate::{OpenError, Trim, TrimWhen};
 
 fn origin(disk: &FaultyDisk) -> Origin {
     Origin { medium: Medium::new(Box::new(disk.clone())), path: "store.redb".into() }

@@ -2,7 +2,8 @@
 
 use super::history::{COMMITS, commit, delayed, generation, run, snapshot};
 use super::*;
-use crate::{Outcome, verify};
+use crate::Outcome;
+use crate::verify;
 use tidegate_model::DeliveryHash;
 
 /// Numbers that look random; the same for the same seed.

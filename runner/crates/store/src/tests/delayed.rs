@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Completion, Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing, verify};
+use crate::verify;
+use crate::{Completion, Delayed, DelayedJob, DelayedKey, JobForm, NEVER, Standing};
 use tidegate_model::Status;
 
 fn job(payload: &[u8]) -> DelayedJob {

@@ -1,7 +1,8 @@
 //! Delivery records: for how long they are remembered.
 
 use super::*;
-use crate::{Delivered, Outcome, verify};
+use crate::verify;
+use crate::{Delivered, Outcome};
 use tidegate_model::DeliveryHash;
 
 fn delivered(hash: u128, outcome: Outcome, keep_until: i64) -> Delivered {

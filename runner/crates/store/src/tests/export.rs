@@ -8,8 +8,10 @@ use super::history::{COMMITS, assert_has_come_back, commit, run};
 use super::*;
 use crate::{
     Completion, Delayed, DelayedJob, Delivered, Generation, ImportError, JobForm, Outcome, Snapshot,
-    SnapshotInput, Standing, Trim, TrimWhen, export, import, open, verify,
+    SnapshotInput, Standing, Trim, TrimWhen,
 };
+use crate::{export, import};
+use crate::{open, verify};
 use tidegate_model::{DeliveryHash, Origins, Progress, Status, TokenKey};
 
 fn exported(store: &Store) -> Vec<u8> {

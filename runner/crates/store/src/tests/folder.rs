@@ -7,8 +7,10 @@ use std::path::Path;
 
 use super::history::{assert_is_after, commit};
 use super::open_on;
+use crate::import;
 use crate::testing::FaultyDisk;
-use crate::{Attempts, CommitError, OpenError, import, open, open_existing, verify};
+use crate::{Attempts, CommitError, OpenError, open_existing};
+use crate::{open, verify};
 
 fn store_at(folder: &Path) -> u64 {
     let (store, mut writer) = open(folder).unwrap();
@@ -254,7 +256,10 @@ fn a_store_of_a_newer_version_is_refused() {
     store_at(folder.path());
     let database = redb::Database::open(folder.path().join("store.redb")).unwrap();
     let txn = database.begin_write().unwrap();
-    txn.open_table(crate::format::META).unwrap().insert("format", &7_u32.to_le_bytes()[..]).unwrap();
+    txn.open_table(crate::database::format::META)
+        .unwrap()
+        .insert("format", &7_u32.to_le_bytes()[..])
+        .unwrap();
     txn.commit().unwrap();
     drop(database);
     insta::assert_snapshot!(message(&open(folder.path()).unwrap_err(), folder.path()));

@@ -4,9 +4,10 @@
 use std::sync::LazyLock;
 
 use super::*;
+use crate::verify;
 use crate::{
     Delayed, DelayedJob, DelayedKey, Delivered, Generation, JobForm, Outcome, Snapshot, SnapshotInput,
-    Standing, Stop, Trim, TrimWhen, verify,
+    Standing, Stop, Trim, TrimWhen,
 };
 use tidegate_model::{DeliveryHash, Mark, Origins, Progress, Segment, SinkPosition, TokenKey};
 

@@ -4,7 +4,8 @@ use redb::{Database, TableDefinition};
 use twox_hash::XxHash3_64;
 
 use super::*;
-use crate::{Delivered, Outcome, verify};
+use crate::verify;
+use crate::{Delivered, Outcome};
 use tidegate_model::{DeliveryHash, Stamp};
 
 type Records<K> = TableDefinition<'static, K, &'static [u8]>;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{ReadError, Trim, TrimWhen, verify};
+use crate::verify;
+use crate::{ReadError, Trim, TrimWhen};
 use tidegate_model::Progress;
 
 #[derive(Clone, Debug)]

@@ -1,7 +1,8 @@
 //! Why jobs go, and why they stay.
 
 use super::*;
-use crate::{Trim, TrimWhen, verify};
+use crate::verify;
+use crate::{Trim, TrimWhen};
 
 /// Ten values of one job each, committed at the times 1 to 10; answers with how many bytes each takes.
 fn ten_jobs(writer: &mut Writer, store: &Store) -> u64 {

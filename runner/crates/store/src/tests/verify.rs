@@ -7,10 +7,11 @@ use redb::{Database, TableDefinition};
 
 use super::history::{COMMITS, run};
 use super::{address, append, appends, open_on};
-use crate::format;
-use crate::format::{DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, SNAPSHOTS};
+use crate::database::format;
+use crate::database::format::{DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, SNAPSHOTS};
 use crate::testing::FaultyDisk;
-use crate::{Changes, ReadError, Store, open, verify};
+use crate::{Changes, ReadError, Store};
+use crate::{open, verify};
 use tidegate_model::Progress;
 
 /// What is said of a history after somebody has done `harm` to it.

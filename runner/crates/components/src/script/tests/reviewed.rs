@@ -6,7 +6,7 @@ use rhai::Engine;
 
 use crate::script::attempt::Attempt;
 use crate::script::compile;
-use crate::script::modules;
+use crate::script::compile::modules;
 use tidegate_config::Limits;
 
 /// An engine as a step has it.

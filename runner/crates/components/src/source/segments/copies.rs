@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_64;
 
 use super::{Part, Segments, Standing, Why, tell_copy};
+use crate::source::byte_window::Stream;
 use crate::source::error::SourceError;
 use crate::source::files::{
     FINGERPRINT_BYTES, FileId, Found, Head, folder_of, is_gzip, list, open_if_there, settled_by_name,
     still_begins_like,
 };
 use crate::source::rotated::suffix;
-use crate::source::stream::Stream;
 use tidegate_config::{DataFormat, FileSource};
 use tidegate_model::log_target;
 use tidegate_model::{Address, Mark, Segment};

@@ -1,10 +1,10 @@
 //! Simulated committer: groups the requests, commits them, and observes the result.
 
 use super::{Crash, Stage};
-use crate::committer::Completions;
-use crate::delivery::{Entry, Order};
+use crate::commit::committer::Completions;
+use crate::commit::request::{Entry, Order};
 use crate::error::EngineError;
-use crate::message::Message;
+use crate::runtime::message::Message;
 
 impl Stage<'_> {
     pub(crate) fn commit(&mut self) -> Result<(), Crash> {

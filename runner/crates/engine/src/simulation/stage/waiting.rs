@@ -1,9 +1,9 @@
 //! Simulated waits: let gates and monitors answer, add external events, and set the clock.
 
 use super::{Crash, Stage};
-use crate::delivery::Order;
-use crate::floor::Action;
-use crate::message::Message;
+use crate::commit::request::Order;
+use crate::coordinator::Action;
+use crate::runtime::message::Message;
 use crate::simulation::waiting::Coming;
 use crate::simulation::world::World;
 use tidegate_dispatch::BatchId;

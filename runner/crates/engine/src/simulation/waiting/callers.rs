@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crossbeam_channel::{Receiver, TryRecvError};
 
 use super::standing::{At, Standings, Way};
-use crate::request::{Asked, Granted, Moved, Request, Row};
+use crate::operator::request::{Asked, Granted, Moved, Request, Row};
 use crate::simulation::dice::Dice;
 use tidegate_model::Address;
 use tidegate_store::{ReadError, Store};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use tidegate_plugin::{Failure, FailureKind};
 
-use crate::message::Message;
+use crate::processor::monitor_protocol;
+use crate::processor::monitor_protocol::Asking;
+use crate::runtime::message::Message;
 use crate::simulation::dice::Dice;
-use crate::status;
-use crate::status::Asking;
 use tidegate_model::Status;
 use tidegate_store::{DelayedJob, Store};
 
@@ -82,7 +82,7 @@ impl Outside {
         let jobs = keys.into_iter().zip(found).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
         let jobs: Vec<_> = jobs.collect();
         let asked: Vec<(u64, String)> = jobs.iter().map(|(_, job)| asked(job)).collect();
-        let question = status::question(&jobs).unwrap();
+        let question = monitor_protocol::question(&jobs).unwrap();
         let handles: Vec<Value> = serde_json::from_slice(&question).unwrap();
         assert_eq!(handles.len(), asked.len(), "only pending jobs are polled");
         let trouble = if self.calm { 9 } else { dice.below(10) };
@@ -157,6 +157,10 @@ fn asked(job: &DelayedJob) -> (u64, String) {
 }
 
 /// Decodes the answer like a worker.
-fn read(answer: &Value, jobs: &[(tidegate_dispatch::JobKey, DelayedJob)]) -> Result<status::Seen, Failure> {
-    status::read(answer.to_string().as_bytes(), jobs).map_err(|why| Failure::new(FailureKind::Output, why))
+fn read(
+    answer: &Value,
+    jobs: &[(tidegate_dispatch::JobKey, DelayedJob)],
+) -> Result<monitor_protocol::Seen, Failure> {
+    monitor_protocol::read(answer.to_string().as_bytes(), jobs)
+        .map_err(|why| Failure::new(FailureKind::Output, why))
 }

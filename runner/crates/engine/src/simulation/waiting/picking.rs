@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Waiting;
 use super::plan::Order;
 use super::standing::{At, position};
-use crate::delivery::{Entry, Order as Ordered};
-use crate::floor::{Action, Floor};
-use crate::message::Message;
+use crate::commit::request::{Entry, Order as Ordered};
+use crate::coordinator::{Action, Floor};
+use crate::runtime::message::Message;
 use tidegate_config::Configuration;
 use tidegate_dispatch::{BatchId, State};
 

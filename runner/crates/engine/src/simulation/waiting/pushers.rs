@@ -3,7 +3,7 @@
 use crossbeam_channel::{Receiver, TryRecvError};
 use tidegate_plugin::Payloads;
 
-use crate::push::{Conflict, Key, Push, Pushed};
+use crate::commit::inbox::{Conflict, Key, Push, Pushed};
 use crate::simulation::dice::Dice;
 use crate::simulation::history::History;
 use tidegate_config::QueueRef;

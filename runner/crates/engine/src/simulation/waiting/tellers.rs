@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crossbeam_channel::{Receiver, TryRecvError};
 
 use super::standing::{At, Standings, Way};
-use crate::request::{Asked, Completed, Granted, Request};
+use crate::operator::request::{Asked, Completed, Granted, Request};
 use crate::simulation::dice::Dice;
 use tidegate_model::{Address, Status};
 use tidegate_store::Completion;

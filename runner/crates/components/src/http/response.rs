@@ -1,0 +1,162 @@
+//! What a service answers, and what becomes of it.
+
+use std::io::Read as _;
+
+use tidegate_plugin::{Cause, Failure, FailureKind};
+use ureq::Body;
+use ureq::http::header::{CONTENT_TYPE, DATE, LOCATION, RETRY_AFTER};
+use ureq::http::{HeaderMap, HeaderName, Response, StatusCode};
+
+use super::retry_after::retry_after;
+use crate::redact::Scrub;
+use crate::script::values::json;
+use tidegate_model::format_size;
+
+/// How much is read of an answer that is a failure, bytes.
+const BEGINNING: u64 = 8 << 10;
+/// How much of it a message shows, and how much its context, letters.
+const SHOWN: usize = 200;
+const KEPT: usize = 2000;
+/// What is read of a body that nobody wants, so that the connection can be used again.
+const UNWANTED: u64 = 64 << 10;
+
+/// What a service answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// All of it, unless its body is larger than `most` bytes.
+    pub(crate) fn whole(response: Response<Body>, most: u64) -> Result<Self, ureq::Error> {
+        let answer = Self::read(response, most.saturating_add(1))?;
+        if answer.body.len() as u64 > most {
+            return Err(ureq::Error::BodyExceedsLimit(most));
+        }
+        Ok(answer)
+    }
+
+    /// Only the beginning of the body; what cannot be read is left out.
+    pub(crate) fn beginning(response: Response<Body>) -> Self {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let read = Self::read(response, BEGINNING);
+        // That it is a failure is known already, and its status says more than how the body broke off.
+        read.unwrap_or(Self { status, headers, body: Vec::new() })
+    }
+
+    /// Without its body, which is read where it is short.
+    pub(crate) fn without_body(response: Response<Body>) -> Result<Self, ureq::Error> {
+        let mut answer = Self::read(response, UNWANTED)?;
+        answer.body.clear();
+        Ok(answer)
+    }
+
+    fn read(mut response: Response<Body>, most: u64) -> Result<Self, ureq::Error> {
+        let mut body = Vec::new();
+        response.body_mut().as_reader().take(most).read_to_end(&mut body).map_err(ureq::Error::from)?;
+        Ok(Self { status: response.status(), headers: response.headers().clone(), body })
+    }
+
+    /// The body as JSON: itself where it is JSON, otherwise its text; `null` where there is none.
+    ///
+    /// # Errors
+    /// It says that it is JSON and is not, or it is no text: a sentence fragment.
+    pub(crate) fn json(&self) -> Result<Vec<u8>, String> {
+        if self.body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(b"null".to_vec());
+        }
+        let error = match json::check(&self.body) {
+            Ok(()) => return Ok(self.body.clone()),
+            Err(error) => error,
+        };
+        let kind = self.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if kind.ends_with("/json") || kind.ends_with("+json") {
+            return Err(format!("the answer is called JSON and is not: {error}"));
+        }
+        let text = std::str::from_utf8(&self.body)
+            .map_err(|_| "the answer is bytes that are no text (UTF-8)".to_owned())?;
+        Ok(serde_json::Value::from(text).to_string().into_bytes())
+    }
+
+    /// A map of the job and the whole answer; `body` is JSON.
+    pub(crate) fn full(&self, job: &[u8], body: &[u8]) -> Vec<u8> {
+        let mut headers = serde_json::Map::new();
+        for name in self.headers.keys() {
+            headers.insert(name.as_str().to_owned(), self.header(name).into());
+        }
+        let mut full = b"{\"job\":".to_vec();
+        full.extend_from_slice(job);
+        let headers = serde_json::Value::from(headers);
+        full.extend_from_slice(
+            format!(",\"status\":{},\"headers\":{headers},\"body\":", self.status.as_u16()).as_bytes(),
+        );
+        full.extend_from_slice(body);
+        full.push(b'}');
+        full
+    }
+
+    /// The failure that this answer is. `named` is the request.
+    pub(crate) fn refusal(&self, named: &str, scrub: &Scrub, now_ms: i64) -> Failure {
+        let status = self.status.as_u16();
+        let mut message = status.to_string();
+        if let Some(reason) = self.status.canonical_reason() {
+            message = format!("{message} {reason}");
+        }
+        if self.status.is_redirection() {
+            // What stands behind a `?` may be a secret of the service.
+            let to = self.header(&LOCATION);
+            let to = scrub.clean(to.split('?').next().unwrap_or_default());
+            message =
+                format!("{message}, to `{to}`; no redirect is followed, so name the right address in `url`");
+        }
+        let said = scrub.clean(&String::from_utf8_lossy(&self.body));
+        let said = said.trim();
+        if !said.is_empty() {
+            message = format!("{message}: {}", on_one_line(&shortened(said, SHOWN)));
+        }
+        let message = format!("{message} ({named})");
+        let context = serde_json::json!({ "status": status, "body": shortened(said, KEPT) });
+        let failure = Failure::new(self.kind(now_ms), message).because(Cause::Http(status));
+        failure.with_context(context.to_string())
+    }
+
+    fn kind(&self, now_ms: i64) -> FailureKind {
+        let status = self.status.as_u16();
+        if status != 429 && status < 500 {
+            return FailureKind::Rejected;
+        }
+        let wait = matches!(status, 429 | 503)
+            .then(|| retry_after(&self.header(&RETRY_AFTER), &self.header(&DATE), now_ms))
+            .flatten();
+        wait.map_or(FailureKind::Failed, FailureKind::RetryIn)
+    }
+
+    /// All values of a header; nothing where there is none.
+    fn header(&self, name: &HeaderName) -> String {
+        let values: Vec<_> = self
+            .headers
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
+        values.join(", ")
+    }
+}
+
+pub(crate) fn too_large(most: u64) -> String {
+    format!("the answer has more than the `max_response` of {}", format_size(most))
+}
+
+fn shortened(text: &str, letters: usize) -> String {
+    match text.char_indices().nth(letters) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn on_one_line(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}

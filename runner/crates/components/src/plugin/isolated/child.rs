@@ -1,0 +1,210 @@
+//! The process that runs a plugin for the runner: `tidegate plugin-host`, which nobody calls by hand.
+//!
+//! Its standard input is a socket to the runner, its standard output the shared file. Both are put
+//! aside first, so that a plugin that prints does no harm. The socket for the lines of the log comes over
+//! the first one.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_plugin::host::Plugin;
+use tidegate_plugin::{Failure, Level, Outputs};
+
+use super::protocol;
+use super::protocol::{Jobs, Order, Setup};
+use super::seal::Seals;
+use super::{child_process, descriptor};
+use crate::coarse_clock::{BATCH_BYTES, BATCH_TIME, Ticks};
+use crate::plugin::Setups;
+use crate::plugin::description::Description;
+use crate::plugin::image::Image;
+use crate::plugin::in_process::{Journal, PluginRunner, PluginSpec};
+use crate::plugin::library;
+
+/// Serves until the runner is through with it.
+///
+/// # Errors
+/// Where it was not called by a runner, or the runner is gone.
+pub fn serve() -> io::Result<()> {
+    child_process::hear_no_requests_to_end()?;
+    let (socket, file) = child_process::take_over_stdio()?;
+    child_process::end_with_the_runner()?;
+    let mut socket = UnixStream::from(socket);
+    let lines = UnixStream::from(child_process::out_of_the_way(descriptor::receive(&socket)?)?);
+    let (order, image) = protocol::receive_order(&mut socket)?;
+    let seal = order.seal();
+    let relay = Relay(Mutex::new((lines, Seals::new(seal, protocol::LINES))));
+    let words = Seals::new(seal, protocol::WORDS);
+    let mut answers = Answers {
+        socket,
+        words,
+        file: File::from(file),
+        frames: Vec::new(),
+        written: 0,
+        seals: Seals::new(seal, protocol::BATCHES),
+    };
+    match order {
+        Order::Describe { path, .. } => {
+            let described = open(&path, image).map(|plugin| Description::from(&plugin));
+            let Some(description) = answers.unless_failed(described)? else { return Ok(()) };
+            answers.described(&description)?;
+            answers.say(protocol::DONE)
+        }
+        Order::Run(setup) => {
+            let created = create(&setup, image, relay);
+            let Some(mut runner) = answers.unless_failed(created)? else { return Ok(()) };
+            answers.say(protocol::DONE)?;
+            work(&mut runner, &setup, &mut answers)
+        }
+    }
+}
+
+fn open(path: &Path, image: Vec<u8>) -> Result<Plugin, Failure> {
+    let image = Image::of(path, image).map_err(Failure::failed)?;
+    library::open(&image).map_err(|error| Failure::failed(error.reason()))
+}
+
+/// Works off batches of jobs as long as some come.
+fn work(runner: &mut PluginRunner, setup: &Setup, answers: &mut Answers) -> io::Result<()> {
+    let mut outputs = Outputs::new(setup.bindings.iter().map(String::as_str));
+    let mut jobs = Jobs::default();
+    let ticks = Ticks::fit_for(setup.timeout);
+    for batch in 1.. {
+        let Some(stops) = jobs.receive(&mut answers.socket)? else { break };
+        answers.begin(setup.seal, batch);
+        let (mut earlier, mut word, batch_begun) = (Duration::ZERO, protocol::DONE, Ticks::Coarse.now());
+        for position in 0..jobs.len() {
+            let Some(job) = jobs.get(position) else { continue };
+            if position == 0 || !jobs.are_one(position - 1, position) {
+                earlier = Duration::ZERO;
+            }
+            outputs.clear();
+            let spent = jobs.spent(position) + earlier;
+            let left = setup.timeout.map(|timeout| timeout.saturating_sub(spent));
+            let begun = ticks.now();
+            let processed = runner.process_within(&job, &mut outputs, left);
+            let took = Duration::from_nanos(ticks.now().saturating_sub(begun));
+            earlier += took;
+            match &processed {
+                Ok(()) => answers.made(&outputs, took)?,
+                Err(failure) => answers.failed(failure)?,
+            }
+            // Where it cannot be set up again after a panic, the runner begins with another process.
+            if processed.is_err_and(|failure| stops || failure.of_setup) {
+                break;
+            }
+            // The runner asks for the rest, or gives it to another process. Pieces of one job stay together.
+            let elapsed = Duration::from_nanos(Ticks::Coarse.now().saturating_sub(batch_begun));
+            let is_over = elapsed > BATCH_TIME || answers.written > BATCH_BYTES;
+            if is_over && position + 1 < jobs.len() && !jobs.are_one(position, position + 1) {
+                word = protocol::CUT;
+                break;
+            }
+        }
+        answers.say(word)?;
+    }
+    Ok(())
+}
+
+fn create(setup: &Setup, image: Vec<u8>, relay: Relay) -> Result<PluginRunner, Failure> {
+    let plugin = open(&setup.path, image)?;
+    let missing = || Failure::failed(format!("it offers no step `{}`", setup.offer));
+    let offer = plugin.offer(&setup.offer).ok_or_else(missing)?;
+    let bindings: Vec<&str> = setup.bindings.iter().map(String::as_str).collect();
+    let spec = PluginSpec {
+        named: &setup.named,
+        pipeline: &setup.pipeline,
+        step: &setup.step,
+        config: &setup.config,
+        // The runner makes its failures and messages clean.
+        secrets: &[],
+        bindings: &bindings,
+        timeout: setup.timeout,
+        memory: setup.memory,
+        token_key: &setup.token_key,
+        earlier: setup.earlier,
+    };
+    let mut runner = PluginRunner::with_journal(offer, &spec, Box::new(relay), &Setups::none());
+    runner.set_up()?;
+    Ok(runner)
+}
+
+/// What goes to the runner: words over the socket, and what comes of jobs into the shared file.
+struct Answers {
+    socket: UnixStream,
+    words: Seals,
+    /// What is written goes to its end.
+    file: File,
+    frames: Vec<u8>,
+    /// How many bytes of the batch are written.
+    written: usize,
+    seals: Seals,
+}
+
+impl Answers {
+    /// What follows belongs to this batch.
+    fn begin(&mut self, seal: u64, batch: u64) {
+        (self.seals, self.written) = (Seals::new(seal, protocol::BATCHES + batch), 0);
+    }
+
+    fn made(&mut self, outputs: &Outputs, took: Duration) -> io::Result<()> {
+        protocol::write_made(outputs, took, &mut self.seals, &mut self.frames);
+        self.flush()
+    }
+
+    fn failed(&mut self, failure: &Failure) -> io::Result<()> {
+        protocol::write_failed(failure, &mut self.seals, &mut self.frames);
+        self.flush()
+    }
+
+    fn described(&mut self, description: &Description) -> io::Result<()> {
+        protocol::write_described(description, &mut self.seals, &mut self.frames);
+        self.flush()
+    }
+
+    /// What was asked for, or `None` where it failed and that was told.
+    fn unless_failed<T>(&mut self, asked: Result<T, Failure>) -> io::Result<Option<T>> {
+        match asked {
+            Ok(it) => Ok(Some(it)),
+            Err(failure) => {
+                self.failed(&failure)?;
+                self.say(protocol::REFUSED)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.frames)?;
+        self.written += self.frames.len();
+        self.frames.clear();
+        Ok(())
+    }
+
+    fn say(&mut self, kind: u8) -> io::Result<()> {
+        self.socket.write_all(&self.words.word(kind))
+    }
+}
+
+/// Hands on what a plugin logs, from whatever thread and whenever it does.
+#[derive(Debug)]
+struct Relay(Mutex<(UnixStream, Seals)>);
+
+impl Relay {
+    fn lines(&self) -> MutexGuard<'_, (UnixStream, Seals)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journal for Relay {
+    fn log(&self, level: Level, message: &str) {
+        let (socket, seals) = &mut *self.lines();
+        let mut frame = Vec::with_capacity(message.len() + 32);
+        protocol::write_line(level, message, seals, &mut frame);
+        let _ = socket.write_all(&frame); // a line of the log is no reason to stop
+    }
+}

@@ -1,0 +1,410 @@
+//! A process that runs a plugin's step, as the runner sees it: starts it, talks with it, weighs it, ends it
+//! with all that it has started, and tells what it died of.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufReader, Read as _};
+use std::net::Shutdown;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, OFlags, fcntl_setfl, memfd_create};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use super::descriptor;
+use super::protocol;
+use super::protocol::{Answer, Jobs, Order};
+use super::seal::Seals;
+use crate::plugin::image::Image;
+use crate::plugin::in_process::Journal;
+use tidegate_model::{format_duration, format_size};
+
+/// The hidden command that makes a process serve.
+pub const COMMAND: &str = "plugin-host";
+
+/// How often a process is looked at while it is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long a process may leave unread what it is sent.
+const UNREAD: Duration = Duration::from_secs(30);
+/// What a process holds by itself.
+const SETUP_BYTES: u64 = 16 << 20;
+/// How long a step may take to end.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a process may live on that can be talked with no more.
+const LAST_BREATH: Duration = Duration::from_millis(200);
+/// Memory is looked at so often, at least, while batches are answered fast.
+const WEIGH: Duration = Duration::from_millis(100);
+/// The thread that hands on lines of the log needs no more, in bytes.
+const STACK: usize = 128 << 10;
+
+/// A process, the first of its group. Killed with its group when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pid: Pid,
+    /// Can be read when the process has ended, also where another process holds its descriptors.
+    end: OwnedFd,
+    socket: UnixStream,
+    /// What has come of the next word on the socket.
+    word: Vec<u8>,
+    words: Seals,
+    shared: File,
+    /// How much of the shared file has been read.
+    read: u64,
+    seal: u64,
+    /// How many batches it was sent.
+    batches: u64,
+    frames: Seals,
+    log: Log,
+    weighed: Instant,
+    /// Bytes that it may hold.
+    most: u64,
+    /// It was waited for, so that its number may be another's.
+    ended: bool,
+}
+
+/// The lines that a process logs, on their way into the runner's log.
+#[derive(Debug)]
+struct Log {
+    socket: UnixStream,
+    forwarder: Option<JoinHandle<()>>,
+    /// Something came that is no line.
+    broken: Arc<AtomicBool>,
+}
+
+/// What a look at a process found.
+pub(crate) enum Seen {
+    Working,
+    Done,
+    /// It ended its batch early.
+    Cut,
+    Refused,
+    /// It has ended, or has closed its socket.
+    Gone,
+    /// It wrote what is no answer.
+    Stray,
+}
+
+impl Server {
+    /// Starts a process that may hold `memory` bytes. What it prints goes to `prints`.
+    pub(crate) fn start(
+        order: &Order,
+        image: &Image,
+        memory: u64,
+        journal: &Arc<dyn Journal>,
+        prints: Stdio,
+    ) -> io::Result<Self> {
+        let (socket, other) = UnixStream::pair()?;
+        let (lines, its_lines) = UnixStream::pair()?;
+        let shared = File::from(memfd_create("tidegate-plugin", MemfdFlags::CLOEXEC)?);
+        // What a plugin writes there by a mistake spoils no answer that is there already.
+        fcntl_setfl(&shared, OFlags::APPEND)?;
+        // The same executable, even if another one has taken its place on disk.
+        let mut child = Command::new("/proc/self/exe")
+            .arg(COMMAND)
+            .stdin(Stdio::from(OwnedFd::from(other)))
+            .stdout(Stdio::from(shared.try_clone()?))
+            .stderr(prints)
+            // A Ctrl-C in the terminal is for the runner, which lets jobs finish.
+            .process_group(0)
+            .spawn()?;
+        let pid = Pid::from_child(&child);
+        let mut to = &socket;
+        // A process that does not even read is not waited for longer than an attempt may take.
+        let timeout = match order {
+            Order::Describe { .. } => None,
+            Order::Run(setup) => setup.timeout,
+        };
+        let unread = timeout.map_or(UNREAD, |timeout| timeout.clamp(LAST_BREATH, UNREAD));
+        let begun = socket
+            .set_write_timeout(Some(UNREAD))
+            .and_then(|()| descriptor::send(&socket, its_lines))
+            .and_then(|()| protocol::send_order(&mut to, order, image.bytes()))
+            .and_then(|()| socket.set_write_timeout(Some(unread)));
+        // A process that is gone already is told by what it died of.
+        let begun = begun.or_else(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
+            _ => Err(error),
+        });
+        let started = begun.and_then(|()| {
+            let end = pidfd_open(pid, PidfdFlags::empty())?;
+            Ok((end, Log::start(lines, order.seal(), journal)?))
+        });
+        let (end, log) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                let _ = end_group(pid, &mut child);
+                return Err(error);
+            }
+        };
+        // While it is set up it also holds the library, some times over.
+        let most = memory.saturating_add(SETUP_BYTES).saturating_add(4 * image.bytes().len() as u64);
+        Ok(Self {
+            child,
+            pid,
+            end,
+            socket,
+            word: Vec::new(),
+            words: Seals::new(order.seal(), protocol::WORDS),
+            shared,
+            read: 0,
+            seal: order.seal(),
+            batches: 0,
+            frames: Seals::new(order.seal(), protocol::BATCHES),
+            log,
+            weighed: Instant::now(),
+            most,
+            ended: false,
+        })
+    }
+
+    /// Makes room for the answers of a batch.
+    fn empty(&mut self) -> io::Result<()> {
+        self.batches += 1;
+        self.frames = Seals::new(self.seal, protocol::BATCHES + self.batches);
+        self.read = 0;
+        self.shared.set_len(0)
+    }
+
+    /// Waits a moment for the process to say something.
+    pub(crate) fn look(&mut self) -> Seen {
+        if self.log.broken.load(Ordering::Acquire) {
+            return Seen::Stray;
+        }
+        let (said, ended) = self.wait(LOOK);
+        if said {
+            self.hear()
+        } else if ended {
+            Seen::Gone
+        } else {
+            Seen::Working
+        }
+    }
+
+    /// Whether there is something to read on the socket, and whether the process has ended.
+    fn wait(&self, patience: Duration) -> (bool, bool) {
+        let patience = timespec(patience);
+        let mut polled = [
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN),
+        ];
+        match poll(&mut polled, Some(&patience)) {
+            Ok(_) => (!polled[0].revents().is_empty(), !polled[1].revents().is_empty()),
+            // It is looked again soon.
+            Err(_) => (false, false),
+        }
+    }
+
+    /// Reads what can be read of a word.
+    fn hear(&mut self) -> Seen {
+        let mut bytes = [0; 9];
+        let read = self.socket.read(&mut bytes[self.word.len()..]);
+        match read {
+            Ok(0) => return Seen::Gone,
+            Ok(read) => self.word.extend_from_slice(&bytes[self.word.len()..][..read]),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => return Seen::Gone,
+        }
+        let Ok(word) = <[u8; 9]>::try_from(&self.word[..]) else { return Seen::Working };
+        self.word.clear();
+        match self.words.kind(word) {
+            Ok(protocol::DONE) => Seen::Done,
+            Ok(protocol::CUT) => Seen::Cut,
+            Ok(protocol::REFUSED) => Seen::Refused,
+            _ => Seen::Stray,
+        }
+    }
+
+    /// Takes in what stands in the shared file, and answers whether there was anything.
+    pub(crate) fn take(&mut self, answers: &mut VecDeque<Answer>) -> io::Result<bool> {
+        let bytes = unread(&self.shared, self.read)?;
+        let mut at = 0;
+        while let Some((answer, length)) = protocol::read(&bytes[at..], &mut self.frames)? {
+            at += length;
+            answers.push_back(answer);
+        }
+        self.read += at as u64;
+        Ok(at > 0)
+    }
+
+    /// How many bytes the process holds, if they are too many.
+    pub(crate) fn overweight(&mut self) -> Option<u64> {
+        self.weighed = Instant::now();
+        self.weigh().filter(|weight| *weight > self.most)
+    }
+
+    fn weigh(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+        Some(kib * 1024)
+    }
+
+    /// From here on it may hold so much more than it holds now.
+    pub(crate) fn set_up(&mut self, memory: u64) {
+        self.most = self.weigh().unwrap_or(0).saturating_add(memory);
+    }
+
+    /// Whether its memory was not looked at for a while.
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.weighed.elapsed() >= WEIGH
+    }
+
+    pub(crate) fn send(&mut self, jobs: &Jobs, range: Range<usize>, stops: bool) -> io::Result<()> {
+        self.empty()?;
+        jobs.send(range, stops, &mut self.socket)
+    }
+
+    /// What it died of.
+    pub(crate) fn post_mortem(mut self) -> String {
+        if !self.ends_within(LAST_BREATH) {
+            return "its process closed its connection to the runner and lived on; it was killed".to_owned();
+        }
+        match self.end() {
+            Ok(status) => format!("its process {}", ending(status)),
+            Err(error) => format!("its process is gone: {error}"),
+        }
+    }
+
+    /// Lets the step end in peace, but does not wait for long. Answers what was not as it should be.
+    pub(crate) fn dismiss(mut self) -> Option<String> {
+        let _ = self.socket.shutdown(Shutdown::Both); // it is gone where this fails
+        if !self.ends_within(FAREWELL) {
+            let patience = format_duration(FAREWELL);
+            return Some(format!(
+                "its process did not end within {patience} of the end of the step, and was killed"
+            ));
+        }
+        let status = self.end().ok().filter(|status| !status.success())?;
+        Some(format!("its process {} when the step ended", ending(status)))
+    }
+
+    fn ends_within(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let patience = timespec(left);
+            let mut polled = [PollFd::from_borrowed_fd(self.end.as_fd(), PollFlags::IN)];
+            let polled = poll(&mut polled, Some(&patience));
+            if polled.is_ok_and(|ready| ready > 0) || left.is_zero() {
+                return polled.is_ok_and(|ready| ready > 0);
+            }
+        }
+    }
+
+    /// Ends it where it has not ended, with its group, and answers how it ended.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        self.ended = true;
+        end_group(self.pid, &mut self.child)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.end();
+        }
+        self.log.end();
+    }
+}
+
+impl Log {
+    fn start(socket: UnixStream, seal: u64, journal: &Arc<dyn Journal>) -> io::Result<Self> {
+        let (broken, journal) = (Arc::new(AtomicBool::new(false)), Arc::clone(journal));
+        let (mut lines, breaks) = (BufReader::new(socket.try_clone()?), Arc::clone(&broken));
+        let forward = move || {
+            let mut seals = Seals::new(seal, protocol::LINES);
+            loop {
+                match protocol::receive_line(&mut lines, &mut seals) {
+                    Ok(Some((level, line))) => journal.log(level, &line),
+                    Ok(None) => return,
+                    Err(_) => return breaks.store(true, Ordering::Release),
+                }
+            }
+        };
+        let forwarder = thread::Builder::new().name("plugin-log".into()).stack_size(STACK).spawn(forward)?;
+        Ok(Self { socket, forwarder: Some(forwarder), broken })
+    }
+
+    /// The process is gone: hands on what it has said before.
+    fn end(&mut self) {
+        // What it has started may hold the other end for ever.
+        let _ = self.socket.shutdown(Shutdown::Read);
+        if let Some(forwarder) = self.forwarder.take() {
+            let _ = forwarder.join();
+        }
+    }
+}
+
+/// Kills a process with its group. It is not taken off the system's list before, so that the number of
+/// the group can only be its own.
+fn end_group(pid: Pid, child: &mut Child) -> io::Result<ExitStatus> {
+    let _ = kill_process_group(pid, Signal::KILL); // there may be nothing left of it
+    let _ = child.kill();
+    child.wait()
+}
+
+/// The answers of a batch come to less: it is cut where they grow.
+const UNREAD_MAX: u64 = 16 << 30;
+
+/// What stands in the shared file from `from` on. The process can make it as long as it likes.
+fn unread(shared: &File, from: u64) -> io::Result<Vec<u8>> {
+    let length = shared.metadata()?.len().saturating_sub(from);
+    if length > UNREAD_MAX {
+        return Err(io::Error::other(format!("the answers of a batch take {}", format_size(length))));
+    }
+    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    shared.read_exact_at(&mut bytes, from)?;
+    Ok(bytes)
+}
+
+fn timespec(time: Duration) -> Timespec {
+    let tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() }
+}
+
+fn ending(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was ended by {}", signal_name(signal)),
+        (None, Some(code)) => format!("ended with exit code {code}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        15 => "SIGTERM",
+        _ => return format!("signal {signal}"),
+    };
+    format!("signal {signal} ({name})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_file_that_was_made_endless_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(b"answer", 2).unwrap();
+        assert_eq!(unread(&file, 2).unwrap(), b"answer");
+        assert_eq!(unread(&file, 100).unwrap(), b"");
+        file.set_len(1 << 40).unwrap();
+        assert!(unread(&file, 2).unwrap_err().to_string().starts_with("the answers of a batch take "));
+    }
+}

@@ -1,0 +1,405 @@
+//! What passes between the runner and a process that runs a plugin for it.
+//!
+//! Three ways connect them. Over a socket the runner sends batches of jobs, and the process answers with
+//! one word when a batch is done. Into a shared file in memory the process writes what comes of each job
+//! as soon as it is known, so that nothing of it is lost when the process dies, and nobody is woken for
+//! it. Over a second socket it sends the lines of its log, at any time. All that it says is sealed (see
+//! `seal`). Both ends are the same executable, so the form needs no version.
+
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidegate_plugin::{Cause, Failure, FailureKind, Job, Level, Outputs, Payloads, Place};
+
+use super::seal::Seals;
+use crate::plugin::description::Description;
+use tidegate_model::TokenKey;
+
+/// The rows of frames: words on the socket, lines of the log, and then one row a batch.
+pub(crate) const WORDS: u64 = 0;
+pub(crate) const LINES: u64 = 1;
+pub(crate) const BATCHES: u64 = 2;
+
+/// What a process is for.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// To say what the library at this path offers.
+    Describe { path: PathBuf, seal: u64 },
+    /// To run a step of it.
+    Run(Box<Setup>),
+}
+
+impl Order {
+    /// What the frames of the process are sealed with.
+    pub(crate) fn seal(&self) -> u64 {
+        match self {
+            Self::Describe { seal, .. } => *seal,
+            Self::Run(setup) => setup.seal,
+        }
+    }
+}
+
+/// What a process that runs a step is told first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    pub(crate) path: PathBuf,
+    pub(crate) offer: String,
+    pub(crate) named: String,
+    pub(crate) pipeline: String,
+    pub(crate) step: String,
+    pub(crate) config: serde_json::Value,
+    pub(crate) bindings: Vec<String>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) memory: u64,
+    pub(crate) earlier: u32,
+    /// What the frames of the process are sealed with.
+    pub(crate) seal: u64,
+    /// Tokens are made over there, of jobs that ask for one.
+    #[serde(skip, default = "no_key")]
+    pub(crate) token_key: TokenKey,
+}
+
+fn no_key() -> TokenKey {
+    TokenKey::NONE
+}
+
+/// A batch is done, the step is set up, or the library is described.
+pub(crate) const DONE: u8 = 1;
+/// A batch is ended early, after at least one job.
+pub(crate) const CUT: u8 = 3;
+/// That cannot be; a failure stands in the shared file.
+pub(crate) const REFUSED: u8 = 2;
+
+pub(crate) fn send_order(to: &mut impl Write, order: &Order, image: &[u8]) -> io::Result<()> {
+    let text = serde_json::to_vec(order).map_err(io::Error::other)?;
+    let token_key = match order {
+        Order::Describe { .. } => &[][..],
+        Order::Run(setup) => setup.token_key.reveal(),
+    };
+    for part in [&text, token_key, image] {
+        to.write_all(&(part.len() as u64).to_le_bytes())?;
+        to.write_all(part)?;
+    }
+    to.flush()
+}
+
+pub(crate) fn receive_order(from: &mut impl Read) -> io::Result<(Order, Vec<u8>)> {
+    let text = receive_part(from)?;
+    let mut order = serde_json::from_slice(&text).map_err(io::Error::other)?;
+    let token_key = receive_part(from)?;
+    if let Order::Run(setup) = &mut order {
+        setup.token_key = TokenKey::new(&token_key).unwrap_or(TokenKey::NONE);
+    }
+    Ok((order, receive_part(from)?))
+}
+
+fn receive_part(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut length = [0; 8];
+    from.read_exact(&mut length)?;
+    let mut part = Vec::new();
+    from.take(u64::from_le_bytes(length)).read_to_end(&mut part)?;
+    Ok(part)
+}
+
+/// The jobs of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    heads: Vec<Head>,
+    payloads: Payloads,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    index: u64,
+    attempt: u32,
+    now_ms: i64,
+    hash: u128,
+    piece: u32,
+    /// What the attempt had used of its time when it came here.
+    spent_nanos: u64,
+}
+
+const HEAD: usize = 8 + 4 + 8 + 16 + 4 + 8 + 8;
+
+impl Jobs {
+    pub(crate) fn len(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Adds a job, or a piece of one that earlier processors made; the attempt has used `spent` so far.
+    pub(crate) fn push(&mut self, job: &Job<'_>, spent: Duration) {
+        let Job { index, payload, attempt, now_ms, hash, piece, .. } = *job;
+        self.heads.push(Head { index, attempt, now_ms, hash, piece, spent_nanos: nanos(spent) });
+        self.payloads.push(payload);
+    }
+
+    pub(crate) fn get(&self, position: usize) -> Option<Job<'_>> {
+        let Head { index, attempt, now_ms, hash, piece, .. } = *self.heads.get(position)?;
+        let payload = self.payloads.get(position)?;
+        Some(Job::new(index, payload).attempted(attempt, now_ms).hashed(hash).with_piece(piece, payload))
+    }
+
+    /// What the attempt on the job at `position` had used of its time when it came here.
+    pub(crate) fn spent(&self, position: usize) -> Duration {
+        self.heads.get(position).map_or(Duration::ZERO, |head| Duration::from_nanos(head.spent_nanos))
+    }
+
+    /// Whether both positions are pieces of one job: they share the time of its attempt.
+    pub(crate) fn are_one(&self, left: usize, right: usize) -> bool {
+        match (self.heads.get(left), self.heads.get(right)) {
+            (Some(left), Some(right)) => (left.hash, left.index) == (right.hash, right.index),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.heads.clear();
+        self.payloads.clear();
+    }
+
+    /// Sends those in `range`.
+    pub(crate) fn send(&self, range: Range<usize>, stops: bool, to: &mut impl Write) -> io::Result<()> {
+        let mut message = Vec::with_capacity(self.payloads.byte_len() + self.len() * HEAD + 13);
+        message.extend_from_slice(&[0; 8]);
+        message.push(u8::from(stops));
+        for position in range {
+            let Some(job) = self.get(position) else { continue };
+            message.extend_from_slice(&job.index.to_le_bytes());
+            message.extend_from_slice(&job.attempt.to_le_bytes());
+            message.extend_from_slice(&job.now_ms.to_le_bytes());
+            message.extend_from_slice(&job.hash.to_le_bytes());
+            message.extend_from_slice(&job.piece.to_le_bytes());
+            message.extend_from_slice(&nanos(self.spent(position)).to_le_bytes());
+            message.extend_from_slice(&(job.payload.len() as u64).to_le_bytes());
+            message.extend_from_slice(job.payload);
+        }
+        let length = (message.len() - 8) as u64;
+        message[..8].copy_from_slice(&length.to_le_bytes());
+        to.write_all(&message)
+    }
+
+    /// Takes in the next batch, and whether it ends with the first failure. `None` where there is none
+    /// to come.
+    pub(crate) fn receive(&mut self, from: &mut impl Read) -> io::Result<Option<bool>> {
+        self.clear();
+        let mut length = [0; 8];
+        match from.read_exact(&mut length) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        let mut message = Vec::new();
+        from.take(u64::from_le_bytes(length)).read_to_end(&mut message)?;
+        let mut bytes = Bytes(&message);
+        let stops = bytes.array::<1>()? != [0];
+        while !bytes.0.is_empty() {
+            let index = u64::from_le_bytes(bytes.array()?);
+            let attempt = u32::from_le_bytes(bytes.array()?);
+            let now_ms = i64::from_le_bytes(bytes.array()?);
+            let hash = u128::from_le_bytes(bytes.array()?);
+            let piece = u32::from_le_bytes(bytes.array()?);
+            let spent = Duration::from_nanos(u64::from_le_bytes(bytes.array()?));
+            let length = u64::from_le_bytes(bytes.array()?);
+            let payload = bytes.take(length)?;
+            let job = Job::new(index, payload).attempted(attempt, now_ms).hashed(hash);
+            self.push(&job.with_piece(piece, payload), spent);
+        }
+        Ok(Some(stops))
+    }
+}
+
+/// What a process writes into the shared file.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// What the next job came to: its outputs by binding, and how long it took.
+    Made(Vec<Payloads>, Duration),
+    Failed(Failure),
+    Described(Description),
+}
+
+/// A failure on its way.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    kind: Kind,
+    message: String,
+    context: Option<Box<str>>,
+    place: Option<(String, u64, Option<u64>)>,
+    /// What it came from, in a word.
+    cause: Option<String>,
+    of_setup: bool,
+}
+
+/// The kinds of failure that come out of a plugin's step; all others are `Failed`.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum Kind {
+    Payload,
+    Failed,
+    Rejected,
+    Limit,
+    Output,
+    Retry,
+    RetryIn(Duration),
+    GateClosed,
+    Pending,
+    Panicked,
+}
+
+const MADE: u8 = 1;
+const FAILED: u8 = 2;
+const DESCRIBED: u8 = 3;
+
+/// Writes a frame that says what `outputs` holds.
+pub(crate) fn write_made(outputs: &Outputs, took: Duration, seals: &mut Seals, to: &mut Vec<u8>) {
+    seals.frame(to, |to| {
+        to.push(MADE);
+        to.extend_from_slice(&nanos(took).to_le_bytes());
+        for position in 0..outputs.bindings() {
+            let Some(payloads) = outputs.get(position) else { continue };
+            to.extend_from_slice(&(payloads.len() as u64).to_le_bytes());
+            for payload in payloads.iter() {
+                to.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+                to.extend_from_slice(payload);
+            }
+        }
+    });
+}
+
+pub(crate) fn write_failed(failure: &Failure, seals: &mut Seals, to: &mut Vec<u8>) {
+    let Failure { kind, message, context, place, cause, of_setup, .. } = failure.clone();
+    let place = place.map(|Place { file, line, column }| (file, line, column));
+    let cause = cause.map(|_| failure.word().into_owned());
+    let told = Told { kind: Kind::of(kind), message, context, place, cause, of_setup };
+    // Texts and numbers can always be written.
+    let text = serde_json::to_vec(&told).unwrap_or_default();
+    seals.frame(to, |to| {
+        to.push(FAILED);
+        to.extend_from_slice(&text);
+    });
+}
+
+pub(crate) fn write_described(description: &Description, seals: &mut Seals, to: &mut Vec<u8>) {
+    // Texts can always be written.
+    let text = serde_json::to_vec(description).unwrap_or_default();
+    seals.frame(to, |to| {
+        to.push(DESCRIBED);
+        to.extend_from_slice(&text);
+    });
+}
+
+/// Writes a line of the log.
+pub(crate) fn write_line(level: Level, message: &str, seals: &mut Seals, to: &mut Vec<u8>) {
+    seals.frame(to, |to| {
+        to.push(LEVELS.iter().position(|other| *other == level).unwrap_or(0).try_into().unwrap_or(0));
+        to.extend_from_slice(message.as_bytes());
+    });
+}
+
+const LEVELS: [Level; 5] = [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace];
+
+/// Waits for the next line of the log; `None` where there is none to come.
+pub(crate) fn receive_line(from: &mut impl Read, seals: &mut Seals) -> io::Result<Option<(Level, String)>> {
+    let Some(line) = seals.receive(from)? else { return Ok(None) };
+    let mut line = Bytes(&line);
+    let [level] = line.array()?;
+    let level = LEVELS.get(usize::from(level)).copied().unwrap_or(Level::Error);
+    Ok(Some((level, String::from_utf8_lossy(line.0).into_owned())))
+}
+
+/// Reads the frame at the start of `bytes`, and says how long it is; `None` where it is not all there.
+pub(crate) fn read(bytes: &[u8], seals: &mut Seals) -> io::Result<Option<(Answer, usize)>> {
+    let Some((body, whole)) = seals.open(bytes)? else { return Ok(None) };
+    let mut body = Bytes(body);
+    let answer = match body.array::<1>()? {
+        [MADE] => {
+            let took = Duration::from_nanos(u64::from_le_bytes(body.array()?));
+            let mut outputs = Vec::new();
+            while !body.0.is_empty() {
+                let mut payloads = Payloads::new();
+                for _ in 0..u64::from_le_bytes(body.array()?) {
+                    let length = u64::from_le_bytes(body.array()?);
+                    payloads.push(body.take(length)?);
+                }
+                outputs.push(payloads);
+            }
+            Answer::Made(outputs, took)
+        }
+        [FAILED] => {
+            let Told { kind, message, context, place, cause, of_setup } =
+                serde_json::from_slice(body.0).map_err(io::Error::other)?;
+            let mut failure = Failure::new(kind.into(), message);
+            failure.place = place.map(|(file, line, column)| Place { file, line, column });
+            failure.cause = cause.and_then(|word| Cause::of_word(&word));
+            (failure.context, failure.of_setup) = (context, of_setup);
+            Answer::Failed(failure)
+        }
+        [DESCRIBED] => Answer::Described(serde_json::from_slice(body.0).map_err(io::Error::other)?),
+        [other] => return Err(io::Error::other(format!("a frame of kind {other}"))),
+    };
+    Ok(Some((answer, whole)))
+}
+
+impl Kind {
+    fn of(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Payload => Self::Payload,
+            FailureKind::Rejected => Self::Rejected,
+            FailureKind::Limit => Self::Limit,
+            FailureKind::Output => Self::Output,
+            FailureKind::Retry => Self::Retry,
+            FailureKind::RetryIn(delay) => Self::RetryIn(delay),
+            FailureKind::GateClosed => Self::GateClosed,
+            FailureKind::Pending => Self::Pending,
+            FailureKind::Panicked => Self::Panicked,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<Kind> for FailureKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Payload => Self::Payload,
+            Kind::Failed => Self::Failed,
+            Kind::Rejected => Self::Rejected,
+            Kind::Limit => Self::Limit,
+            Kind::Output => Self::Output,
+            Kind::Retry => Self::Retry,
+            Kind::RetryIn(delay) => Self::RetryIn(delay),
+            Kind::GateClosed => Self::GateClosed,
+            Kind::Pending => Self::Pending,
+            Kind::Panicked => Self::Panicked,
+        }
+    }
+}
+
+/// Those that do not fit in are five hundred years and more.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk().ok_or_else(short)?;
+        self.0 = rest;
+        Ok(*first)
+    }
+
+    fn take(&mut self, length: u64) -> io::Result<&'a [u8]> {
+        let length =
+            usize::try_from(length).ok().filter(|length| *length <= self.0.len()).ok_or_else(short)?;
+        let (taken, rest) = self.0.split_at(length);
+        self.0 = rest;
+        Ok(taken)
+    }
+}
+
+fn short() -> io::Error {
+    io::Error::from(io::ErrorKind::UnexpectedEof)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! What a script may know beside the job: `ctx`.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use rhai::{Dynamic, EvalAltResult, FuncRegistration, ImmutableString, Module, Position};
+use tidegate_plugin::Job;
+
+use super::register::add_getter;
+use crate::redact::Scrub;
+use crate::script::values::frozen;
+use tidegate_model::{DeliveryHash, Secret, TokenKey};
+
+/// The `ctx` of `fn process(job, ctx)`; cheap to clone, so that handing it to a script costs
+/// nothing for what the script does not ask.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    fixed: Rc<Fixed>,
+    current: Rc<Cell<Current>>,
+    lane: Rc<RefCell<Option<ImmutableString>>>,
+    /// How many messages the attempt that runs now has for the log.
+    messages: Rc<Cell<u64>>,
+}
+
+/// What is the same for all jobs of a step.
+#[derive(Debug)]
+struct Fixed {
+    pipeline: ImmutableString,
+    step: ImmutableString,
+    config: Dynamic,
+    token_key: TokenKey,
+    scrub: Scrub,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Current {
+    index: u64,
+    attempt: u32,
+    now_ms: i64,
+    hash: u128,
+}
+
+impl Context {
+    pub(crate) fn new(
+        (pipeline, step): (&str, &str),
+        config: Dynamic,
+        secrets: &[Secret],
+        token_key: &TokenKey,
+    ) -> Self {
+        let (token_key, scrub) = (token_key.clone(), Scrub::new(secrets));
+        let config = frozen::freeze(config);
+        let fixed = Fixed { pipeline: pipeline.into(), step: step.into(), config, token_key, scrub };
+        Self { fixed: Rc::new(fixed), current: Rc::default(), lane: Rc::default(), messages: Rc::default() }
+    }
+
+    /// Of what belongs to no step.
+    pub(crate) fn none() -> Self {
+        Self::new(("", ""), Dynamic::UNIT, &[], &TokenKey::NONE)
+    }
+
+    /// Moves on to another job.
+    pub(crate) fn set(&self, job: &Job<'_>) {
+        let Job { index, attempt, now_ms, hash, .. } = *job;
+        self.current.set(Current { index, attempt, now_ms, hash });
+    }
+
+    /// The lane of the job, where the step has lanes and the job is in one.
+    pub(crate) fn set_lane(&self, lane: Option<&str>) {
+        *self.lane.borrow_mut() = lane.map(ImmutableString::from);
+    }
+
+    /// The text without what of `config` must not be shown.
+    pub(crate) fn clean(&self, text: &str) -> String {
+        self.fixed.scrub.clean(text)
+    }
+
+    /// Counts a message, and says how many that makes.
+    pub(crate) fn count_message(&self) -> u64 {
+        self.messages.set(self.messages.get() + 1);
+        self.messages.get()
+    }
+
+    /// How many messages were counted since this was last asked.
+    pub(crate) fn take_messages(&self) -> u64 {
+        self.messages.take()
+    }
+
+    pub(crate) fn index(&self) -> u64 {
+        self.current.get().index
+    }
+
+    /// Milliseconds since 1970, when the attempt began.
+    pub(crate) fn now(&self) -> i64 {
+        self.current.get().now_ms
+    }
+
+    pub(crate) fn config(&self) -> &Dynamic {
+        &self.fixed.config
+    }
+
+    pub(crate) fn pipeline(&self) -> &str {
+        &self.fixed.pipeline
+    }
+
+    pub(crate) fn step(&self) -> &str {
+        &self.fixed.step
+    }
+}
+
+/// The fields of `ctx`.
+pub(crate) const FIELDS: [&str; 9] =
+    ["attempt", "config", "hash", "index", "lane", "now", "pipeline", "step", "token"];
+
+pub(crate) fn register(module: &mut Module) {
+    module.set_custom_type::<Context>("ctx");
+    add_getter(module, "hash", |ctx: &mut Context| DeliveryHash(ctx.current.get().hash).to_string());
+    add_getter(module, "token", |ctx: &mut Context| {
+        ctx.fixed.token_key.token(DeliveryHash(ctx.current.get().hash))
+    });
+    add_getter(module, "attempt", |ctx: &mut Context| i64::from(ctx.current.get().attempt));
+    add_getter(module, "index", |ctx: &mut Context| i64::try_from(ctx.index()).unwrap_or(i64::MAX));
+    add_getter(module, "now", |ctx: &mut Context| ctx.now());
+    add_getter(module, "pipeline", |ctx: &mut Context| ctx.fixed.pipeline.clone());
+    add_getter(module, "step", |ctx: &mut Context| ctx.fixed.step.clone());
+    add_getter(module, "config", |ctx: &mut Context| ctx.fixed.config.clone());
+    add_getter(module, "lane", |ctx: &mut Context| {
+        ctx.lane.borrow().clone().map_or(Dynamic::UNIT, Dynamic::from)
+    });
+    FuncRegistration::new_setter("config").set_into_module(module, keep_config);
+}
+
+/// How an error names the config that a script tried to change.
+pub(crate) const CONFIG: &str = "ctx.config";
+
+/// Refuses a change of `ctx.config`. Rhai also sets it after a method of something in it was called, in case that
+/// this has changed it.
+#[expect(clippy::needless_pass_by_value, reason = "as functions of Rhai are")]
+fn keep_config(ctx: &mut Context, config: Dynamic) -> Result<(), Box<EvalAltResult>> {
+    if frozen::is_same(&ctx.fixed.config, &config) {
+        return Ok(());
+    }
+    Err(EvalAltResult::ErrorAssignmentToConstant(CONFIG.to_owned(), Position::NONE).into())
+}

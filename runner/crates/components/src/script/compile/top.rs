@@ -1,0 +1,141 @@
+//! The top of a script: its constants and imports, which stand outside its functions.
+//!
+//! Where it comes to nothing but data it runs once, when the script is read, and all calls share its constants. A
+//! top that logs or emits, or a constant that is a function with something captured, makes it run before each
+//! call.
+
+use std::any::TypeId;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rhai::{
+    AST, Dynamic, Engine, EvalAltResult, GlobalRuntimeState, ImmutableString, Module, NativeCallContext,
+    Position, Scope,
+};
+
+use super::made::{self, KEEP};
+use super::modules;
+use crate::script::attempt;
+use crate::script::attempt::Attempt;
+use crate::script::values::frozen;
+
+/// How long the top of a script may take that runs once.
+pub(crate) const TOP_MAX: Duration = Duration::from_secs(10);
+
+/// How many levels of calls lie between a call from outside and the function that is called.
+pub(crate) const LEVELS: usize = 2;
+
+type Answer<T> = Result<T, Box<EvalAltResult>>;
+
+/// What the functions of a script see of its top, which has run.
+#[derive(Debug)]
+pub(crate) struct Top(GlobalRuntimeState);
+
+/// Runs the top of an imported script. What it exports, and its constants, are shared from then on.
+///
+/// # Errors
+/// What the top fails with.
+pub(crate) fn module(engine: &Engine, ast: &AST) -> Answer<Module> {
+    let ast = that_keeps(engine, ast)?;
+    made::take();
+    let mut module = Module::eval_ast_as_new(Scope::new(), &ast, engine)?;
+    if let Some(constants) = made::take().and_then(|made| made.constants) {
+        constants.borrow_mut().values_mut().for_each(share);
+    }
+    let exported: Vec<(String, Dynamic)> =
+        module.iter_var().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    for (name, mut value) in exported {
+        share(&mut value);
+        module.set_var(name, value);
+    }
+    Ok(module)
+}
+
+fn share(value: &mut Dynamic) {
+    let own = std::mem::take(value);
+    // What a closure has captured would be shared by all jobs as it is.
+    *value = if frozen::is_data(&own) { frozen::freeze(own) } else { own.flatten() };
+}
+
+/// The script with a last statement that hands over what the others have made.
+fn that_keeps(engine: &Engine, ast: &AST) -> Answer<AST> {
+    let mut keeping = ast.merge(&engine.compile(format!("{KEEP}()"))?);
+    if let Some(source) = ast.source() {
+        keeping.set_source(source);
+    }
+    Ok(keeping)
+}
+
+impl Top {
+    /// Runs the top of `ast` by `quiet`, an engine that has none of our own functions, for calls by `engine`.
+    /// `None` where there is none, or it is to run before each call.
+    pub(crate) fn run(
+        engine: &Engine,
+        quiet: impl FnOnce() -> Engine,
+        attempt: &Rc<Attempt>,
+        ast: &AST,
+    ) -> Option<Self> {
+        if ast.statements().is_empty() {
+            return None;
+        }
+        let mut quiet = quiet();
+        let heard = deafen(&mut quiet);
+        let keeping = that_keeps(&quiet, ast).ok()?;
+        made::take();
+        let _running = attempt.begin(Some(TOP_MAX));
+        let ran = attempt::run(|| quiet.eval_ast_with_scope::<Dynamic>(&mut Scope::new(), &keeping));
+        let made = made::take().filter(|_| ran.is_ok() && !heard.get())?;
+        if let Some(constants) = &made.constants {
+            let mut constants = constants.borrow_mut();
+            if !constants.values().all(frozen::is_data) {
+                return None;
+            }
+            constants.values_mut().for_each(share);
+        }
+        let mut global = engine.new_global_runtime_state();
+        global.lib.push(Rc::clone(ast.shared_lib()));
+        global.source = ast.source().map(ImmutableString::from);
+        global.embedded_module_resolver = ast.resolver().cloned();
+        global.constants = made.constants;
+        for (name, module) in made.imports {
+            global.push_import(name, module);
+        }
+        Some(Self(global))
+    }
+
+    /// Calls a function of the script.
+    pub(crate) fn call(
+        &self,
+        engine: &Engine,
+        function: &str,
+        arguments: &mut [&mut Dynamic],
+    ) -> Answer<Dynamic> {
+        let call = NativeCallContext::from((engine, function, self.0.source(), &self.0, Position::NONE));
+        call.call_fn_raw(function, false, false, arguments).or_else(|error| match *error {
+            EvalAltResult::Exit(value, _) => Ok(value),
+            EvalAltResult::ErrorInFunctionCall(name, _, inner, _) if name == function => Err(inner),
+            error => Err(error.into()),
+        })
+    }
+}
+
+/// Makes our own functions, by which a script does something to its job, end the run; and says whether something
+/// was printed.
+fn deafen(quiet: &mut Engine) -> Rc<Cell<bool>> {
+    let functions = modules::control_alone().collect_fn_metadata(
+        None,
+        |info| Some((info.metadata.name.to_string(), info.metadata.num_params)),
+        false,
+    );
+    for (name, count) in functions {
+        let kinds = vec![TypeId::of::<Dynamic>(); count];
+        quiet.register_raw_fn(name, kinds, |_, _| -> Answer<Dynamic> {
+            Err(EvalAltResult::ErrorTerminated(Dynamic::UNIT, Position::NONE).into())
+        });
+    }
+    let heard = Rc::<Cell<bool>>::default();
+    let (printed, debugged) = (Rc::clone(&heard), Rc::clone(&heard));
+    quiet.on_print(move |_| printed.set(true)).on_debug(move |_, _, _| debugged.set(true));
+    heard
+}

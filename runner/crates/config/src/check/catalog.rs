@@ -1,0 +1,122 @@
+//! Every name of every pipeline: what it stands for, and that it stands for one thing only.
+
+use std::collections::BTreeMap;
+
+use crate::diagnostic::{Diagnostic, Place};
+use crate::sections::pipeline::PipelineDeclaration;
+use crate::sections::source::Supply;
+use tidegate_model::{Address, Name};
+
+/// What a declared name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Source,
+    /// A source whose jobs come through the queue of its name.
+    PushSource,
+    Queue,
+    Sink,
+}
+
+impl What {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Source | Self::PushSource => "source",
+            Self::Queue => "queue",
+            Self::Sink => "sink",
+        }
+    }
+}
+
+/// The declared names. Queues that are only mentioned are not in it.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    pub(crate) names: BTreeMap<Address, (What, Place)>,
+    /// Whether the name may be shown.
+    pub(crate) pipelines: BTreeMap<Name, bool>,
+}
+
+impl Catalog {
+    /// All names, and the mistake of every one that is taken already.
+    pub(crate) fn of(pipelines: &[PipelineDeclaration], diagnostics: &mut Vec<Diagnostic>) -> Self {
+        let mut catalog = Self::default();
+        for pipeline in pipelines {
+            let may_be_shown = pipeline.named.as_ref().is_none_or(|text| !text.secret);
+            catalog.pipelines.insert(pipeline.name.clone(), may_be_shown);
+            let sources = pipeline.sources.iter().map(|source| match source.supply {
+                Supply::Pull(_) => (What::Source, &source.name),
+                Supply::Push(_) => (What::PushSource, &source.name),
+            });
+            let queues = pipeline.queues.iter().map(|queue| (What::Queue, &queue.name));
+            let sinks = pipeline.sinks.iter().map(|sink| (What::Sink, &sink.name));
+            for (what, name) in sources.chain(queues).chain(sinks) {
+                let address = Address::new(pipeline.name.clone(), name.value.clone());
+                if let Some((other, first)) = catalog.names.get(&address) {
+                    if (*other, what) == (What::PushSource, What::Queue) {
+                        // The settings of the queue that it fills.
+                        continue;
+                    }
+                    diagnostics.push(taken(what, *other, &name.value, &name.place, first));
+                } else {
+                    catalog.names.insert(address, (what, name.place.clone()));
+                }
+            }
+            check_steps(pipeline, diagnostics);
+        }
+        catalog
+    }
+}
+
+/// Takes out every pipeline whose name an earlier one has, with the mistake.
+pub(crate) fn without_namesakes(
+    pipelines: Vec<PipelineDeclaration>,
+    diagnostics: &mut Vec<Diagnostic>,
+) -> Vec<PipelineDeclaration> {
+    let mut kept: Vec<PipelineDeclaration> = Vec::new();
+    for pipeline in pipelines {
+        let Some(first) = kept.iter().find(|other| other.name == pipeline.name) else {
+            kept.push(pipeline);
+            continue;
+        };
+        let secret = pipeline.named.as_ref().is_some_and(|text| text.secret);
+        let quoted = if secret { String::new() } else { format!(" `{}`", pipeline.name) };
+        let span = pipeline.named.as_ref().map(|text| text.place.span.clone());
+        let mut diagnostic =
+            Diagnostic::error(&*pipeline.file, span, format!("two pipelines have the same name{quoted}"));
+        diagnostic = match &first.named {
+            Some(text) => diagnostic.related(text.place.clone(), "the other one"),
+            None => diagnostic.note(format!("`{}` has it by the name of its file", first.file.display())),
+        };
+        diagnostics.push(diagnostic.help("give one of them another name: `[pipeline] name = \"…\"`"));
+    }
+    kept
+}
+
+fn taken(what: What, other: What, name: &Name, place: &Place, first: &Place) -> Diagnostic {
+    let message = format!("the {} `{name}` has the name of a {}", what.as_str(), other.as_str());
+    Diagnostic::error_at(place, message)
+        .label(format!("a {}", what.as_str()))
+        .related(first.clone(), format!("a {}", other.as_str()))
+        .help("sources, queues and sinks of a pipeline share their names; rename one of them")
+}
+
+/// Steps have names of their own, and a sink with `from` is a step too.
+fn check_steps(pipeline: &PipelineDeclaration, diagnostics: &mut Vec<Diagnostic>) {
+    let mut seen: BTreeMap<&Name, &Place> = BTreeMap::new();
+    for step in &pipeline.steps {
+        seen.insert(&step.name.value, &step.name.place);
+    }
+    for sink in &pipeline.sinks {
+        for step in &sink.steps {
+            let name = &step.name.value;
+            if let Some(first) = seen.insert(name, &sink.name.place) {
+                let message = format!(
+                    "the sink `{}` takes its jobs as a step `{name}`, and there is another one",
+                    sink.name.value
+                );
+                let diagnostic = Diagnostic::error_at(&sink.name.place, message);
+                diagnostics
+                    .push(diagnostic.related(first.clone(), "the other one").help("rename one of them"));
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! What is wrong with the graph as a whole: cycles, and names that lead nowhere.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::catalog::{Catalog, What};
+use super::resolve::{End, Wired, Wiring, short};
+use crate::diagnostic::{Diagnostic, Place};
+use crate::model::Take;
+use crate::sections::pipeline::PipelineDeclaration;
+use tidegate_model::suggest::nearest;
+use tidegate_model::{Address, Name};
+
+/// Which steps feed which. Where queues may go round, what leads back is left out.
+#[derive(Debug)]
+pub(crate) struct Graph<'g, 'd> {
+    wiring: &'g Wiring<'d>,
+    next: Vec<Edges<'g>>,
+}
+
+/// The steps after one step, as positions in the wiring, each with the queue between.
+type Edges<'g> = Vec<(usize, &'g Address)>;
+
+impl<'g, 'd> Graph<'g, 'd> {
+    pub(crate) fn of(pipelines: &[PipelineDeclaration], wiring: &'g Wiring<'d>) -> Self {
+        let mut free = BTreeSet::new();
+        for pipeline in pipelines {
+            for queue in pipeline.queues.iter().filter(|queue| queue.allow_cycle) {
+                free.insert(Address::new(pipeline.name.clone(), queue.name.value.clone()));
+            }
+        }
+        let all = edges(wiring);
+        let leads_back = |from: usize, to: usize| from == to || reach(&all, to).contains_key(&from);
+        let next = all.iter().enumerate().map(|(from, edges)| {
+            let stays =
+                |&&(to, queue): &&(usize, &'g Address)| !free.contains(queue) || !leads_back(from, to);
+            edges.iter().filter(stays).copied().collect()
+        });
+        Self { wiring, next: next.collect() }
+    }
+
+    /// The steps so that each stands after those that feed it; by address where that is open. Where
+    /// there is a cycle, which is a mistake, its steps are missing.
+    pub(crate) fn order(&self) -> Vec<usize> {
+        let mut before = vec![0_usize; self.next.len()];
+        for &(step, _) in self.next.iter().flatten() {
+            before[step] += 1;
+        }
+        let mut ready: BTreeSet<usize> = (0..before.len()).filter(|&step| before[step] == 0).collect();
+        let mut order = Vec::new();
+        while let Some(step) = ready.pop_first() {
+            order.push(step);
+            for &(after, _) in &self.next[step] {
+                before[after] -= 1;
+                if before[after] == 0 {
+                    ready.insert(after);
+                }
+            }
+        }
+        order
+    }
+
+    /// A mistake for every cycle that has no step in common with another one.
+    pub(crate) fn cycles(&self) -> Vec<Diagnostic> {
+        let mut told = BTreeSet::new();
+        let sorted: BTreeSet<usize> = self.order().into_iter().collect();
+        let mut diagnostics = Vec::new();
+        for start in (0..self.next.len()).filter(|step| !sorted.contains(step)) {
+            if told.contains(&start) {
+                continue;
+            }
+            if let Some(cycle) = self.cycle_through(start) {
+                if cycle.iter().all(|(step, _)| !told.contains(step)) {
+                    diagnostics.push(self.describe(&cycle));
+                }
+                told.extend(cycle.iter().map(|(step, _)| *step));
+            }
+        }
+        diagnostics
+    }
+
+    /// The shortest way from `start` to itself: each step with the queue that leads into it.
+    fn cycle_through(&self, start: usize) -> Option<Vec<(usize, &'g Address)>> {
+        let came_from = reach(&self.next, start);
+        let mut cycle = Vec::new();
+        let mut step = start;
+        loop {
+            let &(before, queue) = came_from.get(&step)?;
+            cycle.push((step, queue));
+            step = before;
+            if step == start {
+                cycle.reverse();
+                return Some(cycle);
+            }
+        }
+    }
+
+    fn describe(&self, cycle: &[(usize, &Address)]) -> Diagnostic {
+        // It is told from its first queue on, so that it reads the same wherever it was found.
+        let first = (0..cycle.len()).min_by_key(|&at| cycle[at].1).unwrap_or(0);
+        let turned: Vec<_> = cycle[first..].iter().chain(&cycle[..first]).collect();
+        let closing = &self.wiring.steps[turned[turned.len() - 1].0];
+        let home = &closing.pipeline.name;
+        let queue = |address: &Address| {
+            if self.wiring.is_secret(address) { "…".into() } else { short(address, home) }
+        };
+        let mut way: String = turned
+            .iter()
+            .flat_map(|(step, address)| {
+                let step = short(&self.wiring.steps[*step].address(), home);
+                [queue(address), " → step ".into(), step, " → ".into()]
+            })
+            .collect();
+        way += &queue(turned[0].1);
+        let back = closing.gives().find(|end| end.address == *turned[0].1);
+        let place = back.map_or(&closing.step.name.place, |end| &end.place);
+        let allowed = if self.wiring.is_secret(turned[0].1) { "NAME" } else { turned[0].1.name.as_str() };
+        let elsewhere = &turned[0].1.pipeline;
+        let file = if elsewhere == home { String::new() } else { format!(" in the pipeline `{elsewhere}`") };
+        Diagnostic::error_at(place, format!("the graph has a cycle: `{way}`")).label("leads back").help(
+            format!("if jobs are meant to go round, say so: `[queue.{allowed}] allow_cycle = true`{file}"),
+        )
+    }
+}
+
+/// Which steps feed which, in the order of the wiring.
+fn edges<'g>(wiring: &'g Wiring<'_>) -> Vec<Edges<'g>> {
+    let mut readers: BTreeMap<&Address, Vec<usize>> = BTreeMap::new();
+    for (position, wired) in wiring.steps.iter().enumerate() {
+        for input in wired.takes().filter(|input| input.what == What::Queue) {
+            readers.entry(&input.address).or_default().push(position);
+        }
+    }
+    let mut all = Vec::new();
+    for wired in &wiring.steps {
+        let queues: BTreeSet<&Address> =
+            wired.gives().filter(|end| end.what == What::Queue).map(|end| &end.address).collect();
+        let mut edges = Vec::new();
+        for queue in queues {
+            edges.extend(readers.get(queue).into_iter().flatten().map(|&step| (step, queue)));
+        }
+        all.push(edges);
+    }
+    all
+}
+
+/// Every step after `start` by the shortest way, with the step and the queue before it.
+fn reach<'g>(next: &[Edges<'g>], start: usize) -> BTreeMap<usize, (usize, &'g Address)> {
+    let mut came_from = BTreeMap::new();
+    let mut waiting = VecDeque::from([start]);
+    while let Some(step) = waiting.pop_front() {
+        for &(after, queue) in &next[step] {
+            came_from.entry(after).or_insert_with(|| {
+                waiting.push_back(after);
+                (step, queue)
+            });
+        }
+    }
+    came_from
+}
+
+/// Who fills and who reads one queue.
+#[derive(Default)]
+struct Traffic<'g> {
+    declared: Option<&'g Place>,
+    filled: Option<&'g Place>,
+    read: Option<&'g Place>,
+    holds_errors: bool,
+}
+
+/// A doubt for every name that leads nowhere, with the one that was probably meant.
+pub(crate) fn loose_ends(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
+    let queues = traffic(catalog, wiring);
+    let mut diagnostics = Vec::new();
+    for (address, queue) in &queues {
+        let name = wiring.quoted(address, &address.pipeline);
+        let near = |wanted: &dyn Fn(What, Option<&Traffic<'_>>) -> bool, place| {
+            if wiring.is_secret(address) {
+                None
+            } else {
+                suggest(address, place, catalog, wiring, &queues, wanted)
+            }
+        };
+        match (queue.filled, queue.read) {
+            (None, Some(place)) => {
+                let fills = |what, queue: Option<&Traffic<'_>>| {
+                    matches!(what, What::Source | What::PushSource)
+                        || queue.is_some_and(|queue| queue.filled.is_some())
+                };
+                let help = near(&fills, place);
+                diagnostics.push(
+                    Diagnostic::warning_at(place, format!("nothing fills the queue {name}"))
+                        .help(help.unwrap_or_else(|| "give it jobs with `to` in a step".into())),
+                );
+            }
+            (Some(place), None) if !queue.holds_errors => {
+                let takes = |what, queue: Option<&Traffic<'_>>| {
+                    what == What::Sink || queue.is_some_and(|queue| queue.read.is_some())
+                };
+                let help = near(&takes, place);
+                diagnostics
+                    .push(Diagnostic::warning_at(place, format!("nothing reads the queue {name}")).help(
+                        help.unwrap_or_else(|| "take its jobs with `from` in a step or a sink".into()),
+                    ));
+            }
+            (None, None) => {
+                let message = format!("nothing fills or reads the queue {name}");
+                let used = |_, queue: Option<&Traffic<'_>>| {
+                    queue.is_some_and(|queue| queue.filled.is_some() || queue.read.is_some())
+                };
+                diagnostics.extend(
+                    queue
+                        .declared
+                        .map(|place| Diagnostic::warning_at(place, message).help_if(near(&used, place))),
+                );
+            }
+            _ => {}
+        }
+    }
+    diagnostics.extend(idle(catalog, wiring));
+    diagnostics.extend(wiring.steps.iter().filter_map(|wired| mixed(wired, wiring)));
+    diagnostics
+}
+
+fn traffic<'g>(catalog: &'g Catalog, wiring: &'g Wiring<'_>) -> BTreeMap<&'g Address, Traffic<'g>> {
+    let mut queues: BTreeMap<&Address, Traffic<'_>> = BTreeMap::new();
+    for (address, (what, place)) in &catalog.names {
+        if *what == What::Queue {
+            queues.entry(address).or_default().declared = Some(place);
+        }
+    }
+    for wired in &wiring.steps {
+        for end in wired.gives().filter(|end| end.what == What::Queue) {
+            queues.entry(&end.address).or_default().filled.get_or_insert(&end.place);
+        }
+        for input in wired.takes().filter(|input| input.what == What::Queue) {
+            queues.entry(&input.address).or_default().read.get_or_insert(&input.place);
+        }
+    }
+    for (address, (what, place)) in &catalog.names {
+        // One that nothing reads is a source that nothing reads, and is told as that.
+        if *what == What::PushSource
+            && let Some(queue) = queues.get_mut(address)
+        {
+            queue.filled = Some(place);
+        }
+    }
+    let errors = wiring.steps.iter().filter_map(|wired| wired.errors.as_ref());
+    for end in errors.chain(wiring.error_queues.values()) {
+        let queue = queues.entry(&end.address).or_default();
+        queue.holds_errors = true;
+        queue.filled.get_or_insert(&end.place);
+    }
+    queues
+}
+
+/// A doubt for every join with an input that is filled only by what waits for that input itself. What
+/// nothing fills is told elsewhere.
+pub(crate) fn never_begin(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
+    let queues = traffic(catalog, wiring);
+    let unfilled = queues.iter().filter(|(_, queue)| queue.filled.is_none());
+    // What is pushed comes from outside.
+    let pushed = catalog.names.iter().filter(|(_, (what, _))| *what == What::PushSource);
+    let mut reached: BTreeSet<&Address> =
+        unfilled.map(|(address, _)| *address).chain(pushed.map(|(address, _)| address)).collect();
+    let comes =
+        |reached: &BTreeSet<&Address>, end: &End| end.what == What::Source || reached.contains(&end.address);
+    let mut waiting: Vec<&Wired<'_>> = wiring.steps.iter().collect();
+    loop {
+        let before = waiting.len();
+        waiting.retain(|wired| {
+            let begins = match wired.step.take {
+                Take::Join => wired.takes().all(|end| comes(&reached, end)),
+                Take::From | Take::Alts => wired.takes().any(|end| comes(&reached, end)),
+            };
+            if begins {
+                reached.extend(wired.gives().map(|end| &end.address));
+            }
+            !begins
+        });
+        if waiting.len() == before {
+            break;
+        }
+    }
+    let joins = waiting.into_iter().filter(|wired| wired.step.take == Take::Join);
+    let stuck = joins.filter_map(|wired| {
+        let input = wired.takes().find(|end| !comes(&reached, end))?;
+        let queue = wiring.quoted(&input.address, &wired.pipeline.name);
+        let step = &wired.step.name.value;
+        let message = format!("the join `{step}` never begins: what fills the queue {queue} waits for it");
+        let help = "fill the queue from elsewhere too, or put a first job on it with `tidegate queue push`";
+        Some(Diagnostic::warning_at(&input.place, message).help(help))
+    });
+    stuck.collect()
+}
+
+/// A step whose results and errors stand on one queue, where nothing tells them apart.
+fn mixed(wired: &Wired<'_>, wiring: &Wiring<'_>) -> Option<Diagnostic> {
+    let errors = wired.errors.as_ref()?;
+    let (_, result) = wired.outputs.iter().find(|(_, end)| end.address == errors.address)?;
+    let step = &wired.step.name.value;
+    let name = wiring.quoted(&errors.address, &wired.pipeline.name);
+    let message = format!("results and errors of the step `{step}` stand on one queue, {name}");
+    let diagnostic =
+        Diagnostic::warning_at(&result.place, message).help("give the errors a queue of their own");
+    Some(diagnostic.related(errors.place.clone(), "the errors"))
+}
+
+/// Sources that nobody reads and sinks that nobody feeds.
+fn idle(catalog: &Catalog, wiring: &Wiring<'_>) -> Vec<Diagnostic> {
+    let ends = |wired: &Wired<'_>| -> Vec<Address> {
+        wired.gives().chain(wired.takes()).map(|end| end.address.clone()).collect()
+    };
+    let used: BTreeSet<Address> = wiring.steps.iter().flat_map(ends).collect();
+    let mut diagnostics = Vec::new();
+    for (address, (what, place)) in catalog.names.iter().filter(|(address, _)| !used.contains(address)) {
+        let name = &address.name;
+        let (message, help) = match what {
+            What::Source | What::PushSource => {
+                (format!("nothing reads the source `{name}`"), "take its jobs with `from` in a step")
+            }
+            What::Sink => {
+                (format!("nothing feeds the sink `{name}`"), "give it a `from`, or name it in a `to`")
+            }
+            What::Queue => continue,
+        };
+        diagnostics.push(Diagnostic::warning_at(place, message).help(help));
+    }
+    diagnostics
+}
+
+/// The nearest name of those that are `wanted`, as it is written in the file of `place`.
+fn suggest(
+    address: &Address,
+    place: &Place,
+    catalog: &Catalog,
+    wiring: &Wiring<'_>,
+    queues: &BTreeMap<&Address, Traffic<'_>>,
+    wanted: &dyn Fn(What, Option<&Traffic<'_>>) -> bool,
+) -> Option<String> {
+    let home = wiring.steps.iter().find(|wired| wired.pipeline.file == place.file)?;
+    let home: &Name = &home.pipeline.name;
+    let declared = catalog.names.iter().filter(|(_, (what, _))| *what != What::Queue);
+    let declared = declared.map(|(address, (what, _))| (address, *what, None));
+    let undeclared =
+        |address: &Address| catalog.names.get(address).is_none_or(|(what, _)| *what == What::Queue);
+    let queues = queues.iter().filter(|(address, _)| undeclared(address));
+    let names = queues.map(|(address, queue)| (*address, What::Queue, Some(queue)));
+    let names: Vec<String> = declared
+        .chain(names)
+        .filter(|(other, what, queue)| wanted(*what, *queue) && !wiring.is_secret(other))
+        .map(|(other, ..)| short(other, home))
+        .collect();
+    let near = nearest(&short(address, home), names.iter().map(String::as_str))?;
+    Some(format!("did you mean `{near}`?"))
+}

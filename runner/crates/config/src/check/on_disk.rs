@@ -1,0 +1,139 @@
+//! Doubts about the paths of sources and sinks: what looks like a template or a variable, and what is on disk.
+//!
+//! None of them is a mistake: any name is a good one, and a file may be made after the check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::span_of::locate;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::model::{Configuration, SinkKind, SourceKind};
+use crate::parse::context::{Placed, Reading};
+use tidegate_model::Address;
+use tidegate_model::suggest::nearest;
+
+/// Endings of compressed files.
+const COMPRESSED: [&str; 5] = ["gz", "zst", "bz2", "xz", "zip"];
+
+/// `$NAME`, which is a variable elsewhere, and here stands for itself.
+pub(crate) fn doubt_variable(reading: &mut Reading<'_>, path: &Placed<PathBuf>) {
+    let Some(written) = reading.written(&path.place) else { return };
+    let Some(name) = written.split('$').skip(1).map(variable).find(|name| !name.is_empty()) else { return };
+    let message = format!("`${name}` in `path` is taken as it stands");
+    let help = format!("for the variable, write `${{{name}}}`");
+    reading.doubts.push(Diagnostic::warning_at(&path.place, message).help(help));
+}
+
+/// A path that asks for what a sink does not do.
+pub(crate) fn doubt_name(reading: &mut Reading<'_>, path: &Placed<PathBuf>) {
+    let Some(written) = reading.written(&path.place).and_then(shown) else { return };
+    let mut doubt = |message: String, help: &str| {
+        reading.doubts.push(Diagnostic::warning_at(&path.place, message).help(help));
+    };
+    if let Some(field) = template(written) {
+        let help = "write a path without braces; for several files, let a fork lead to a sink for each";
+        doubt(format!("the path of a sink is no template: `{field}` is taken as it stands"), help);
+    }
+    let ending = path.value.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if COMPRESSED.contains(&ending) {
+        doubt(format!("a sink does not compress: `{written}` will hold plain text"), "leave the ending out");
+    }
+}
+
+/// A doubt for every source whose file is not there, and every sink that could not write. For `check`: a run
+/// meets the same as errors.
+pub fn check_disk(configuration: &Configuration, diagnostics: &mut Diagnostics) {
+    let mut doubts = Vec::new();
+    for source in &configuration.sources {
+        let SourceKind::File(file) = &source.kind;
+        if !file.follow {
+            doubts.extend(at_path(
+                configuration,
+                diagnostics,
+                "source",
+                &source.address,
+                &file.path,
+                missing,
+            ));
+        }
+    }
+    for sink in &configuration.sinks {
+        if let SinkKind::File(file) = &sink.kind {
+            doubts.extend(at_path(configuration, diagnostics, "sink", &sink.address, &file.path, unwritable));
+        }
+    }
+    diagnostics.extend(doubts);
+}
+
+/// What `doubt` says of `path`, at its place in the file of the pipeline.
+fn at_path(
+    configuration: &Configuration,
+    diagnostics: &Diagnostics,
+    kind: &str,
+    address: &Address,
+    path: &Path,
+    doubt: fn(&Path, &str) -> Option<(String, String)>,
+) -> Option<Diagnostic> {
+    let pipeline = configuration.pipelines.iter().find(|pipeline| pipeline.name == address.pipeline)?;
+    let text = diagnostics.files().get(&pipeline.file)?;
+    let span = locate(text, &[kind, address.name.as_str(), "path"], false)?;
+    let written = text.get(span.clone()).and_then(shown)?;
+    let (message, help) = doubt(&Path::new(".").join(path), written)?;
+    Some(Diagnostic::warning(&*pipeline.file, span, message).help(help))
+}
+
+/// A path without wildcards, where there is nothing that can be read.
+fn missing(path: &Path, written: &str) -> Option<(String, String)> {
+    if written.contains(['*', '?', '[']) {
+        return None;
+    }
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        let help = "pass on what a program writes with `… | tidegate queue push PIPELINE/QUEUE`";
+        return Some((format!("`{written}` is neither a regular file nor a folder"), help.into()));
+    }
+    if !matches!(path.try_exists(), Ok(false)) {
+        return None;
+    }
+    let near = near_file(path).map(|near| format!("did you mean `{near}`?"));
+    let help = near.unwrap_or_else(|| "make it before the run, or wait for it with `follow = true`".into());
+    Some((format!("`{written}` does not exist"), help))
+}
+
+fn unwritable(path: &Path, written: &str) -> Option<(String, String)> {
+    if path.is_dir() {
+        return Some((format!("`{written}` is a folder"), "name a file in it".into()));
+    }
+    let above = path.ancestors().skip(1).find(|above| above.exists())?;
+    if above.is_dir() {
+        return None;
+    }
+    let message = format!("`{written}` cannot be made: a file stands where it needs a folder");
+    Some((message, "name another path, or move that file away".into()))
+}
+
+/// The name that a text begins with.
+fn variable(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    let name = &text[..end];
+    if name.starts_with(|c: char| c.is_ascii_digit()) { "" } else { name }
+}
+
+/// The first `{…}`.
+fn template(text: &str) -> Option<&str> {
+    let start = text.find('{')?;
+    let length = text[start..].find('}')?;
+    (length > 1).then(|| &text[start..=start + length])
+}
+
+/// The text of a value without its quotes; `None` where some of it comes from outside, and may be a secret.
+fn shown(written: &str) -> Option<&str> {
+    (!written.contains("${")).then(|| written.trim_matches(['"', '\'']))
+}
+
+/// The entry beside `file` that was probably meant.
+fn near_file(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?;
+    let entries = fs::read_dir(file.parent()?).ok()?;
+    let names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
+}

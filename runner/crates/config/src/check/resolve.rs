@@ -1,0 +1,244 @@
+//! From names to what they stand for: which step takes from what and gives to what.
+//!
+//! A name that is declared nowhere is a queue. Says what a name must not stand for; what is wrong
+//! with the whole that comes out, `graph` says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::catalog::{Catalog, What};
+use crate::diagnostic::{Diagnostic, Place};
+use crate::parse::reference::Reference;
+use crate::sections::pipeline::PipelineDeclaration;
+use crate::sections::step::StepDeclaration;
+use tidegate_model::suggest::did_you_mean;
+use tidegate_model::{Address, Name};
+
+/// A step and what its names stand for. What could not be resolved is missing.
+#[derive(Debug)]
+pub(crate) struct Wired<'d> {
+    pub(crate) pipeline: &'d PipelineDeclaration,
+    pub(crate) step: &'d StepDeclaration,
+    /// Never a sink, and each one once. By binding, in its order.
+    pub(crate) inputs: Vec<(String, End)>,
+    /// Never a source. By binding.
+    pub(crate) outputs: Vec<(String, End)>,
+    /// Always a queue.
+    pub(crate) errors: Option<End>,
+}
+
+/// What a name of a step stands for, and where the name is.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) what: What,
+    pub(crate) address: Address,
+    pub(crate) place: Place,
+}
+
+/// All steps, and what connects them.
+#[derive(Debug, Default)]
+pub(crate) struct Wiring<'d> {
+    /// In order of address.
+    pub(crate) steps: Vec<Wired<'d>>,
+    /// The error queues that pipelines name for all their steps.
+    pub(crate) error_queues: BTreeMap<&'d Name, End>,
+    /// Names that came from outside the files only.
+    secret: BTreeSet<Address>,
+}
+
+impl Wired<'_> {
+    pub(crate) fn address(&self) -> Address {
+        Address::new(self.pipeline.name.clone(), self.step.name.value.clone())
+    }
+
+    /// Everything the step takes jobs from.
+    pub(crate) fn takes(&self) -> impl Iterator<Item = &End> {
+        self.inputs.iter().map(|(_, end)| end)
+    }
+
+    /// Everything the step gives jobs to.
+    pub(crate) fn gives(&self) -> impl Iterator<Item = &End> {
+        self.outputs.iter().map(|(_, end)| end).chain(&self.errors)
+    }
+
+    pub(crate) fn takes_from(&self, queue: &Address) -> bool {
+        self.takes().any(|input| input.what == What::Queue && input.address == *queue)
+    }
+}
+
+impl<'d> Wiring<'d> {
+    pub(crate) fn of(
+        pipelines: &'d [PipelineDeclaration],
+        catalog: &Catalog,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) -> Self {
+        let mut wiring = Self::default();
+        let mut shown = BTreeSet::new();
+        for pipeline in pipelines {
+            let mut resolver = Resolver { home: &pipeline.name, catalog, diagnostics };
+            let mut mentioned: Vec<&Reference> = pipeline.errors.iter().collect();
+            for step in &pipeline.steps {
+                let bound = step.inputs.iter().chain(&step.to).map(|(_, reference)| reference);
+                mentioned.extend(bound.chain(&step.errors));
+                wiring.steps.push(Wired { pipeline, ..resolver.step(pipeline, step) });
+            }
+            for sink in &pipeline.sinks {
+                let address = Address::new(pipeline.name.clone(), sink.name.value.clone());
+                for step in &sink.steps {
+                    mentioned.extend(step.inputs.iter().map(|(_, from)| from));
+                    let end =
+                        End { what: What::Sink, address: address.clone(), place: sink.name.place.clone() };
+                    let mut wired = resolver.step(pipeline, step);
+                    wired.outputs.push((String::new(), end));
+                    wiring.steps.push(wired);
+                }
+            }
+            if let Some(end) = pipeline.errors.as_ref().and_then(|errors| resolver.error_queue(errors)) {
+                wiring.error_queues.insert(&pipeline.name, end);
+            }
+            for reference in mentioned {
+                let names = if reference.secret { &mut wiring.secret } else { &mut shown };
+                names.insert(reference.address(&pipeline.name));
+            }
+        }
+        wiring.secret.retain(|address| !shown.contains(address) && !catalog.names.contains_key(address));
+        wiring.steps.sort_by_cached_key(Wired::address);
+        wiring.inherit_errors();
+        wiring
+    }
+
+    /// Gives each step that names no error queue that of its pipeline — but for those that the error
+    /// queue itself feeds: a job that fails there would go round for ever, so there the step stops.
+    fn inherit_errors(&mut self) {
+        let queues: Vec<_> = self.error_queues.iter().map(|(name, end)| (*name, end.clone())).collect();
+        let fed: Vec<_> = queues.iter().map(|(_, end)| self.fed_by(&end.address)).collect();
+        for ((name, end), fed) in queues.iter().zip(&fed) {
+            for (position, wired) in self.steps.iter_mut().enumerate() {
+                let names_none = wired.step.errors.is_none() && wired.pipeline.name == **name;
+                if names_none && !fed.contains(&position) {
+                    wired.errors = Some(end.clone());
+                }
+            }
+        }
+    }
+
+    /// The steps downstream of a queue.
+    fn fed_by(&self, queue: &Address) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        let mut queues = vec![queue];
+        while let Some(queue) = queues.pop() {
+            for (position, wired) in self.steps.iter().enumerate() {
+                if wired.takes_from(queue) && found.insert(position) {
+                    queues
+                        .extend(wired.gives().filter(|end| end.what == What::Queue).map(|end| &end.address));
+                }
+            }
+        }
+        found
+    }
+
+    /// How a message names `address` to a reader of the pipeline `home`: in backticks, unless it must
+    /// not be shown.
+    pub(crate) fn quoted(&self, address: &Address, home: &Name) -> String {
+        if self.secret.contains(address) {
+            "named here".into()
+        } else {
+            format!("`{}`", short(address, home))
+        }
+    }
+
+    pub(crate) fn is_secret(&self, address: &Address) -> bool {
+        self.secret.contains(address)
+    }
+}
+
+/// `name` at home, `pipeline/name` elsewhere.
+pub(crate) fn short(address: &Address, home: &Name) -> String {
+    if address.pipeline == *home { address.name.to_string() } else { address.to_string() }
+}
+
+/// Progress belongs to a step and an input, so that there can be only one of each.
+fn taken_twice(from: &Reference, one: &Place, other: &Place) -> Diagnostic {
+    let (first, second) = if one.span.start < other.span.start { (one, other) } else { (other, one) };
+    let quoted = if from.secret { "what is named here".into() } else { format!("`{}`", from.as_written()) };
+    Diagnostic::error_at(second, format!("the step takes {quoted} twice"))
+        .related(first.clone(), "first here")
+        .help("take it once; for its jobs a second time, have another step hand them on to a queue")
+}
+
+/// Resolves the names of one pipeline.
+struct Resolver<'r> {
+    home: &'r Name,
+    catalog: &'r Catalog,
+    diagnostics: &'r mut Vec<Diagnostic>,
+}
+
+impl Resolver<'_> {
+    fn step<'d>(&mut self, pipeline: &'d PipelineDeclaration, step: &'d StepDeclaration) -> Wired<'d> {
+        let mut inputs: Vec<(String, End)> = Vec::new();
+        for (binding, from) in &step.inputs {
+            let Some(end) = self.end(from) else { continue };
+            if end.what == What::Sink {
+                let words = "and a step takes its jobs from a source or a queue";
+                let _: Option<()> = self.refuse(from, words, "take them from what fills the sink");
+            } else if let Some((_, other)) = inputs.iter().find(|(_, other)| other.address == end.address) {
+                self.diagnostics.push(taken_twice(from, &end.place, &other.place));
+            } else if end.what == What::PushSource {
+                inputs.push((binding.clone(), End { what: What::Queue, ..end }));
+            } else {
+                inputs.push((binding.clone(), end));
+            }
+        }
+        let mut outputs = Vec::new();
+        for (binding, to) in &step.to {
+            let Some(end) = self.end(to) else { continue };
+            if matches!(end.what, What::Source | What::PushSource) {
+                let _: Option<()> =
+                    self.refuse(to, "and a step cannot give jobs to it", "name a queue or a sink");
+            } else {
+                outputs.push((binding.clone(), end));
+            }
+        }
+        let errors = step.errors.as_ref().and_then(|errors| self.error_queue(errors));
+        Wired { pipeline, step, inputs, outputs, errors }
+    }
+
+    fn error_queue(&mut self, errors: &Reference) -> Option<End> {
+        let end = self.end(errors)?;
+        if end.what == What::Queue {
+            return Some(end);
+        }
+        let help = "name a queue; a sink can take the jobs from there with `from`";
+        self.refuse(errors, "and `errors` is the name of a queue", help)
+    }
+
+    /// What a name stands for; says so where its pipeline is not there.
+    fn end(&mut self, reference: &Reference) -> Option<End> {
+        let address = reference.address(self.home);
+        if !self.catalog.pipelines.contains_key(&address.pipeline) {
+            let known =
+                self.catalog.pipelines.iter().filter(|(_, shown)| **shown).map(|(name, _)| name.as_str());
+            let (what, help) = if reference.secret {
+                ("named here".into(), None)
+            } else {
+                (format!("`{}`", address.pipeline), did_you_mean(address.pipeline.as_str(), known))
+            };
+            let message = format!("there is no pipeline {what}");
+            self.diagnostics.push(Diagnostic::error_at(&reference.place, message).help_if(help));
+            return None;
+        }
+        let what = self.catalog.names.get(&address).map_or(What::Queue, |(what, _)| *what);
+        Some(End { what, address, place: reference.place.clone() })
+    }
+
+    /// Says that a name must not stand for what it stands for.
+    fn refuse<T>(&mut self, reference: &Reference, words: &str, help: &str) -> Option<T> {
+        let address = reference.address(self.home);
+        let (what, declared) = self.catalog.names.get(&address)?;
+        let quoted =
+            if reference.secret { "this".into() } else { format!("`{}`", short(&address, self.home)) };
+        let diagnostic =
+            Diagnostic::error_at(&reference.place, format!("{quoted} is a {}, {words}", what.as_str()));
+        self.diagnostics.push(diagnostic.related(declared.clone(), "declared here").help(help));
+        None
+    }
+}

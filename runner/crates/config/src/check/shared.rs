@@ -1,0 +1,104 @@
+//! What is wrong with how steps use policies, queuers and gates: names that stand for nothing, names
+//! that nobody uses, and what does not go together.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::diagnostic::{Diagnostic, Place};
+use crate::model::{Promise, Take};
+use crate::parse::named_table::{Chosen, Shelf, called};
+use crate::sections::pipeline::PipelineDeclaration;
+use crate::sections::shared_tables::Shelves;
+use crate::sections::step::StepDeclaration;
+use crate::sections::{probe, queuer, retry};
+
+/// Everything that cannot be.
+pub(crate) fn mistakes(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
+    let mut diagnostics = Vec::new();
+    for pipeline in pipelines {
+        let own = &pipeline.shelves;
+        for step in pipeline.written_steps() {
+            let (policy, picks, gate) = (step.retry.as_ref(), step.queuer.as_ref(), step.gate.as_ref());
+            diagnostics
+                .extend(policy.and_then(|it| it.lost("retry", retry::meant, &own.retries, &shared.retries)));
+            diagnostics
+                .extend(picks.and_then(|it| it.lost("queuer", queuer::meant, &own.queuers, &shared.queuers)));
+            diagnostics.extend(gate.and_then(|it| it.lost("gate", probe::meant, &own.gates, &shared.gates)));
+            diagnostics.extend(never_retried(pipeline, step));
+            diagnostics.extend(picks_of_several(step));
+        }
+    }
+    diagnostics
+}
+
+/// A doubt for everything that no step uses.
+pub(crate) fn unused(pipelines: &[PipelineDeclaration], shared: &Shelves) -> Vec<Diagnostic> {
+    let users = Users { pipelines, shared };
+    let mut diagnostics = users.unused("retry", |shelves| &shelves.retries, |step| step.retry.as_ref());
+    diagnostics.extend(users.unused("queuer", |shelves| &shelves.queuers, |step| step.queuer.as_ref()));
+    diagnostics.extend(users.unused("gate", |shelves| &shelves.gates, |step| step.gate.as_ref()));
+    diagnostics
+}
+
+struct Users<'a> {
+    pipelines: &'a [PipelineDeclaration],
+    shared: &'a Shelves,
+}
+
+impl<'a> Users<'a> {
+    fn unused<T: 'a>(
+        &self,
+        kind: &str,
+        shelf: impl Fn(&'a Shelves) -> &'a Shelf<T>,
+        chosen: impl Fn(&'a StepDeclaration) -> Option<&'a Chosen<T>>,
+    ) -> Vec<Diagnostic> {
+        let mut used: BTreeSet<(&Path, usize)> = BTreeSet::new();
+        for pipeline in self.pipelines {
+            for chosen in pipeline.written_steps().filter_map(&chosen) {
+                let entry = chosen.entry(shelf(&pipeline.shelves), shelf(self.shared));
+                used.extend(entry.map(|entry| spot(&entry.name.place)));
+            }
+        }
+        let shelves = self.pipelines.iter().map(|pipeline| &pipeline.shelves).chain([self.shared]);
+        let idle = shelves.flat_map(|shelves| shelf(shelves).entries());
+        let idle = idle.filter(|entry| !used.contains(&spot(&entry.name.place)));
+        idle.map(|entry| {
+            let name = &entry.name.value;
+            let message = format!("no step uses the {} `{name}`", called(kind));
+            let help = format!("write `{kind} = \"{name}\"` in a step");
+            Diagnostic::warning_at(&entry.name.place, message).help(help)
+        })
+        .collect()
+    }
+}
+
+fn spot(place: &Place) -> (&Path, usize) {
+    (&place.file, place.span.start)
+}
+
+fn never_retried(pipeline: &PipelineDeclaration, step: &StepDeclaration) -> Option<Diagnostic> {
+    let retry = step.retry.as_ref()?;
+    if step.delivery.unwrap_or(pipeline.delivery) != Promise::AtMostOnce {
+        return None;
+    }
+    let message = "a step that delivers at most once never tries a job again";
+    Some(Diagnostic::error_at(&retry.place, message).help("leave `retry` out, or use another `delivery`"))
+}
+
+/// Of several inputs there is no one order in which jobs could be picked.
+fn picks_of_several(step: &StepDeclaration) -> Vec<Diagnostic> {
+    let way = match step.take {
+        Take::From => return Vec::new(),
+        Take::Join => "join",
+        Take::Alts => "alts",
+    };
+    let queuer = step.queuer.as_ref().map(|chosen| ("queuer", &chosen.place));
+    let gate = step.gate.as_ref().map(|chosen| ("gate", &chosen.place));
+    let monitor = step.monitor.as_ref().map(|_| ("monitor", &step.name.place));
+    let refuse = |(key, place): (&str, &Place)| {
+        let message = format!("`{key}` needs `from`, and this step has `{way}`");
+        let help = "let this step hand on its jobs to a queue, and another one pick them there";
+        Diagnostic::error_at(place, message).help(help)
+    };
+    queuer.into_iter().chain(gate).chain(monitor).map(refuse).collect()
+}

@@ -1,0 +1,275 @@
+//! One value of a table, read as what it should be.
+//!
+//! Knows types of values: texts, lists, counts, choices, quantities. What the values mean is for the
+//! files above.
+
+use std::path::PathBuf;
+
+use toml::de::{DeTable, DeValue};
+
+use super::absolute_path::absolute;
+use super::context::{Placed, Reading, Text, Value};
+use super::keys::Kind;
+use super::not_yet_supported;
+use crate::diagnostic::{Diagnostic, Place};
+use tidegate_model::suggest::{did_you_mean, listed};
+
+/// One value, with the name that messages give it.
+#[derive(Clone, Copy)]
+pub(crate) struct Field<'t> {
+    pub(crate) name: &'t str,
+    value: &'t Value<'t>,
+}
+
+impl<'t> Field<'t> {
+    /// A value that messages call `name`.
+    pub(crate) fn of(name: &'t str, value: &'t Value<'t>) -> Self {
+        Self { name, value }
+    }
+
+    pub(crate) fn value(self) -> &'t Value<'t> {
+        self.value
+    }
+
+    pub(crate) fn place(self, reading: &Reading<'_>) -> Place {
+        reading.place(self.value.span())
+    }
+
+    pub(crate) fn text(self, reading: &mut Reading<'_>) -> Option<Text> {
+        reading.text(self.name, self.value, "a text")
+    }
+
+    /// A text that says something.
+    pub(crate) fn filled_text(self, reading: &mut Reading<'_>) -> Option<Text> {
+        let text = self.text(reading)?;
+        if text.value.is_empty() {
+            let message = format!("`{}` is empty", self.name);
+            reading.report(Diagnostic::error_at(&text.place, message));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// A path, written relative to the file that names it; absolute from here on.
+    pub(crate) fn path(self, reading: &mut Reading<'_>) -> Option<Placed<PathBuf>> {
+        let text = self.filled_text(reading)?;
+        Some(Placed { value: absolute(&reading.folder().join(text.value)), place: text.place })
+    }
+
+    /// A list of texts with something in it.
+    pub(crate) fn texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
+        if !self.value.get_ref().is_array() {
+            reading.wrong_type(self.name, self.value, "a list of texts");
+            return None;
+        }
+        self.text_or_texts(reading)
+    }
+
+    /// One text, or a list of texts with something in it. What is wrong in the list is left out, so
+    /// that the others can be looked at.
+    pub(crate) fn text_or_texts(self, reading: &mut Reading<'_>) -> Option<Vec<Text>> {
+        match self.value.get_ref() {
+            DeValue::Array(values) if values.is_empty() => {
+                let message = format!("`{}` is an empty list", self.name);
+                let diagnostic = Diagnostic::error_at(&self.place(reading), message);
+                reading.report(diagnostic.help(format!("put something in, or leave `{}` out", self.name)));
+                None
+            }
+            DeValue::Array(values) => {
+                let name = format!("{}[…]", self.name);
+                Some(values.iter().filter_map(|value| reading.text(&name, value, "a text")).collect())
+            }
+            _ => Some(vec![reading.text(self.name, self.value, "a text or a list of texts")?]),
+        }
+    }
+
+    pub(crate) fn boolean(self, reading: &mut Reading<'_>) -> Option<bool> {
+        let answer = self.value.get_ref().as_bool();
+        if answer.is_none() {
+            reading.wrong_type(self.name, self.value, "`true` or `false`");
+        }
+        answer
+    }
+
+    /// A whole number of at least `min`.
+    pub(crate) fn count(self, reading: &mut Reading<'_>, min: u64) -> Option<u64> {
+        let Some(integer) = self.value.get_ref().as_integer() else {
+            reading.wrong_type(self.name, self.value, "a whole number");
+            return None;
+        };
+        let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok();
+        match number.and_then(|number| u64::try_from(number).ok()) {
+            // What TOML cannot say is refused here too, so that a file reads the same everywhere.
+            Some(count) if count >= min && i64::try_from(count).is_ok() => Some(count),
+            Some(count) if count >= min => {
+                self.refuse(reading, format!("`{}` is too large", self.name));
+                None
+            }
+            _ => {
+                let too_large = number.is_none_or(|number| number > 0) && min == 0;
+                let words =
+                    if too_large { "is too large".into() } else { format!("should be {min} or more") };
+                self.refuse(reading, format!("`{}` {words}", self.name));
+                None
+            }
+        }
+    }
+
+    /// A whole number of at least `min`, and not in the billions.
+    pub(crate) fn small_count(self, reading: &mut Reading<'_>, min: u64) -> Option<u32> {
+        let count = u32::try_from(self.count(reading, min)?);
+        if count.is_err() {
+            self.refuse(reading, format!("`{}` is too large", self.name));
+        }
+        count.ok()
+    }
+
+    /// A number, with a point or without.
+    pub(crate) fn number(self, reading: &mut Reading<'_>) -> Option<f64> {
+        let number = match self.value.get_ref() {
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
+            _ => None,
+        };
+        if number.is_none() {
+            reading.wrong_type(self.name, self.value, "a number");
+        }
+        number
+    }
+
+    /// The fields of a job on the way to a value: `id`, or `order.id`.
+    pub(crate) fn path_in_job(self, reading: &mut Reading<'_>) -> Option<Vec<String>> {
+        let text = self.filled_text(reading)?;
+        let path: Vec<String> = text.value.split('.').map(str::to_owned).collect();
+        if path.iter().any(String::is_empty) {
+            let message = format!("{} in `{}` is no path of a field", text.quoted(), self.name);
+            let help = "it is the name of a field, like `id`, or names on the way to it, like `order.id`";
+            reading.report(Diagnostic::error_at(&text.place, message).help(help));
+            return None;
+        }
+        if let [first, rest @ ..] = &*path
+            && first == "job"
+            && !rest.is_empty()
+        {
+            let message = format!("{} in `{}` is what a job has in a field `job`", text.quoted(), self.name);
+            let help = format!("for a field of the job itself, write `{}`", rest.join("."));
+            let help = (!text.secret).then_some(help);
+            reading.doubts.push(Diagnostic::warning_at(&text.place, message).help_if(help));
+        }
+        Some(path)
+    }
+
+    /// One of some words, each with what it means. `kind` is the table it stands in.
+    pub(crate) fn choice<T: Copy>(
+        self,
+        reading: &mut Reading<'_>,
+        kind: Kind,
+        choices: &[(&'static str, T)],
+    ) -> Option<T> {
+        let text = self.text(reading)?;
+        self.chosen(reading, kind, choices, &text)
+    }
+
+    /// Some of the words, each at most once.
+    pub(crate) fn choices<T: Copy>(
+        self,
+        reading: &mut Reading<'_>,
+        kind: Kind,
+        choices: &[(&'static str, T)],
+    ) -> Option<Vec<T>> {
+        let texts = self.texts(reading)?;
+        let mut chosen = Vec::new();
+        for (position, text) in texts.iter().enumerate() {
+            if let Some(first) = texts[..position].iter().find(|earlier| earlier.value == text.value) {
+                let message = format!("`{}` has {} twice", self.name, text.quoted());
+                let diagnostic = Diagnostic::error_at(&text.place, message);
+                reading.report(diagnostic.related(first.place.clone(), "first here"));
+                continue;
+            }
+            chosen.extend(self.chosen(reading, kind, choices, text));
+        }
+        Some(chosen)
+    }
+
+    fn chosen<T: Copy>(
+        self,
+        reading: &mut Reading<'_>,
+        kind: Kind,
+        choices: &[(&'static str, T)],
+        text: &Text,
+    ) -> Option<T> {
+        if let Some((_, meaning)) = choices.iter().find(|(word, _)| *word == text.value) {
+            return Some(*meaning);
+        }
+        if not_yet_supported::value(kind, self.name, &text.value) {
+            let what =
+                if text.secret { self.name.into() } else { format!("{} = \"{}\"", self.name, text.value) };
+            reading.report(not_yet_supported::diagnostic(&text.place, &what));
+            return None;
+        }
+        let words = choices.iter().map(|(word, _)| *word);
+        let message = format!("`{}` cannot be {}", self.name, text.quoted());
+        let help = (!text.secret).then(|| did_you_mean(&text.value, words.clone())).flatten();
+        let help = help.unwrap_or_else(|| format!("use {}", listed(words, "or")));
+        reading.report(Diagnostic::error_at(&text.place, message).help(help));
+        None
+    }
+
+    /// A quantity like a duration or a size, which `parse` reads, and which must not be `zero`.
+    pub(crate) fn quantity<T: PartialEq>(
+        self,
+        reading: &mut Reading<'_>,
+        (what, example): (&str, &str),
+        parse: impl Fn(&str) -> Result<T, String>,
+        zero: Option<&T>,
+    ) -> Option<T> {
+        let text = reading.text(self.name, self.value, &format!("a text like `\"{example}\"`"))?;
+        match parse(&text.value) {
+            Ok(quantity) if zero == Some(&quantity) => {
+                self.refuse(reading, format!("`{}` should be more than zero", self.name));
+                None
+            }
+            Ok(quantity) => Some(quantity),
+            // The reason quotes the text.
+            Err(_) if text.secret => {
+                self.refuse(reading, format!("the value given here for `{}` is no {what}", self.name));
+                None
+            }
+            Err(reason) => {
+                self.refuse(reading, format!("`{}`: {reason}", self.name));
+                None
+            }
+        }
+    }
+
+    /// A list of quantities with something in it; `None` where one of them is none.
+    pub(crate) fn quantities<T: PartialEq>(
+        self,
+        reading: &mut Reading<'_>,
+        named: (&str, &str),
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let Some(values) = self.value.get_ref().as_array().filter(|values| !values.is_empty()) else {
+            // Which of the two it is, is told as for texts.
+            self.texts(reading);
+            return None;
+        };
+        let name = format!("{}[…]", self.name);
+        let fields = values.iter().map(|value| Field::of(&name, value));
+        let quantities: Vec<_> = fields.map(|field| field.quantity(reading, named, &parse, None)).collect();
+        quantities.into_iter().collect()
+    }
+
+    pub(crate) fn table(self, reading: &mut Reading<'_>) -> Option<&'t DeTable<'t>> {
+        let table = self.value.get_ref().as_table();
+        if table.is_none() {
+            reading.wrong_type(self.name, self.value, "a table");
+        }
+        table
+    }
+
+    pub(crate) fn refuse(self, reading: &mut Reading<'_>, message: String) {
+        let place = self.place(reading);
+        reading.report(Diagnostic::error_at(&place, message));
+    }
+}

@@ -1,0 +1,190 @@
+//! `${NAME}`, `${NAME:-default}` and `${file:PATH}` inside the values of texts.
+//!
+//! Works on a text that is parsed already, so that what is put in can never change the structure of
+//! a file; and what was put in is not looked at again. Never quotes what it put in: it may be a
+//! secret.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use crate::diagnostic::files::read_text;
+
+/// Answers the value of an environment variable.
+pub type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// A text with everything put in.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interpolated {
+    pub(crate) value: String,
+    /// Where in the value stands what came from outside the file, in order.
+    pub(crate) outside: Vec<Range<usize>>,
+    pub(crate) mistakes: Vec<Mistake>,
+}
+
+/// What is wrong with one `${…}`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// Bytes of the text.
+    pub(crate) span: Range<usize>,
+    pub(crate) message: String,
+    pub(crate) help: String,
+}
+
+/// What values can be put in from: variables, and files relative to `folder`.
+#[derive(Clone, Copy)]
+pub(crate) struct Outside<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) env: &'a Lookup,
+}
+
+impl Outside<'_> {
+    /// Puts everything in, or says everything that is wrong.
+    pub(crate) fn interpolate(self, text: &str) -> Interpolated {
+        let mut done = Interpolated::default();
+        let mut rest = 0;
+        while let Some(found) = text[rest..].find("${") {
+            let start = rest + found;
+            if text[rest..start].ends_with('$') {
+                // `$${` is a literal `${`: one of the two dollars goes.
+                done.value.push_str(&text[rest..start]);
+                done.value.push('{');
+                rest = start + 2;
+                continue;
+            }
+            done.value.push_str(&text[rest..start]);
+            let Some(length) = text[start..].find('}') else {
+                done.mistakes.push(Mistake {
+                    span: start..text.len(),
+                    message: "this `${` is never closed".into(),
+                    help: "close it with `}`, or write `$${` for a literal `${`".into(),
+                });
+                return done;
+            };
+            rest = start + length + 1;
+            match self.answer(&text[start + 2..rest - 1]) {
+                Ok(Answer { value, from_outside }) => {
+                    let start = done.value.len();
+                    done.value.push_str(&value);
+                    if from_outside {
+                        done.outside.push(start..done.value.len());
+                    }
+                }
+                Err((message, help)) => done.mistakes.push(Mistake { span: start..rest, message, help }),
+            }
+        }
+        done.value.push_str(&text[rest..]);
+        done
+    }
+
+    /// What stands for `inner`, or message and help.
+    fn answer(self, inner: &str) -> Result<Answer, (String, String)> {
+        if let Some(path) = inner.strip_prefix("file:") {
+            return self.file(path);
+        }
+        let (name, default) = match inner.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inner, None),
+        };
+        if !is_variable(name) {
+            return Err((
+                format!("`{name}` is no name of a variable"),
+                "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`, or `$${` for a literal `${`".into(),
+            ));
+        }
+        // As in a shell, a default also stands in for a variable that is set to nothing.
+        match ((self.env)(name), default) {
+            (Some(value), None) => Ok(Answer { value, from_outside: true }),
+            (Some(value), Some(_)) if !value.is_empty() => Ok(Answer { value, from_outside: true }),
+            (_, Some(default)) => Ok(Answer { value: default.into(), from_outside: false }),
+            (None, None) => Err((
+                format!("the variable `{name}` is not set"),
+                format!("set it in the environment, or give a default: `${{{name}:-default}}`"),
+            )),
+        }
+    }
+
+    /// The text of a file without the line break at its end, which editors put there.
+    fn file(self, path: &str) -> Result<Answer, (String, String)> {
+        if path.is_empty() {
+            return Err(("`${file:}` names no file".into(), "write `${file:PATH}`".into()));
+        }
+        match read_text(&self.folder.join(path)) {
+            Ok(text) => {
+                let value = text.strip_suffix('\n').unwrap_or(&text);
+                let value = value.strip_suffix('\r').unwrap_or(value);
+                Ok(Answer { value: value.into(), from_outside: true })
+            }
+            Err(error) => Err((
+                format!("the file `{path}` {error}"),
+                "a path in `${file:PATH}` is relative to the file that names it".into(),
+            )),
+        }
+    }
+}
+
+struct Answer {
+    value: String,
+    from_outside: bool,
+}
+
+fn is_variable(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+impl fmt::Debug for Outside<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interpolate(text: &str) -> Interpolated {
+        let env = |name: &str| match name {
+            "WHO" => Some("world".to_owned()),
+            "EMPTY" => Some(String::new()),
+            "TRICK" => Some("${WHO}\"]".to_owned()),
+            _ => None,
+        };
+        Outside { folder: Path::new("nowhere"), env: &env }.interpolate(text)
+    }
+
+    #[test]
+    fn variables_and_defaults_are_put_in() {
+        let cases = [
+            ("hello ${WHO}!", "hello world!"),
+            ("${WHO}${WHO}", "worldworld"),
+            ("${NONE:-a b}", "a b"),
+            ("${EMPTY:-x}", "x"),
+            ("[${EMPTY}]", "[]"),
+            ("${NONE:-}", ""),
+            ("$${WHO} costs $5 {}", "${WHO} costs $5 {}"),
+            ("$$${WHO}", "$${WHO}"),
+            // What was put in is not looked at again.
+            ("${TRICK}", "${WHO}\"]"),
+        ];
+        for (text, value) in cases {
+            let done = interpolate(text);
+            assert_eq!((done.value.as_str(), done.mistakes), (value, vec![]), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_comes_from_outside_is_kept_quiet() {
+        assert_eq!(interpolate("a ${WHO}${EMPTY}${NONE:-x} ${WHO}").outside, [2..7, 7..7, 9..14]);
+        assert_eq!(interpolate("${NONE:-x}").outside, Vec::<Range<usize>>::new());
+        assert_eq!(interpolate("$${WHO}").outside, Vec::<Range<usize>>::new());
+    }
+
+    #[test]
+    fn every_mistake_has_its_own_place() {
+        let done = interpolate("a ${NONE} ${} ${1x} ${file:} ${file:gone} ${WHO");
+        let places: Vec<_> = done.mistakes.iter().map(|it| (it.span.clone(), it.message.as_str())).collect();
+        insta::assert_debug_snapshot!(places);
+    }
+}

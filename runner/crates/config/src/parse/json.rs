@@ -1,0 +1,61 @@
+//! A TOML value as JSON, for `config = { … }`.
+
+use serde_json::{Map, Number, Value as Json};
+use toml::de::{DeInteger, DeTable, DeValue};
+
+use super::context::{Reading, Value};
+use super::field::Field;
+use super::table::Section;
+use crate::diagnostic::Diagnostic;
+use tidegate_model::Secret;
+
+/// The table as a JSON object. What JSON cannot say is reported and becomes `null`.
+pub(crate) fn object(reading: &mut Reading<'_>, table: &DeTable<'_>) -> Json {
+    let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), json(reading, value)));
+    Json::Object(entries.collect::<Map<_, _>>())
+}
+
+/// The field `config` of a step, gate or monitor, and what of it must not be shown; an empty object where there is
+/// none.
+pub(crate) fn config(reading: &mut Reading<'_>, section: &Section<'_>) -> (Json, Vec<Secret>) {
+    let before = reading.secrets.len();
+    let table = section.field("config").and_then(|field| field.table(reading));
+    let config = table.map_or_else(|| Json::Object(Map::new()), |table| object(reading, table));
+    (config, reading.secrets.split_off(before))
+}
+
+/// The value as JSON, as [`object`] does it.
+pub(crate) fn json(reading: &mut Reading<'_>, value: &Value<'_>) -> Json {
+    match value.get_ref() {
+        DeValue::String(_) => {
+            let text = Field::of("config", value).text(reading);
+            text.map_or(Json::Null, |text| Json::String(text.value))
+        }
+        DeValue::Integer(integer) => number(integer).map_or_else(
+            || refuse(reading, value, format!("`{integer}` has more than 64 bits")),
+            Json::Number,
+        ),
+        DeValue::Float(float) => {
+            let number = float.as_str().parse().ok().and_then(Number::from_f64);
+            let refused = || refuse(reading, value, format!("`{float}` is no number in JSON"));
+            number.map_or_else(refused, Json::Number)
+        }
+        DeValue::Boolean(answer) => Json::Bool(*answer),
+        DeValue::Datetime(datetime) => Json::String(datetime.to_string()),
+        DeValue::Array(values) => Json::Array(values.iter().map(|value| json(reading, value)).collect()),
+        DeValue::Table(table) => object(reading, table),
+    }
+}
+
+fn number(integer: &DeInteger<'_>) -> Option<Number> {
+    let (digits, radix) = (integer.as_str(), integer.radix());
+    let signed = i64::from_str_radix(digits, radix).map(Number::from);
+    signed.or_else(|_| u64::from_str_radix(digits, radix).map(Number::from)).ok()
+}
+
+fn refuse(reading: &mut Reading<'_>, value: &Value<'_>, message: String) -> Json {
+    let place = reading.place(value.span());
+    let help = "JSON cannot say it; write it as a text";
+    reading.report(Diagnostic::error_at(&place, message).help(help));
+    Json::Null
+}

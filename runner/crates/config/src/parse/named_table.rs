@@ -1,0 +1,148 @@
+//! Tables that have a name and may be used by many steps, and how a step chooses one: `retry = "name"`.
+//!
+//! A name of the pipeline's own file wins over the same one in tidegate.toml.
+
+use super::context::{Placed, Reading, Text, Value};
+use super::field::Field;
+use super::reference::name;
+use super::table::Section;
+use crate::diagnostic::{Diagnostic, Place};
+use tidegate_model::Name;
+use tidegate_model::suggest::did_you_mean;
+
+/// All of one kind in one file.
+#[derive(Debug)]
+pub(crate) struct Shelf<T> {
+    entries: Vec<Entry<T>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry<T> {
+    pub(crate) name: Placed<Name>,
+    /// `None` where something was wrong.
+    pub(crate) value: Option<T>,
+}
+
+/// What a step says about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen<T> {
+    pub(crate) place: Place,
+    way: Way<T>,
+}
+
+#[derive(Clone, Debug)]
+enum Way<T> {
+    Named(Text),
+    /// `None` where something was wrong.
+    Inline(Option<T>),
+}
+
+/// How messages name one that stands in `[KIND.NAME]`.
+pub(crate) fn called(kind: &str) -> &str {
+    if kind == "retry" { "retry policy" } else { kind }
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self { entries: Vec::new() }
+    }
+}
+
+impl<T> Shelf<T> {
+    /// Everything under `[KIND.NAME]`; `read` is given the title of each.
+    pub(crate) fn read(
+        reading: &mut Reading<'_>,
+        root: &Section<'_>,
+        kind: &'static str,
+        mut read: impl FnMut(&mut Reading<'_>, &str, &Value<'_>) -> Option<T>,
+    ) -> Self {
+        let mut shelf = Self::default();
+        for (key, value) in root.named(reading, kind) {
+            let name = name(reading, called(kind), &key);
+            let value = read(reading, &format!("[{kind}.{}]", key.value), value);
+            shelf.entries.extend(name.map(|name| Entry { name, value }));
+        }
+        shelf
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry<T>] {
+        &self.entries
+    }
+
+    fn get(&self, name: &str) -> Option<&Entry<T>> {
+        self.entries.iter().find(|entry| entry.name.value.as_str() == name)
+    }
+}
+
+impl<T> Chosen<T> {
+    /// A name, or a table that `read` reads.
+    pub(crate) fn read(
+        reading: &mut Reading<'_>,
+        field: Field<'_>,
+        read: impl FnOnce(&mut Reading<'_>, &str, &Value<'_>) -> Option<T>,
+    ) -> Self {
+        let place = field.place(reading);
+        if field.value().get_ref().is_table() {
+            return Self { place, way: Way::Inline(read(reading, field.name, field.value())) };
+        }
+        Self::named(reading, field, "a name or a table")
+    }
+
+    /// A name; `expected` says what else there might be.
+    pub(crate) fn named(reading: &mut Reading<'_>, field: Field<'_>, expected: &str) -> Self {
+        let place = field.place(reading);
+        let way = match reading.text(field.name, field.value(), expected) {
+            Some(name) if name.value.is_empty() => {
+                let message = format!("`{}` is empty", field.name);
+                let help = format!("write {expected}, or leave `{}` out", field.name);
+                reading.report(Diagnostic::error_at(&place, message).help(help));
+                Way::Inline(None)
+            }
+            Some(name) => Way::Named(name),
+            None => Way::Inline(None),
+        };
+        Self { place, way }
+    }
+
+    /// Where it stands, if that is on a shelf.
+    pub(crate) fn entry<'a>(&self, own: &'a Shelf<T>, shared: &'a Shelf<T>) -> Option<&'a Entry<T>> {
+        match &self.way {
+            Way::Named(name) => own.get(&name.value).or_else(|| shared.get(&name.value)),
+            Way::Inline(_) => None,
+        }
+    }
+
+    /// What it comes to.
+    pub(crate) fn value<'a>(&'a self, own: &'a Shelf<T>, shared: &'a Shelf<T>) -> Option<&'a T> {
+        match &self.way {
+            Way::Named(_) => self.entry(own, shared)?.value.as_ref(),
+            Way::Inline(value) => value.as_ref(),
+        }
+    }
+
+    /// That nothing has this name. `kind` is as in `[KIND.NAME]`, and `meant` knows what else somebody who
+    /// writes the name may mean.
+    pub(crate) fn lost(
+        &self,
+        kind: &str,
+        meant: fn(&str) -> Option<String>,
+        own: &Shelf<T>,
+        shared: &Shelf<T>,
+    ) -> Option<Diagnostic> {
+        let Way::Named(name) = &self.way else { return None };
+        if self.entry(own, shared).is_some() {
+            return None;
+        }
+        let all = own.entries.iter().chain(&shared.entries).map(|entry| entry.name.value.as_str());
+        let near = || did_you_mean(&name.value, all).or_else(|| meant(&name.value));
+        let near = if name.secret { None } else { near() };
+        let shown = if name.secret { "NAME" } else { &name.value };
+        let help = near.unwrap_or_else(|| {
+            format!("declare it in this file, or for all pipelines in tidegate.toml: `[{kind}.{shown}]`")
+        });
+        Some(
+            Diagnostic::error_at(&name.place, format!("there is no {} {}", called(kind), name.quoted()))
+                .help(help),
+        )
+    }
+}

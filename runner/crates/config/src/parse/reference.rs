@@ -1,0 +1,85 @@
+//! Names where they are declared, and names that refer to them.
+
+use super::context::{Placed, Reading, Text};
+use super::field::Field;
+use crate::diagnostic::{Diagnostic, Place};
+use tidegate_model::{Address, Name};
+
+const NAME_RULE: &str =
+    "a name has ASCII letters, digits, `_` and `-`, at most 128, and starts with a letter or a digit";
+
+/// A name in `from`, `join`, `alts`, `to` or `errors`: `queue`, or `pipeline/queue`.
+#[derive(Clone, Debug)]
+pub(crate) struct Reference {
+    /// The pipeline, where one is written.
+    pipeline: Option<Name>,
+    pub(crate) name: Name,
+    pub(crate) place: Place,
+    /// The name came from outside the file, so it must not be shown.
+    pub(crate) secret: bool,
+}
+
+impl Reference {
+    /// Seen from the pipeline it stands in.
+    pub(crate) fn address(&self, home: &Name) -> Address {
+        Address::new(self.pipeline.as_ref().unwrap_or(home).clone(), self.name.clone())
+    }
+
+    /// As it stands in the file.
+    pub(crate) fn as_written(&self) -> String {
+        match &self.pipeline {
+            Some(pipeline) => format!("{pipeline}/{}", self.name),
+            None => self.name.to_string(),
+        }
+    }
+
+    /// What a step is called that hands `self` on, as a part of its name.
+    pub(crate) fn as_suffix(&self) -> String {
+        match &self.pipeline {
+            Some(pipeline) => format!("{pipeline}-{}", self.name),
+            None => self.name.to_string(),
+        }
+    }
+}
+
+/// The name that `text` is; says so where it is none. `what` is the kind of thing that has it.
+pub(crate) fn name(reading: &mut Reading<'_>, what: &str, text: &Text) -> Option<Placed<Name>> {
+    let name = Name::new(&text.value);
+    if name.is_none() {
+        let message = format!("{} is no name for a {what}", text.quoted());
+        reading.report(Diagnostic::error_at(&text.place, message).help(NAME_RULE));
+    }
+    Some(Placed { value: name?, place: text.place.clone() })
+}
+
+/// The one name in `field`.
+pub(crate) fn reference(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Reference> {
+    let text = field.text(reading);
+    let reference = text.and_then(|text| parse(reading, field.name, &text));
+    reading.names_missing |= reference.is_none();
+    reference
+}
+
+/// The name, or the list of names, in `field`.
+pub(crate) fn references(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<Reference> {
+    let before = reading.diagnostics.len();
+    let texts = field.text_or_texts(reading).unwrap_or_default();
+    let references = texts.iter().filter_map(|text| parse(reading, field.name, text)).collect();
+    reading.names_missing |= reading.diagnostics.len() > before;
+    references
+}
+
+fn parse(reading: &mut Reading<'_>, key: &str, text: &Text) -> Option<Reference> {
+    let (pipeline, name) = match text.value.split_once('/') {
+        Some((pipeline, name)) => (Some(Name::new(pipeline)), Name::new(name)),
+        None => (None, Name::new(&text.value)),
+    };
+    if let (Some(name), true) = (name, pipeline.as_ref().is_none_or(Option::is_some)) {
+        let (place, secret) = (text.place.clone(), text.secret);
+        return Some(Reference { pipeline: pipeline.flatten(), name, place, secret });
+    }
+    let message = format!("{} in `{key}` is no name", text.quoted());
+    let help = format!("{NAME_RULE}; `pipeline/name` reaches into another pipeline");
+    reading.report(Diagnostic::error_at(&text.place, message).help(help));
+    None
+}

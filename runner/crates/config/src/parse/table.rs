@@ -1,0 +1,149 @@
+//! One table of a known kind. What it does not know is reported when it is opened.
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::context::{Reading, Text, Value, shown};
+use super::field::Field;
+use super::keys::{Kind, homes};
+use super::not_yet_supported;
+use crate::diagnostic::{Diagnostic, Place};
+use tidegate_model::suggest::{did_you_mean, listed};
+
+/// A table of a known kind.
+pub(crate) struct Section<'t> {
+    kind: Kind,
+    /// As the user wrote it: `[step.price]`.
+    pub(crate) title: String,
+    /// The header, or the table in braces.
+    pub(crate) place: Place,
+    table: &'t DeTable<'t>,
+}
+
+impl<'t> Section<'t> {
+    /// The whole file.
+    pub(crate) fn root(reading: &mut Reading<'_>, kind: Kind, table: &'t Spanned<DeTable<'t>>) -> Self {
+        let name = reading.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let place = reading.place(0..0);
+        Self { kind, title: name, place, table: table.get_ref() }.opened(reading)
+    }
+
+    /// The table that `value` is; an empty one where it is none, which is said.
+    pub(crate) fn open(
+        reading: &mut Reading<'_>,
+        kind: Kind,
+        title: &str,
+        value: &'t Value<'t>,
+    ) -> Option<Self> {
+        let place = reading.place(value.span());
+        let Some(table) = value.get_ref().as_table() else {
+            reading.wrong_type(title.trim_matches(['[', ']']), value, "a table");
+            return None;
+        };
+        Some(Self { kind, title: title.to_owned(), place, table }.opened(reading))
+    }
+
+    /// Reports what a table of this kind does not know.
+    fn opened(self, reading: &mut Reading<'_>) -> Self {
+        for (key, value) in self.table {
+            let name = &**key.get_ref();
+            if self.kind.keys().contains(&name) {
+                continue;
+            }
+            let place = reading.place(key.span());
+            let diagnostic = if not_yet_supported::key(self.kind, name) {
+                not_yet_supported::diagnostic(&place, name)
+            } else {
+                self.unknown(&place, name, value)
+            };
+            reading.report(diagnostic);
+            // It may have been meant for the key that wires a step.
+            reading.names_missing |= matches!(
+                self.kind,
+                Kind::PipelineFile
+                    | Kind::SingleFile
+                    | Kind::Step
+                    | Kind::FileSink
+                    | Kind::StdoutSink
+                    | Kind::HttpSink
+                    | Kind::NullSink
+            );
+        }
+        self
+    }
+
+    fn unknown(&self, place: &Place, key: &str, value: &Value<'_>) -> Diagnostic {
+        if self.kind == Kind::Step && key == "on" && self.table.contains_key("join") {
+            let message = "`on` has no effect beside `join`: a join pairs jobs in order, by no field";
+            let help = "pair jobs whose branches come from one queue, so that the n-th of one belongs to the n-th of the other";
+            return Diagnostic::error_at(place, message).help(help);
+        }
+        let is_file = matches!(self.kind, Kind::PipelineFile | Kind::SingleFile | Kind::SettingsFile);
+        let what = if is_file && value.get_ref().is_table() { "table" } else { "key" };
+        let keys = self.kind.keys().iter().copied();
+        let home = homes(key).map(|homes| format!("`{key}` belongs in {homes}"));
+        let help = match (did_you_mean(key, keys.clone()), home) {
+            (Some(near), Some(home)) => format!("{near} ({home})"),
+            (Some(help), None) | (None, Some(help)) => help,
+            (None, None) => format!("`{}` knows {}", self.title, listed(keys, "and")),
+        };
+        Diagnostic::error_at(place, format!("unknown {what} `{key}` in `{}`", self.title)).help(help)
+    }
+
+    pub(crate) fn field(&self, key: &'static str) -> Option<Field<'t>> {
+        let value = self.table.get(key)?;
+        Some(Field::of(key, value))
+    }
+
+    /// Where the key itself stands.
+    pub(crate) fn key_place(&self, reading: &Reading<'_>, key: &str) -> Option<Place> {
+        let (key, _) = self.table.get_key_value(key)?;
+        Some(reading.place(key.span()))
+    }
+
+    /// As [`Self::field`], and says so where there is none.
+    pub(crate) fn required(
+        &self,
+        reading: &mut Reading<'_>,
+        key: &'static str,
+        help: &str,
+    ) -> Option<Field<'t>> {
+        let field = self.field(key);
+        if field.is_none() {
+            let message = format!("`{}` lacks `{key}`", self.title);
+            reading.report(Diagnostic::error_at(&self.place, message).help(help));
+        }
+        field
+    }
+
+    /// The tables under `[KIND.NAME]`, by name; says so where one of them is no table.
+    pub(crate) fn named(&self, reading: &mut Reading<'_>, kind: &'static str) -> Vec<(Text, &'t Value<'t>)> {
+        let Some(field) = self.field(kind) else { return Vec::new() };
+        let before = reading.diagnostics.len();
+        let Some(table) = field.table(reading) else {
+            if let (true, Some(mistake)) =
+                (field.value().get_ref().is_array(), reading.diagnostics.get_mut(before))
+            {
+                mistake.help.push(format!("give each a name of its own: `[{kind}.NAME]`"));
+            }
+            reading.names_missing = true;
+            return Vec::new();
+        };
+        let mut entries = Vec::new();
+        for (key, value) in table {
+            if value.get_ref().is_table() {
+                let place = reading.place(key.span());
+                entries.push((Text::written(key.get_ref().to_string(), place), value));
+            } else {
+                let message =
+                    format!("`{kind}.{}` should be a table, but is {}", key.get_ref(), shown(value));
+                let diagnostic = Diagnostic::error_at(&reading.place(key.span()), message);
+                reading.report(diagnostic.help(format!("a {kind} has a name of its own: `[{kind}.NAME]`")));
+                reading.names_missing = true;
+            }
+        }
+        // The tree is in order of key. Who reads a file reads it from the top.
+        entries.sort_by_key(|(key, _)| key.place.span.start);
+        entries
+    }
+}

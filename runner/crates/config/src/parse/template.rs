@@ -1,0 +1,43 @@
+//! A text with `{path.to.field}` in it.
+
+use super::context::{Reading, Text};
+use super::field::Field;
+use crate::diagnostic::Diagnostic;
+use tidegate_model::template::Template;
+
+/// The template that `text` is; says what is wrong with it.
+pub(crate) fn template(reading: &mut Reading<'_>, text: &Text) -> Option<Template> {
+    match Template::parse(&text.value, &text.outside) {
+        Ok(template) => Some(template),
+        Err(mistakes) => {
+            let inside = reading.inside(text);
+            // Without escapes and values from outside it stands in the file as it is.
+            let exact = inside.len() == text.value.len() && !text.secret;
+            for mistake in mistakes {
+                let span = if exact {
+                    inside.start + mistake.span.start..inside.start + mistake.span.end
+                } else {
+                    text.place.span.clone()
+                };
+                let diagnostic = Diagnostic::error_at(&reading.place(span), mistake.message);
+                reading.report(diagnostic.help(mistake.help));
+            }
+            None
+        }
+    }
+}
+
+/// The names and templates of a table like `headers` or `env`.
+pub(crate) fn templates(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(Text, Template)> {
+    let mut all = Vec::new();
+    let Some(table) = field.table(reading) else { return all };
+    for (key, value) in table {
+        let place = reading.place(key.span());
+        let key = Text::written(key.get_ref().to_string(), place);
+        let name = format!("{}.{}", field.name, key.value);
+        let text = Field::of(&name, value).text(reading);
+        let template = text.and_then(|text| template(reading, &text));
+        all.extend(template.map(|template| (key, template)));
+    }
+    all
+}

@@ -1,0 +1,37 @@
+//! `begin_at`: with which job a step begins.
+
+use toml::de::DeValue;
+
+use crate::diagnostic::Diagnostic;
+use crate::model::{BeginAt, Take};
+use crate::parse::context::Reading;
+use crate::parse::keys::Kind;
+use crate::parse::table::Section;
+
+const WORDS: [(&str, BeginAt); 2] = [("oldest", BeginAt::Oldest), ("newest", BeginAt::Newest)];
+
+/// Of a step, or of a sink that takes jobs; `take` says how many inputs it has.
+pub(crate) fn read(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>, take: Take) -> BeginAt {
+    let Some(field) = section.field("begin_at") else { return BeginAt::default() };
+    let begin_at = match field.value().get_ref() {
+        DeValue::String(text) if text.parse::<u64>().is_ok() => {
+            let message = "`begin_at` should be `\"oldest\"`, `\"newest\"` or an index, but is a text";
+            let diagnostic = Diagnostic::error_at(&field.place(reading), message);
+            reading.report(diagnostic.help(format!("write it without quotes: `begin_at = {text}`")));
+            None
+        }
+        DeValue::String(_) => field.choice(reading, kind, &WORDS),
+        DeValue::Integer(_) if take != Take::From => {
+            let message = "`begin_at` cannot be an index where there are several inputs: each counts its own";
+            let diagnostic = Diagnostic::error_at(&field.place(reading), message);
+            reading.report(diagnostic.help("use `\"oldest\"` or `\"newest\"`"));
+            None
+        }
+        DeValue::Integer(_) => field.count(reading, 1).map(BeginAt::Index),
+        _ => {
+            reading.wrong_type("begin_at", field.value(), "`\"oldest\"`, `\"newest\"` or an index");
+            None
+        }
+    };
+    begin_at.unwrap_or_default()
+}

@@ -1,0 +1,170 @@
+//! `exec = { … }`: the command that `builtin:exec` runs for each job.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::diagnostic::Diagnostic;
+use crate::parse::context::{Reading, Text};
+use crate::parse::field::Field;
+use crate::parse::keys::Kind;
+use crate::parse::table::Section;
+use crate::parse::template::{template, templates};
+use tidegate_model::parse_duration;
+use tidegate_model::template::{Part, Template};
+
+/// What Tidegate itself puts into the environment begins so.
+const OURS: &str = "TIDEGATE_";
+
+/// Where the system looks for commands when it is not told where.
+const PATH_DEFAULT: &str = "/bin:/usr/bin";
+
+/// A command for each job.
+#[derive(Clone, Debug)]
+pub struct ExecCommand {
+    /// A path, or a name that is looked for in `PATH`.
+    pub program: PathBuf,
+    pub arguments: Vec<Template>,
+    /// Beside what the runner itself was given.
+    pub environment: Vec<(String, Template)>,
+    /// Where it runs.
+    pub folder: PathBuf,
+    /// `None`: as long as the attempt may take.
+    pub timeout: Option<Duration>,
+}
+
+/// What `exec = { … }` says.
+pub(crate) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<ExecCommand> {
+    let before = reading.diagnostics.len();
+    let section = Section::open(reading, Kind::Exec, "exec", field.value())?;
+    let help = "write the command and its arguments: `command = [\"./charge.sh\", \"{id}\"]`";
+    let texts = section.required(reading, "command", help).and_then(|field| words(reading, field));
+    let command = texts.and_then(|texts| command(reading, &texts));
+    let environment = section.field("env").map(|field| environment(reading, field));
+    let folder = section.field("cwd").and_then(|field| folder(reading, field));
+    let timeout = section
+        .field("timeout")
+        .and_then(|field| field.quantity(reading, ("duration", "5s"), parse_duration, Some(&Duration::ZERO)));
+    let (program, arguments) = command?;
+    (reading.diagnostics.len() == before).then(|| ExecCommand {
+        program,
+        arguments,
+        environment: environment.unwrap_or_default(),
+        folder: folder.unwrap_or_else(|| reading.folder().to_path_buf()),
+        timeout,
+    })
+}
+
+/// A list, since a text would have to be taken apart as a shell does it.
+fn words(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Vec<Text>> {
+    let value = field.value().get_ref();
+    if value.is_str() {
+        let place = field.place(reading);
+        let message = "`command` should be a list of texts, but is a text";
+        let help =
+            "no shell takes it apart: write each argument by itself, `command = [\"./charge.sh\", \"{id}\"]`";
+        reading.report(Diagnostic::error_at(&place, message).help(help));
+        return None;
+    }
+    field.texts(reading)
+}
+
+fn command(reading: &mut Reading<'_>, texts: &[Text]) -> Option<(PathBuf, Vec<Template>)> {
+    let templates: Vec<Option<Template>> = texts.iter().map(|text| template(reading, text)).collect();
+    let (first, arguments) = texts.split_first()?;
+    let (program, filled) = templates.split_first()?;
+    let program = program.as_ref().and_then(|program| {
+        if program.is_fixed() {
+            return executable(reading, first);
+        }
+        let message = "the command itself cannot be filled in: a job would choose what is run";
+        let help = "name the command, and fill in its arguments";
+        reading.report(Diagnostic::error_at(&first.place, message).help(help));
+        None
+    });
+    let filled: Vec<Template> = filled.iter().flatten().cloned().collect();
+    (filled.len() == arguments.len()).then_some(())?;
+    Some((program?, filled))
+}
+
+/// A command with a `/` is a path, relative to the file that names it, and has to be there.
+fn executable(reading: &mut Reading<'_>, text: &Text) -> Option<PathBuf> {
+    // Literal braces are doubled in a template, and what comes from outside has no template in it.
+    let written = Template::parse(&text.value, &text.outside).ok()?;
+    let written: String = written
+        .parts()
+        .iter()
+        .map(|part| match part {
+            Part::Text(text) => text.as_str(),
+            Part::Secret(secret) => secret.reveal(),
+            Part::Field(_) | Part::Fact(_) => "",
+        })
+        .collect();
+    if written.is_empty() || written.contains('\0') {
+        let message = "the command has no name";
+        reading
+            .report(Diagnostic::error_at(&text.place, message).help("write `command = [\"./charge.sh\"]`"));
+        return None;
+    }
+    if !written.contains('/') {
+        reading.doubts.extend(nowhere(reading, text, &written));
+        return Some(written.into());
+    }
+    let path = reading.folder().join(&written);
+    let named = if text.secret { "that this names".into() } else { text.quoted() };
+    let (message, help) = match std::fs::metadata(&path) {
+        Err(_) => {
+            (format!("the command {named} is not there"), "a path is relative to the file that names it")
+        }
+        Ok(found) if found.is_dir() => (format!("the command {named} is a folder"), "name a file"),
+        Ok(found) if found.permissions().mode() & 0o111 == 0 => {
+            (format!("the command {named} cannot be executed"), "make it so with `chmod +x`")
+        }
+        Ok(_) => return Some(path),
+    };
+    reading.report(Diagnostic::error_at(&text.place, message).help(help));
+    None
+}
+
+/// That nothing in `PATH` has this name. It may come there later, or be there where the runner runs.
+fn nowhere(reading: &Reading<'_>, text: &Text, name: &str) -> Option<Diagnostic> {
+    let path = reading.variable("PATH").unwrap_or_else(|| PATH_DEFAULT.to_owned());
+    if std::env::split_paths(&path).any(|folder| folder.join(name).is_file()) || text.secret {
+        return None;
+    }
+    let help = if reading.folder().join(name).is_file() {
+        format!("for the one beside this file, write `./{name}`")
+    } else {
+        "install it, or write a path, which is relative to this file: `./charge.sh`".to_owned()
+    };
+    let message = format!("there is no command {} in `PATH`", text.quoted());
+    Some(Diagnostic::warning_at(&text.place, message).help(help))
+}
+
+fn environment(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(String, Template)> {
+    let mut environment = Vec::new();
+    for (key, template) in templates(reading, field) {
+        if key.value.is_empty() || key.value.contains(['=', '\0']) {
+            let message = format!("{} is no name of a variable", key.quoted());
+            reading.report(Diagnostic::error_at(&key.place, message));
+        } else if key.value.starts_with(OURS) {
+            let message = format!("{} is set by Tidegate, or will be", key.quoted());
+            let help = "take a name that does not begin with `TIDEGATE_`";
+            reading.report(Diagnostic::error_at(&key.place, message).help(help));
+        } else {
+            environment.push((key.value, template));
+        }
+    }
+    environment
+}
+
+fn folder(reading: &mut Reading<'_>, field: Field<'_>) -> Option<PathBuf> {
+    let path = field.path(reading)?;
+    if !path.value.is_dir() {
+        let message = "`cwd` names no folder that is there";
+        let help = "a path is relative to the file that names it";
+        reading.report(Diagnostic::error_at(&path.place, message).help(help));
+        return None;
+    }
+    Some(path.value)
+}

@@ -1,0 +1,148 @@
+//! `http = { … }`: the request that `builtin:http`, or a sink of type `http`, makes for each job.
+
+pub(crate) mod body;
+pub(crate) mod url;
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::diagnostic::Diagnostic;
+use crate::model::{Body, HttpRequest, METHODS, Method, Response, Shape};
+use crate::parse::context::{Reading, Text};
+use crate::parse::field::Field;
+use crate::parse::keys::Kind;
+use crate::parse::table::Section;
+use crate::parse::template::{template, templates};
+use tidegate_model::suggest::listed;
+use tidegate_model::template::Template;
+use tidegate_model::{parse_duration, parse_size};
+
+const RESPONSES: [(&str, Response); 2] = [("body", Response::Body), ("full", Response::Full)];
+/// What the request itself decides about.
+const NOT_BY_HAND: [&str; 6] =
+    ["connection", "content-length", "expect", "host", "transfer-encoding", "upgrade"];
+
+/// What `http = { … }` says.
+pub(crate) fn options(reading: &mut Reading<'_>, field: Field<'_>) -> Option<HttpRequest> {
+    let section = Section::open(reading, Kind::Http, "http", field.value())?;
+    request(reading, Kind::Http, &section)
+}
+
+/// What a table says that describes a request.
+pub(crate) fn request(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<HttpRequest> {
+    let before = reading.diagnostics.len();
+    let help = "say what to ask: `url = \"https://host/path/{field}\"`";
+    let url = section.required(reading, "url", help).and_then(|field| url(reading, field));
+    let default = if kind == Kind::HttpSink { Method::Post } else { Method::Get };
+    let method = section.field("method").map(|field| field.choice(reading, kind, &METHODS));
+    let method = method.unwrap_or(Some(default));
+    let headers = section.field("headers").map(|field| headers(reading, field));
+    let body = body(reading, section, method);
+    let timeout = section
+        .field("timeout")
+        .and_then(|field| field.quantity(reading, ("duration", "5s"), parse_duration, Some(&Duration::ZERO)));
+    let max_response = section
+        .field("max_response")
+        .and_then(|field| field.quantity(reading, ("size", "1MiB"), parse_size, Some(&0)));
+    let accept = section.field("accept").map(|field| accept(reading, field));
+    let response = section.field("response").map(|field| field.choice(reading, kind, &RESPONSES));
+    if reading.diagnostics.len() > before {
+        return None;
+    }
+    Some(HttpRequest {
+        url: url?,
+        method: method?,
+        headers: headers.unwrap_or_default(),
+        body: body?,
+        timeout,
+        max_response,
+        accept: accept.unwrap_or_else(|| vec![200..=299]),
+        response: response.flatten().unwrap_or(Response::Body),
+    })
+}
+
+fn url(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Template> {
+    let text = field.filled_text(reading)?;
+    let template = template(reading, &text)?;
+    let Err((message, help)) = url::check(&template) else { return Some(template) };
+    reading.report(Diagnostic::error_at(&text.place, message).help(help));
+    None
+}
+
+fn headers(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<(String, Template)> {
+    let mut headers: Vec<(String, Template)> = Vec::new();
+    for (key, template) in templates(reading, field) {
+        let name = key.value.to_ascii_lowercase();
+        if let Some((message, help)) = wrong_header(&key, &name, &headers) {
+            reading.report(Diagnostic::error_at(&key.place, message).help(help));
+        } else {
+            headers.push((name, template));
+        }
+    }
+    headers
+}
+
+fn wrong_header(key: &Text, name: &str, others: &[(String, Template)]) -> Option<(String, &'static str)> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        let message = format!("{} is no name of a header", key.quoted());
+        return Some((message, "a name has letters, digits and `-`"));
+    }
+    if NOT_BY_HAND.contains(&name) {
+        let message = format!("the header {} is set by the request itself", key.quoted());
+        return Some((message, "leave it out"));
+    }
+    let twice = others.iter().any(|(other, _)| other == name);
+    twice.then(|| {
+        (format!("the header {} is given twice", key.quoted()), "large and small letters are the same in it")
+    })
+}
+
+/// What is sent: the job where the method is one that sends something, unless `body` says otherwise.
+fn body(reading: &mut Reading<'_>, section: &Section<'_>, method: Option<Method>) -> Option<Body> {
+    let Some(field) = section.field("body") else {
+        return Some(if method?.sends_jobs() { Body::Job } else { Body::None });
+    };
+    let body = match field.value().get_ref().as_str() {
+        Some("job") => Body::Job,
+        Some("none") => Body::None,
+        _ => Body::Json(body::read(reading, "body", field.value())?),
+    };
+    if let Body::Json(Shape::Text(text)) = &body
+        && text.is_fixed()
+    {
+        let message = "`body` would be the same text for every job";
+        let help = "use `job`, `none`, a template like `\"{order}\"`, or a table: `body = { id = \"{id}\" }`";
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+        return None;
+    }
+    if let (Some(method @ (Method::Get | Method::Head)), Body::Job | Body::Json(_)) = (method, &body) {
+        let message = format!("a `{}` request has no `body`", method.as_str());
+        let help = "write `method = \"POST\"`, or put values into `url`";
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+        return None;
+    }
+    Some(body)
+}
+
+/// `["2xx", "404"]`
+fn accept(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<RangeInclusive<u16>> {
+    let texts = field.texts(reading).unwrap_or_default();
+    let mut accepted = Vec::new();
+    for text in texts {
+        let class = text.value.strip_suffix("xx").filter(|class| class.len() == 1);
+        let range = match class {
+            Some(class) => class.parse::<u16>().ok().map(|class| class * 100..=class * 100 + 99),
+            None => text.value.parse::<u16>().ok().map(|status| status..=status),
+        };
+        match range.filter(|range| (200..600).contains(range.start())) {
+            Some(range) => accepted.push(range),
+            None => {
+                let message = format!("{} in `accept` is no status of an answer", text.quoted());
+                let help = format!("write them like {}", listed(["2xx", "404"], "or"));
+                reading.report(Diagnostic::error_at(&text.place, message).help(help));
+            }
+        }
+    }
+    accepted
+}

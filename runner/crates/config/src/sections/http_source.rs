@@ -1,0 +1,46 @@
+//! `[source.NAME]` of type `http`
+
+use crate::diagnostic::Diagnostic;
+use crate::model::push_source::{HttpSource, Token};
+use crate::parse::context::{Reading, Value};
+use crate::parse::field::Field;
+use crate::parse::keys::Kind;
+use crate::parse::table::Section;
+use tidegate_model::{parse_duration, parse_size};
+
+const BODY_BYTES_MAX_DEFAULT: usize = 16 << 20;
+const WAITING_MAX_DEFAULT: u64 = 1_000_000;
+
+/// `None` where something was wrong.
+pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<HttpSource> {
+    let section = Section::open(reading, Kind::HttpSource, title, value)?;
+    let before = reading.diagnostics.len();
+    let key = section.field("key").and_then(|field| field.path_in_job(reading));
+    let dedupe = section.field("dedupe").and_then(|field| {
+        field.quantity(reading, ("duration", "7d"), parse_duration, Some(&std::time::Duration::ZERO))
+    });
+    let max_body = section.field("max_body").and_then(|field| {
+        let bytes = field.quantity(reading, ("size", "16MiB"), parse_size, Some(&0))?;
+        usize::try_from(bytes).ok()
+    });
+    let max_waiting = section.field("max_waiting").and_then(|field| field.count(reading, 0));
+    let token = section.field("token").and_then(|field| token(reading, field));
+    (reading.diagnostics.len() == before).then(|| HttpSource {
+        key: key.unwrap_or_default(),
+        dedupe,
+        max_body: max_body.unwrap_or(BODY_BYTES_MAX_DEFAULT),
+        max_waiting: Some(max_waiting.unwrap_or(WAITING_MAX_DEFAULT)).filter(|&most| most > 0),
+        token,
+    })
+}
+
+fn token(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Token> {
+    let text = field.filled_text(reading)?;
+    // What a header cannot say, nobody could ever show.
+    if !text.value.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let diagnostic = Diagnostic::error_at(&text.place, "`token` has more in it than a header can say");
+        reading.report(diagnostic.help("it is made of ASCII letters, digits and signs, without blanks"));
+        return None;
+    }
+    Some(Token::new(text.value))
+}

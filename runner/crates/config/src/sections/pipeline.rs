@@ -1,0 +1,135 @@
+//! One pipeline's file: what it declares, in its own words, before names are resolved.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::queue::{self, QueueDeclaration};
+use super::settings::{self, SettingsFile};
+use super::shared_tables::Shelves;
+use super::sink::{self, SinkDeclaration};
+use super::source::{self, SourceDeclaration};
+use super::step::{self, StepDeclaration};
+use crate::diagnostic::Diagnostic;
+use crate::diagnostic::files::Files;
+use crate::model::Promise;
+use crate::parse::context::{Placed, Reading, Text};
+use crate::parse::keys::Kind;
+use crate::parse::reference::{Reference, name, reference};
+use crate::parse::table::Section;
+use tidegate_model::Name;
+
+/// A pipeline as it was written.
+#[derive(Debug)]
+pub(crate) struct PipelineDeclaration {
+    pub(crate) file: Arc<Path>,
+    pub(crate) name: Name,
+    /// `[pipeline] name`, where it is given.
+    pub(crate) named: Option<Text>,
+    pub(crate) errors: Option<Reference>,
+    /// Of the steps that say nothing else.
+    pub(crate) delivery: Promise,
+    pub(crate) sources: Vec<SourceDeclaration>,
+    pub(crate) queues: Vec<QueueDeclaration>,
+    pub(crate) steps: Vec<StepDeclaration>,
+    pub(crate) sinks: Vec<SinkDeclaration>,
+    pub(crate) shelves: Shelves,
+}
+
+impl PipelineDeclaration {
+    /// What is written about steps: of those of a sink, which all say the same, the first.
+    pub(crate) fn written_steps(&self) -> impl Iterator<Item = &StepDeclaration> {
+        self.steps.iter().chain(self.sinks.iter().filter_map(|sink| sink.steps.first()))
+    }
+}
+
+/// Reads everything, and answers `None` where the pipeline has no name to go by.
+pub(crate) fn read(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    tree: &Spanned<DeTable<'_>>,
+) -> Option<PipelineDeclaration> {
+    let root = Section::root(reading, Kind::PipelineFile, tree);
+    declared(reading, files, &root)
+}
+
+/// As [`read`], of a file that is named alone and may hold settings too.
+pub(crate) fn read_single(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    tree: &Spanned<DeTable<'_>>,
+) -> (SettingsFile, Option<PipelineDeclaration>) {
+    let root = Section::root(reading, Kind::SingleFile, tree);
+    (settings::in_place(reading, &root), declared(reading, files, &root))
+}
+
+fn declared(reading: &mut Reading<'_>, files: &mut Files, root: &Section<'_>) -> Option<PipelineDeclaration> {
+    let (named, errors, delivery) = header(reading, root);
+    let name = match &named {
+        Named::Good(named, _) => Some(named.value.clone()),
+        Named::Bad => None,
+        Named::ByFile => name_of_file(reading),
+    };
+    let mut sources = Vec::new();
+    for (key, value) in root.named(reading, "source") {
+        sources.extend(source::read(reading, &key, value));
+    }
+    let mut queues = Vec::new();
+    for (key, value) in root.named(reading, "queue") {
+        queues.extend(queue::read(reading, &key, value));
+    }
+    let mut steps = Vec::new();
+    for (key, value) in root.named(reading, "step") {
+        steps.extend(step::read(reading, files, &key, value));
+    }
+    let mut sinks = Vec::new();
+    for (key, value) in root.named(reading, "sink") {
+        sinks.extend(sink::read(reading, &key, value));
+    }
+    let shelves = Shelves::read(reading, files, root);
+    reading.names_missing |= name.is_none();
+    let named = if let Named::Good(_, text) = named { Some(text) } else { None };
+    let file = Arc::clone(&reading.file);
+    let name = name?;
+    Some(PipelineDeclaration { file, name, named, errors, delivery, sources, queues, steps, sinks, shelves })
+}
+
+enum Named {
+    Good(Placed<Name>, Text),
+    Bad,
+    ByFile,
+}
+
+/// `[pipeline]`
+fn header(reading: &mut Reading<'_>, root: &Section<'_>) -> (Named, Option<Reference>, Promise) {
+    let section = root
+        .field("pipeline")
+        .and_then(|field| Section::open(reading, Kind::Pipeline, "[pipeline]", field.value()));
+    let Some(section) = section else {
+        return (Named::ByFile, None, Promise::default());
+    };
+    let delivery = step::delivery(reading, Kind::Pipeline, &section).unwrap_or_default();
+    let errors = section.field("errors").and_then(|field| reference(reading, field));
+    let named = match section.field("name").map(|field| field.text(reading)) {
+        None => Named::ByFile,
+        Some(None) => Named::Bad,
+        Some(Some(text)) => match name(reading, "pipeline", &text) {
+            Some(name) => Named::Good(name, text),
+            None => Named::Bad,
+        },
+    };
+    (named, errors, delivery)
+}
+
+fn name_of_file(reading: &mut Reading<'_>) -> Option<Name> {
+    let stem = reading.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = Name::new(&stem);
+    if name.is_none() {
+        let message = format!("the file's name `{stem}` is no name for a pipeline");
+        let diagnostic = Diagnostic::error(&*reading.file, None, message);
+        reading.report(diagnostic.help("rename the file, or give a name: `[pipeline] name = \"…\"`"));
+    }
+    name
+}

@@ -1,0 +1,76 @@
+//! `plugin:NAME/STEP` in `run`, `isolate` of a step, and `[plugin.NAME]` in tidegate.toml.
+
+use crate::diagnostic::Diagnostic;
+use crate::model::{Pin, PluginStep};
+use crate::parse::context::{Reading, Text};
+use crate::parse::field::Field;
+use crate::parse::keys::Kind;
+use crate::parse::table::Section;
+
+const PREFIX: &str = "plugin:";
+
+/// Whether a processor is a plugin's.
+pub(crate) fn is_one(run: &str) -> bool {
+    run.starts_with(PREFIX)
+}
+
+/// What a processor that is a plugin's means.
+pub(crate) fn processor(reading: &mut Reading<'_>, run: &Text) -> Option<PluginStep> {
+    let written = run.value.strip_prefix(PREFIX)?;
+    let (plugin, step) = match written.split_once('/') {
+        Some((plugin, step)) => (plugin, Some(step)),
+        None => (written, None),
+    };
+    if !std::iter::once(plugin).chain(step).all(is_name) {
+        let message = format!("{} in `run` names no plugin", run.quoted());
+        let help = "write `plugin:NAME`, or `plugin:NAME/STEP`, with letters, digits, `-` and `_`";
+        reading.report(Diagnostic::error_at(&run.place, message).help(help));
+        return None;
+    }
+    Some(PluginStep {
+        plugin: plugin.to_owned(),
+        step: step.map(str::to_owned),
+        secret: run.secret,
+        named_in: reading.file.to_path_buf(),
+        named_at: run.place.span.clone(),
+        has_effects: false,
+        sha256: String::new(),
+    })
+}
+
+/// Names become names of files, so nothing else may stand in them.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+}
+
+/// `isolate`: whether a step's plugins run in a process of their own.
+pub(crate) fn isolate(reading: &mut Reading<'_>, section: &Section<'_>) -> bool {
+    let field = section.field("isolate");
+    field
+        .and_then(|field| field.choice(reading, Kind::Step, &[("process", true), ("none", false)]))
+        .unwrap_or(false)
+}
+
+/// All `[plugin.NAME]`.
+pub(crate) fn pins(reading: &mut Reading<'_>, root: &Section<'_>) -> Vec<(String, Pin)> {
+    let mut pins = Vec::new();
+    for (key, value) in root.named(reading, "plugin") {
+        let section = Section::open(reading, Kind::Plugin, &format!("[plugin.{}]", key.value), value);
+        let field = section.as_ref().and_then(|section| section.field("sha256"));
+        if let Some(pin) = field.and_then(|field| pin(reading, field)) {
+            pins.push((key.value, pin));
+        }
+    }
+    pins
+}
+
+fn pin(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Pin> {
+    let text = field.text(reading)?;
+    if text.value.len() != 64 || !text.value.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let message = "`sha256` should be 64 hexadecimal digits".to_owned();
+        let diagnostic = Diagnostic::error_at(&text.place, message);
+        reading.report(diagnostic.help("`sha256sum FILE` and `tidegate plugin inspect FILE` tell them"));
+        return None;
+    }
+    Some(Pin { sha256: text.value.to_ascii_lowercase(), place: text.place })
+}

@@ -1,0 +1,94 @@
+//! `[gate.NAME]`, and `monitor = { … }` of a step.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::run::run;
+use crate::diagnostic::Diagnostic;
+use crate::diagnostic::files::Files;
+use crate::model::{Inquiry, Monitor};
+use crate::parse::context::{Reading, Value};
+use crate::parse::field::Field;
+use crate::parse::json;
+use crate::parse::keys::Kind;
+use crate::parse::table::Section;
+use tidegate_model::parse_duration;
+
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+const BATCH_DEFAULT: usize = 100;
+
+/// More pending jobs than that, with their payloads, do not belong into one call of a script.
+const BATCH_MAX: u64 = 100_000;
+
+/// What a gate asks; `None` where something was wrong.
+pub(crate) fn gate(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    title: &str,
+    value: &Value<'_>,
+) -> Option<Inquiry> {
+    let before = reading.diagnostics.len();
+    let section = Section::open(reading, Kind::Gate, title, value)?;
+    let help = "name the script that says whether the gate is open: `run = \"gas.rhai\"`";
+    let inquiry = inquiry(reading, files, &section, help);
+    inquiry.filter(|_| reading.diagnostics.len() == before)
+}
+
+/// `None` where something was wrong.
+pub(crate) fn monitor(reading: &mut Reading<'_>, files: &mut Files, field: Field<'_>) -> Option<Monitor> {
+    let before = reading.diagnostics.len();
+    if let Some(script) = field.value().get_ref().as_str() {
+        let message = "`monitor` should be a table, but is a text";
+        let script = if is_script(script) { script } else { "status.rhai" };
+        let help = format!("write `monitor = {{ run = \"{script}\", every = \"2s\" }}`");
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+        return None;
+    }
+    let section = Section::open(reading, Kind::Monitor, field.name, field.value())?;
+    let help = "name what asks for the status of pending jobs: `run = \"status.rhai\"`";
+    let inquiry = inquiry(reading, files, &section, help);
+    let batch = section.field("batch").and_then(|field| batch(reading, field)).unwrap_or(BATCH_DEFAULT);
+    let inquiry = inquiry.filter(|_| reading.diagnostics.len() == before)?;
+    Some(Monitor { inquiry, batch })
+}
+
+fn inquiry(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    section: &Section<'_>,
+    help: &str,
+) -> Option<Inquiry> {
+    section.required(reading, "run", help);
+    let every = section.required(reading, "every", "say how often: `every = \"5s\"`");
+    let every = every.and_then(|field| duration(reading, field));
+    let timeout = section.field("timeout").and_then(|field| duration(reading, field));
+    let timeout = timeout.unwrap_or(TIMEOUT_DEFAULT);
+    let run = run(reading, files, section, timeout);
+    let (config, secrets) = json::config(reading, section);
+    Some(Inquiry { run, every: every?, timeout, config, secrets })
+}
+
+/// What somebody means who writes a gate where its name belongs.
+pub(crate) fn meant(name: &str) -> Option<String> {
+    let declare = "declare it by a name of its own, `[gate.NAME]` with `run = \"…\"` and `every = \"5s\"`, and write `gate = \"NAME\"`";
+    (is_script(name) || name.contains(':')).then(|| declare.to_owned())
+}
+
+fn is_script(text: &str) -> bool {
+    Path::new(text).extension().is_some_and(|ending| ending == "rhai")
+}
+
+fn batch(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {
+    let batch = field.count(reading, 1)?;
+    if batch > BATCH_MAX {
+        let diagnostic =
+            Diagnostic::error_at(&field.place(reading), format!("`batch` should be {BATCH_MAX} or less"));
+        reading.report(diagnostic);
+        return None;
+    }
+    usize::try_from(batch).ok()
+}
+
+fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
+    field.quantity(reading, ("duration", "5s"), parse_duration, Some(&Duration::ZERO))
+}

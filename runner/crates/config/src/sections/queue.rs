@@ -1,0 +1,89 @@
+//! `[queue.NAME]`
+
+use std::time::Duration;
+
+use crate::diagnostic::Place;
+use crate::model::{Meta, Retain};
+use crate::parse::context::{Placed, Reading, Text, Value};
+use crate::parse::field::Field;
+use crate::parse::keys::Kind;
+use crate::parse::reference::name;
+use crate::parse::table::Section;
+use tidegate_model::{Name, parse_duration, parse_size};
+
+/// What a job can be told about a queue.
+#[derive(Clone, Copy)]
+enum Told {
+    Index,
+    Time,
+    Transaction,
+}
+
+const TOLD: [(&str, Told); 3] = [("index", Told::Index), ("time", Told::Time), ("tx", Told::Transaction)];
+
+/// A queue as it was written.
+#[derive(Debug)]
+pub(crate) struct QueueDeclaration {
+    pub(crate) name: Placed<Name>,
+    pub(crate) retain: Retain,
+    pub(crate) max_size: Option<u64>,
+    pub(crate) meta: Meta,
+    pub(crate) dedupe: Option<Duration>,
+    pub(crate) allow_cycle: bool,
+    /// What it says about jobs of steps.
+    pub(crate) of_steps: Vec<(&'static str, Place)>,
+}
+
+pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<QueueDeclaration> {
+    let name = name(reading, "queue", key);
+    reading.names_missing |= name.is_none();
+    let section = Section::open(reading, Kind::Queue, &format!("[queue.{}]", key.value), value)?;
+    let retain = section.field("retain").and_then(|field| retain(reading, field));
+    let max_size = section
+        .field("max_size")
+        .and_then(|field| field.quantity(reading, ("size", "1GiB"), parse_size, Some(&0)));
+    let meta = section.field("meta").map(|field| meta(reading, field));
+    let dedupe = section
+        .field("dedupe")
+        .and_then(|field| field.quantity(reading, ("duration", "7d"), parse_duration, Some(&Duration::ZERO)));
+    let allow_cycle = section.field("allow_cycle").and_then(|field| field.boolean(reading));
+    let of_steps = ["dedupe", "allow_cycle"]
+        .into_iter()
+        .filter_map(|key| Some((key, section.field(key)?.place(reading))))
+        .collect();
+    Some(QueueDeclaration {
+        name: name?,
+        retain: retain.unwrap_or(Retain::Consumed),
+        max_size,
+        meta: meta.unwrap_or_default(),
+        dedupe,
+        // A value that is no answer is told; that there is also a cycle would be one thing too much.
+        allow_cycle: allow_cycle.unwrap_or(section.field("allow_cycle").is_some()),
+        of_steps,
+    })
+}
+
+fn meta(reading: &mut Reading<'_>, field: Field<'_>) -> Meta {
+    let mut meta = Meta::default();
+    for told in field.choices(reading, Kind::Queue, &TOLD).unwrap_or_default() {
+        match told {
+            Told::Index => meta.index = true,
+            Told::Time => meta.time = true,
+            Told::Transaction => meta.transaction = true,
+        }
+    }
+    meta
+}
+
+fn retain(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Retain> {
+    let parse = |text: &str| match text {
+        "consumed" => Ok(Retain::Consumed),
+        "forever" => Ok(Retain::Forever),
+        // Only what starts as a duration does is one that went wrong.
+        _ if text.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
+            parse_duration(text).map(Retain::For)
+        }
+        _ => Err(format!("`{text}` is none of `consumed`, `forever`, or a duration like `7d`")),
+    };
+    field.quantity(reading, ("`consumed`, `forever` or duration", "7d"), parse, None)
+}

@@ -1,0 +1,172 @@
+//! `[queuer.NAME]`, and `queuer = { … }` of a step.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::diagnostic::Diagnostic;
+use crate::model::{FieldPath, Lane, LaneMissing, Queuer, Strategy};
+use crate::parse::context::{Reading, Value};
+use crate::parse::field::Field;
+use crate::parse::keys::Kind;
+use crate::parse::table::Section;
+use tidegate_model::suggest::{listed, nearest};
+use tidegate_model::{Rate, parse_duration, parse_rate};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Fifo,
+    Serial,
+    OneRoundSerial,
+    OneRoundParallel,
+    Priority,
+    Rounds,
+}
+
+const STRATEGIES: [(&str, Word); 6] = [
+    ("fifo", Word::Fifo),
+    ("serial", Word::Serial),
+    ("one-round-serial", Word::OneRoundSerial),
+    ("one-round-parallel", Word::OneRoundParallel),
+    ("priority", Word::Priority),
+    ("rounds", Word::Rounds),
+];
+const LANE_MISSING: [(&str, LaneMissing); 2] =
+    [("error", LaneMissing::Error), ("default", LaneMissing::Default)];
+
+/// The keys that mean something under some strategies only.
+const MEANT_FOR: [(&str, &[Word]); 9] = [
+    ("delay_window", &[Word::OneRoundSerial, Word::OneRoundParallel]),
+    ("reads", &[Word::OneRoundParallel]),
+    ("writes", &[Word::OneRoundParallel]),
+    ("priority", &[Word::Priority]),
+    ("aging", &[Word::Priority]),
+    ("pause", &[Word::Rounds]),
+    ("max_processing", &NOT_SERIAL),
+    ("max_per_lane", &NOT_SERIAL),
+    ("lane_rate", &NOT_SERIAL),
+];
+
+/// Under `serial` there is one job at a time, whatever its lane.
+const NOT_SERIAL: [Word; 5] =
+    [Word::Fifo, Word::OneRoundSerial, Word::OneRoundParallel, Word::Priority, Word::Rounds];
+
+/// `None` where something was wrong.
+pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Queuer> {
+    let before = reading.diagnostics.len();
+    let section = Section::open(reading, Kind::Queuer, title, value)?;
+    let help = format!("use {}", listed(STRATEGIES.iter().map(|(word, _)| *word), "or"));
+    let word = section.required(reading, "strategy", &help);
+    let word = word.and_then(|field| field.choice(reading, Kind::Queuer, &STRATEGIES));
+    if let Some(word) = word {
+        refuse_what_is_not_meant(reading, &section, word);
+    }
+    let strategy = strategy(reading, &section, word);
+    let lane = lane(reading, &section, word);
+    let max_processing = section.field("max_processing").and_then(|field| at_least_one(reading, field));
+    let search_ahead = section.field("max_search_ahead").and_then(|field| field.count(reading, 0));
+    let rate = section.field("rate").and_then(|field| rate(reading, field));
+    let age = path(reading, &section, "age");
+    let id = path(reading, &section, "id");
+    if reading.diagnostics.len() > before {
+        return None;
+    }
+    let max_search_ahead = search_ahead.filter(|&most| most > 0);
+    Some(Queuer { strategy: strategy?, lane, max_processing, max_search_ahead, rate, age, id })
+}
+
+/// What somebody means who writes a strategy where the name of a queuer belongs.
+pub(crate) fn meant(name: &str) -> Option<String> {
+    let word = STRATEGIES.iter().find(|(word, _)| *word == name).or_else(|| {
+        let near = nearest(name, STRATEGIES.iter().map(|(word, _)| *word))?;
+        STRATEGIES.iter().find(|(word, _)| *word == near)
+    });
+    let (name, word) = word?;
+    let needed = match word {
+        Word::OneRoundSerial => ", lane = \"FIELD\"",
+        Word::OneRoundParallel => ", lane = \"FIELD\", reads = \"FIELD\", writes = \"FIELD\"",
+        Word::Priority => ", priority = \"FIELD\"",
+        Word::Fifo | Word::Serial | Word::Rounds => "",
+    };
+    Some(format!("`{name}` is a strategy: `queuer = {{ strategy = \"{name}\"{needed} }}`"))
+}
+
+/// A key that changes nothing is a misunderstanding, and better cleared up.
+fn refuse_what_is_not_meant(reading: &mut Reading<'_>, section: &Section<'_>, word: Word) {
+    let name = |word| STRATEGIES.iter().find(|(_, other)| *other == word).map_or("", |(name, _)| name);
+    for (key, words) in MEANT_FOR {
+        let Some(field) = section.field(key).filter(|_| !words.contains(&word)) else { continue };
+        let message = format!("`{key}` says nothing about the strategy `{}`", name(word));
+        let help = if word == Word::Serial && words == NOT_SERIAL {
+            "`serial` runs one job at a time; `one-round-serial` runs one of each lane".to_owned()
+        } else {
+            format!("it belongs to {}", listed(words.iter().map(|&word| name(word)), "and"))
+        };
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+    }
+}
+
+/// Reads the keys of every strategy, so that all mistakes are told.
+fn strategy(reading: &mut Reading<'_>, section: &Section<'_>, word: Option<Word>) -> Option<Strategy> {
+    let delay_window = section.field("delay_window").and_then(|field| duration(reading, field));
+    let (reads, writes) = (path(reading, section, "reads"), path(reading, section, "writes"));
+    let priority = path(reading, section, "priority");
+    let aging = section.field("aging").and_then(|field| duration(reading, field));
+    let pause = section.field("pause");
+    let pause = pause.and_then(|field| field.quantity(reading, ("duration", "5s"), parse_duration, None));
+    match word? {
+        Word::Fifo => Some(Strategy::Fifo),
+        Word::Serial => Some(Strategy::Serial),
+        Word::OneRoundSerial => Some(Strategy::OneRoundSerial { delay_window }),
+        Word::OneRoundParallel => {
+            if section.field("reads").is_none() && section.field("writes").is_none() {
+                let message = format!("`{}` says neither what a job reads nor what it writes", section.title);
+                let help = "name lists of keys in the job: `reads = \"inputs\"`, `writes = \"outputs\"`; for one job of each lane at a time, use `one-round-serial`";
+                reading.report(Diagnostic::error_at(&section.place, message).help(help));
+            }
+            Some(Strategy::OneRoundParallel { delay_window, reads, writes })
+        }
+        Word::Priority => {
+            let help = "name the number in the job that says it: `priority = \"urgency\"`";
+            section.required(reading, "priority", help);
+            Some(Strategy::Priority { priority: priority?, aging })
+        }
+        Word::Rounds => Some(Strategy::Rounds { pause: pause.unwrap_or_default() }),
+    }
+}
+
+fn lane(reading: &mut Reading<'_>, section: &Section<'_>, word: Option<Word>) -> Option<Lane> {
+    let path = path(reading, section, "lane");
+    let missing = section.field("lane_missing");
+    let missing = missing.and_then(|field| field.choice(reading, Kind::Queuer, &LANE_MISSING));
+    let max_per_lane = section.field("max_per_lane").and_then(|field| at_least_one(reading, field));
+    let rate = section.field("lane_rate").and_then(|field| rate(reading, field));
+    if section.field("lane").is_none() {
+        let help = "name the field that tells lanes apart: `lane = \"pool\"`, or `\"order.account\"`";
+        if matches!(word, Some(Word::OneRoundSerial | Word::OneRoundParallel)) {
+            section.required(reading, "lane", help);
+        } else {
+            for field in ["lane_missing", "max_per_lane", "lane_rate"].map(|key| section.field(key)) {
+                let Some(field) = field else { continue };
+                let message = format!("`{}` needs `lane`", field.name);
+                reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+            }
+        }
+    }
+    Some(Lane { path: path?, missing: missing.unwrap_or(LaneMissing::Error), max_per_lane, rate })
+}
+
+fn path(reading: &mut Reading<'_>, section: &Section<'_>, key: &'static str) -> Option<FieldPath> {
+    section.field(key)?.path_in_job(reading)
+}
+
+fn at_least_one(reading: &mut Reading<'_>, field: Field<'_>) -> Option<NonZeroU32> {
+    field.small_count(reading, 1).and_then(NonZeroU32::new)
+}
+
+fn rate(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Rate> {
+    field.quantity(reading, ("rate", "100/s"), parse_rate, None)
+}
+
+fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
+    field.quantity(reading, ("duration", "15s"), parse_duration, Some(&Duration::ZERO))
+}

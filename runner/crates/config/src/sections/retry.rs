@@ -1,0 +1,168 @@
+//! `[retry.NAME]`, and `retry = { … }` of a step.
+
+use std::time::Duration;
+
+use crate::diagnostic::Diagnostic;
+use crate::parse::context::{Reading, Value};
+use crate::parse::field::Field;
+use crate::parse::keys::Kind;
+use crate::parse::table::Section;
+use tidegate_model::{Backoff, Jitter, RetryPolicy, Then, Trouble, format_duration, parse_duration};
+
+/// A backoff, before the delays of a list are known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Growth {
+    Fixed,
+    Linear,
+    Exponential,
+    Fibonacci,
+    List,
+}
+
+const BACKOFFS: [(&str, Growth); 5] = [
+    ("fixed", Growth::Fixed),
+    ("linear", Growth::Linear),
+    ("exponential", Growth::Exponential),
+    ("fibonacci", Growth::Fibonacci),
+    ("list", Growth::List),
+];
+const JITTERS: [(&str, Jitter); 3] =
+    [("none", Jitter::None), ("full", Jitter::Full), ("equal", Jitter::Equal)];
+const THENS: [(&str, Then); 3] =
+    [("error-queue", Then::ErrorQueue), ("drop", Then::Drop), ("halt", Then::Halt)];
+
+/// The keys that mean something with some backoffs only.
+const MEANT_FOR: [(&str, &[Growth], &str); 4] = [
+    (
+        "initial",
+        &[Growth::Fixed, Growth::Linear, Growth::Exponential, Growth::Fibonacci],
+        "the delays of a list are all in `delays`",
+    ),
+    ("factor", &[Growth::Exponential], "it belongs to `backoff = \"exponential\"`"),
+    (
+        "max",
+        &[Growth::Linear, Growth::Exponential, Growth::Fibonacci],
+        "the delays of this backoff do not grow past what is written",
+    ),
+    ("delays", &[Growth::List], "they belong to `backoff = \"list\"`"),
+];
+
+/// `None` where something was wrong.
+pub(crate) fn read(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<RetryPolicy> {
+    let before = reading.diagnostics.len();
+    let section = Section::open(reading, Kind::Retry, title, value)?;
+    let mut policy = RetryPolicy::default();
+    let growth = section.field("backoff").map(|field| field.choice(reading, Kind::Retry, &BACKOFFS));
+    if let Some(growth) = growth.unwrap_or(Some(Growth::Exponential)) {
+        refuse_what_is_not_meant(reading, &section, growth);
+        delays(reading, &section, growth, &mut policy);
+    }
+    if let Some(jitter) = choice(reading, &section, "jitter", &JITTERS) {
+        policy.jitter = jitter;
+    }
+    if let Some(then) = choice(reading, &section, "then", &THENS) {
+        policy.then = then;
+    }
+    if let Some(most) = section.field("max_attempts").and_then(|field| field.small_count(reading, 0)) {
+        policy.max_attempts = most;
+    }
+    policy.ttl = section.field("ttl").and_then(|field| duration(reading, field));
+    if let Some(on) =
+        section.field("on").and_then(|field| field.choices(reading, Kind::Retry, &Trouble::WORDS))
+    {
+        policy.on = on;
+    }
+    (reading.diagnostics.len() == before).then_some(policy)
+}
+
+/// What somebody means who writes a backoff where the name of a policy belongs.
+pub(crate) fn meant(name: &str) -> Option<String> {
+    if matches!(name, "none" | "never" | "no") {
+        return Some("for a single attempt, write `retry = { max_attempts = 1 }`".to_owned());
+    }
+    let (word, growth) = BACKOFFS.iter().find(|(word, _)| *word == name)?;
+    let delays = if *growth == Growth::List { ", delays = [\"1s\", \"10s\"]" } else { "" };
+    Some(format!("`{word}` is a backoff: `retry = {{ backoff = \"{word}\"{delays} }}`"))
+}
+
+/// A key that changes nothing is a misunderstanding, and better cleared up.
+fn refuse_what_is_not_meant(reading: &mut Reading<'_>, section: &Section<'_>, growth: Growth) {
+    let word = BACKOFFS.iter().find(|(_, other)| *other == growth).map_or("", |(word, _)| word);
+    for (key, growths, help) in MEANT_FOR {
+        if let Some(field) = section.field(key).filter(|_| !growths.contains(&growth)) {
+            let message = format!("`{key}` says nothing about a backoff of `{word}`");
+            reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+        }
+    }
+}
+
+fn delays(reading: &mut Reading<'_>, section: &Section<'_>, growth: Growth, policy: &mut RetryPolicy) {
+    if let Some(initial) = section.field("initial").and_then(|field| duration(reading, field)) {
+        policy.initial = initial;
+    }
+    if let Some(max) = section.field("max").and_then(|field| duration(reading, field)) {
+        policy.max = max;
+    }
+    if let Some(factor) = section.field("factor").and_then(|field| factor(reading, field)) {
+        policy.factor = factor;
+    }
+    policy.backoff = match growth {
+        Growth::Linear => Backoff::Linear,
+        Growth::Exponential => Backoff::Exponential,
+        Growth::Fibonacci => Backoff::Fibonacci,
+        Growth::Fixed => {
+            policy.max = policy.initial;
+            Backoff::Fixed
+        }
+        Growth::List => {
+            let list = listed(reading, section);
+            // Who writes each delay down means what is written.
+            policy.jitter = Jitter::None;
+            policy.max = list.iter().max().copied().unwrap_or_default();
+            policy.initial = list.first().copied().unwrap_or_default();
+            Backoff::List(list)
+        }
+    };
+    if let Some(field) = section.field("initial").filter(|_| policy.initial > policy.max) {
+        let message = format!("`initial` is longer than `max`, {}", format_duration(policy.max));
+        let help = format!("write `max = \"{}\"` or more", format_duration(policy.initial));
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+    } else if policy.initial > policy.max
+        && let Some(field) = section.field("max")
+    {
+        let message = format!("`max` is shorter than `initial`, {}", format_duration(policy.initial));
+        let help = format!("write `initial = \"{}\"` or less", format_duration(policy.max));
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+    }
+}
+
+/// `delays`, where at once is as good as any.
+fn listed(reading: &mut Reading<'_>, section: &Section<'_>) -> Vec<Duration> {
+    let help = "write them down: `delays = [\"1s\", \"10s\", \"1m\"]`";
+    let Some(field) = section.required(reading, "delays", help) else { return Vec::new() };
+    field.quantities(reading, ("duration", "10s"), parse_duration).unwrap_or_default()
+}
+
+fn factor(reading: &mut Reading<'_>, field: Field<'_>) -> Option<f64> {
+    let factor = field.number(reading)?;
+    if !(1.0..=1000.0).contains(&factor) {
+        let message = "`factor` should be from 1 to 1000".to_owned();
+        let help = "it says how much longer each delay is than the one before it";
+        reading.report(Diagnostic::error_at(&field.place(reading), message).help(help));
+        return None;
+    }
+    Some(factor)
+}
+
+fn choice<T: Copy>(
+    reading: &mut Reading<'_>,
+    section: &Section<'_>,
+    key: &'static str,
+    choices: &[(&'static str, T)],
+) -> Option<T> {
+    section.field(key)?.choice(reading, Kind::Retry, choices)
+}
+
+fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
+    field.quantity(reading, ("duration", "10s"), parse_duration, Some(&Duration::ZERO))
+}

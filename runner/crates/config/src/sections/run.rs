@@ -1,0 +1,77 @@
+//! `run`: what a step, a gate or a monitor runs.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::builtin;
+use super::plugin;
+use crate::diagnostic::Diagnostic;
+use crate::diagnostic::files::{Files, read_text};
+use crate::model::{Processor, Script};
+use crate::parse::context::{Reading, Text};
+use crate::parse::table::Section;
+use tidegate_model::suggest::nearest;
+
+/// The processors that `run` names in `section`, whose attempts may take `timeout`; without those that
+/// are wrong.
+pub(crate) fn run(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    section: &Section<'_>,
+    timeout: Duration,
+) -> Vec<Processor> {
+    let texts = section.field("run").and_then(|field| field.text_or_texts(reading)).unwrap_or_default();
+    builtin::check(reading, section, &texts);
+    texts.iter().filter_map(|text| processor(reading, files, section, text, timeout)).collect()
+}
+
+fn processor(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    section: &Section<'_>,
+    run: &Text,
+    timeout: Duration,
+) -> Option<Processor> {
+    if builtin::is_one(&run.value) {
+        return builtin::processor(reading, section, run, timeout);
+    }
+    if plugin::is_one(&run.value) {
+        return plugin::processor(reading, run).map(Processor::Plugin);
+    }
+    if Path::new(&run.value).extension().is_none_or(|ending| ending != "rhai") {
+        let message = format!("{} in `run` is no processor", run.quoted());
+        let help = "a processor is a script, whose name ends in `.rhai`, or `plugin:NAME`, `builtin:http` or `builtin:exec`";
+        reading.report(Diagnostic::error_at(&run.place, message).help(help));
+        return None;
+    }
+    let path = reading.folder().join(&run.value);
+    match read_text(&path) {
+        Ok(text) => {
+            // Some editors begin a text with a mark of its bytes' order, which belongs to no script.
+            let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+            files.add(&path, text.as_str());
+            let (named_in, named_at) = (reading.file.to_path_buf(), run.place.span.clone());
+            Some(Processor::Script(Script { path, text, named_in, named_at }))
+        }
+        Err(error) => {
+            let named = if run.secret { "that this names".into() } else { run.quoted() };
+            let message = format!("the script {named} {error}");
+            let help = if run.secret { None } else { near_script(reading.folder(), &run.value) };
+            reading.report(Diagnostic::error_at(&run.place, message).help_if(help));
+            None
+        }
+    }
+}
+
+/// The script that was probably meant: the nearest name in the folder where it was looked for.
+fn near_script(folder: &Path, run: &str) -> Option<String> {
+    let written = Path::new(run);
+    let inner = written.parent().unwrap_or(Path::new(""));
+    let entries = std::fs::read_dir(Path::new(".").join(folder).join(inner)).ok()?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    // Compared without the ending, which would make short names near to each other.
+    let stems: Vec<_> = names.filter_map(|name| Some(name.strip_suffix(".rhai")?.to_owned())).collect();
+    let wanted = written.file_stem()?.to_string_lossy();
+    let found = nearest(&wanted, stems.iter().map(String::as_str))?;
+    Some(format!("did you mean `{}`?", inner.join(format!("{found}.rhai")).display()))
+}

@@ -1,0 +1,190 @@
+//! `tidegate.toml`: the runner's own settings. A pipeline whose file is named alone may hold `[runner]` and
+//! `[log]` itself.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::plugin;
+use super::shared_tables::Shelves;
+use crate::diagnostic::files::Files;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::model::{LogFormat, LogSettings, Settings};
+use crate::parse::context::{Reading, Text};
+use crate::parse::field::Field;
+use crate::parse::keys::Kind;
+use crate::parse::table::Section;
+use tidegate_model::parse_duration;
+use tidegate_model::suggest::did_you_mean;
+
+const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
+const LOG_FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+
+/// More workers than any machine has cores are a slip of the finger.
+const WORKERS_MAX: u64 = 1024;
+
+/// What the file says, with defaults for what it does not say.
+#[derive(Debug, Default)]
+pub(crate) struct SettingsFile {
+    /// Relative to the file already.
+    pub(crate) data: Option<PathBuf>,
+    pub(crate) settings: Settings,
+    pub(crate) log: LogSettings,
+    /// It says where to listen, be it wrong.
+    pub(crate) has_listen: bool,
+    /// Where `[runner]` and `[log]` stand.
+    headers: Vec<(&'static str, Place)>,
+    /// For all pipelines.
+    pub(crate) shelves: Shelves,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self { level: "info".into(), format: LogFormat::Text }
+    }
+}
+
+pub(crate) fn read(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    tree: &Spanned<DeTable<'_>>,
+) -> SettingsFile {
+    let root = Section::root(reading, Kind::SettingsFile, tree);
+    let mut file = in_place(reading, &root);
+    file.shelves = Shelves::read(reading, files, &root);
+    file.settings.pins = plugin::pins(reading, &root).into_iter().collect();
+    file
+}
+
+/// The `[runner]` and `[log]` of a file that may hold other tables too.
+pub(crate) fn in_place(reading: &mut Reading<'_>, root: &Section<'_>) -> SettingsFile {
+    let mut file = SettingsFile::default();
+    for key in ["runner", "log"] {
+        file.headers.extend(root.key_place(reading, key).map(|place| (key, place)));
+    }
+    if let Some(field) = root.field("runner")
+        && let Some(runner) = Section::open(reading, Kind::Runner, "[runner]", field.value())
+    {
+        file.data = runner.field("data").and_then(|field| field.path(reading)).map(|path| path.value);
+        file.has_listen = runner.field("listen").is_some();
+        file.settings = Settings {
+            listen: runner.field("listen").and_then(|field| listen(reading, field)),
+            hosts: runner.field("hosts").map(|field| hosts(reading, field)).unwrap_or_default(),
+            workers: runner.field("workers").and_then(|field| workers(reading, field)).unwrap_or(0),
+            shutdown_timeout: runner.field("shutdown_timeout").and_then(|field| duration(reading, field)),
+            plugins: runner
+                .field("plugins")
+                .and_then(|field| field.path(reading))
+                .map(|path| path.value)
+                .into_iter()
+                .collect(),
+            ..Settings::default()
+        };
+    }
+    if let Some(field) = root.field("log")
+        && let Some(log) = Section::open(reading, Kind::Log, "[log]", field.value())
+    {
+        if let Some(level) = log.field("level").and_then(|field| level(reading, field)) {
+            file.log.level = level;
+        }
+        let format = log.field("format").and_then(|field| field.choice(reading, Kind::Log, &LOG_FORMATS));
+        file.log.format = format.unwrap_or(file.log.format);
+    }
+    file
+}
+
+/// A mistake for every table of settings in `own`, the file of a single pipeline, though the tidegate.toml at
+/// `path` stands beside it.
+pub(crate) fn refuse_both(own: &SettingsFile, beside: &SettingsFile, path: &Path) -> Vec<Diagnostic> {
+    let refuse = |(key, place): &(&'static str, Place)| {
+        let there = beside.headers.iter().find(|(other, _)| other == key).map(|(_, place)| place.clone());
+        let there = there.unwrap_or_else(|| Place { file: Arc::from(path), span: 0..0 });
+        let message = format!("`[{key}]` stands in this file, and a tidegate.toml stands beside it");
+        Diagnostic::error_at(place, message)
+            .related(there, "the settings beside it")
+            .help(format!("move `[{key}]` to tidegate.toml, or the file to a folder of its own"))
+    };
+    own.headers.iter().map(refuse).collect()
+}
+
+fn workers(reading: &mut Reading<'_>, field: Field<'_>) -> Option<usize> {
+    let count = field.count(reading, 0)?;
+    if count > WORKERS_MAX {
+        let message = format!("`workers` should be {WORKERS_MAX} or less");
+        let diagnostic = Diagnostic::error_at(&field.place(reading), message);
+        reading.report(diagnostic.help("0 stands for one a core"));
+        return None;
+    }
+    usize::try_from(count).ok()
+}
+
+/// An address and a port. No name, which could come to stand for another address.
+fn listen(reading: &mut Reading<'_>, field: Field<'_>) -> Option<SocketAddr> {
+    let text = field.filled_text(reading)?;
+    let address = text.value.parse().ok();
+    if address.is_none() {
+        let message = format!("{} in `listen` is no address with a port", text.quoted());
+        let help = "write `127.0.0.1:8484` for this machine only, or `0.0.0.0:8484` for all who can reach it";
+        reading.report(Diagnostic::error_at(&text.place, message).help(help));
+    }
+    address
+}
+
+/// Names or addresses, without ports: a proxy may listen on any.
+fn hosts(reading: &mut Reading<'_>, field: Field<'_>) -> Vec<String> {
+    let texts = field.texts(reading).unwrap_or_default();
+    let mut hosts = Vec::new();
+    for text in texts {
+        if is_host(&text.value) {
+            hosts.push(text.value.to_ascii_lowercase());
+        } else {
+            let message = format!("{} in `hosts` is no name of a host", text.quoted());
+            let help = "write the name alone, as `tide.example`, without `https://`, a port or a path";
+            reading.report(Diagnostic::error_at(&text.place, message).help(help));
+        }
+    }
+    hosts
+}
+
+fn is_host(text: &str) -> bool {
+    let is_name = |label: &str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    text.parse::<IpAddr>().is_ok() || text.split('.').all(is_name)
+}
+
+fn duration(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Duration> {
+    field.quantity(reading, ("duration", "30s"), parse_duration, None)
+}
+
+/// A level, or levels by part of the program: `info,tidegate_store=debug`.
+fn level(reading: &mut Reading<'_>, field: Field<'_>) -> Option<String> {
+    let text = field.filled_text(reading)?;
+    let wrong = text.value.split(',').map(|directive| match directive.split_once('=') {
+        Some((_, level)) => level.trim(),
+        None => directive.trim(),
+    });
+    let wrong = wrong.clone().find(|level| !LEVELS.contains(&level.to_ascii_lowercase().as_str()));
+    match wrong {
+        None => Some(text.value),
+        Some(wrong) => {
+            let diagnostic = wrong_level(&text, wrong);
+            reading.report(diagnostic);
+            None
+        }
+    }
+}
+
+fn wrong_level(text: &Text, wrong: &str) -> Diagnostic {
+    let quoted = if text.secret { text.quoted() } else { format!("`{wrong}`") };
+    let near = (!text.secret).then(|| did_you_mean(wrong, LEVELS)).flatten();
+    let help = near.unwrap_or_else(|| {
+        "use `error`, `warn`, `info`, `debug`, `trace` or `off`, also by part: `info,tidegate::store=debug`"
+            .into()
+    });
+    Diagnostic::error_at(&text.place, format!("{quoted} is no level of a log")).help(help)
+}

@@ -1,0 +1,158 @@
+//! `[source.NAME]`
+
+use std::path::PathBuf;
+
+use super::http_source;
+use super::schedule_source;
+use crate::check::on_disk;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::model::push_source::PushSource;
+use crate::model::{DataFormat, FileSource, SourceKind};
+use crate::parse::context::{Placed, Reading, Text, Value};
+use crate::parse::field::Field;
+use crate::parse::keys::Kind;
+use crate::parse::reference::name;
+use crate::parse::table::Section;
+use tidegate_model::{Name, parse_size};
+
+const TYPES: [(&str, Kind); 3] =
+    [("file", Kind::FileSource), ("http", Kind::HttpSource), ("schedule", Kind::ScheduleSource)];
+const FORMATS: [(&str, DataFormat); 4] = [
+    ("ndjson", DataFormat::Ndjson),
+    ("lines", DataFormat::Lines),
+    ("csv", DataFormat::Csv),
+    ("bytes", DataFormat::Bytes),
+];
+
+const LINE_BYTES_MAX_DEFAULT: usize = 64 << 20;
+
+/// A source as it was written.
+#[derive(Debug)]
+pub(crate) struct SourceDeclaration {
+    pub(crate) name: Placed<Name>,
+    /// Where it reads from, also when something else about it is wrong.
+    pub(crate) path: Option<Placed<PathBuf>>,
+    pub(crate) supply: Supply,
+}
+
+/// How the jobs of a source come; `None` where something was wrong.
+#[derive(Clone, Debug)]
+pub(crate) enum Supply {
+    Pull(Option<SourceKind>),
+    /// To the queue of its name.
+    Push(Option<PushSource>),
+}
+
+pub(crate) fn read(reading: &mut Reading<'_>, key: &Text, value: &Value<'_>) -> Option<SourceDeclaration> {
+    let name = name(reading, "source", key);
+    reading.names_missing |= name.is_none();
+    let title = format!("[source.{}]", key.value);
+    // Its keys depend on its type, so that those of an unknown one are not judged.
+    let (path, supply) = match kind(reading, &title, value) {
+        Some(Kind::HttpSource) => {
+            (None, Supply::Push(http_source::read(reading, &title, value).map(PushSource::Http)))
+        }
+        Some(Kind::ScheduleSource) => {
+            (None, Supply::Push(schedule_source::read(reading, &title, value).map(PushSource::Schedule)))
+        }
+        Some(_) => file(reading, &title, value),
+        None => (None, Supply::Pull(None)),
+    };
+    Some(SourceDeclaration { name: name?, path, supply })
+}
+
+/// The type of the source, which decides what else it knows.
+fn kind(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> Option<Kind> {
+    let Some(table) = value.get_ref().as_table() else {
+        reading.wrong_type(title.trim_matches(['[', ']']), value, "a table");
+        return None;
+    };
+    let Some(written) = table.get("type") else {
+        let place = reading.place(value.span());
+        let diagnostic = Diagnostic::error_at(&place, format!("`{title}` lacks `type`"));
+        reading.report(diagnostic.help("write `type = \"file\"`, `\"http\"` or `\"schedule\"`"));
+        return None;
+    };
+    Field::of("type", written).choice(reading, Kind::FileSource, &TYPES)
+}
+
+fn file(reading: &mut Reading<'_>, title: &str, value: &Value<'_>) -> (Option<Placed<PathBuf>>, Supply) {
+    let Some(section) = Section::open(reading, Kind::FileSource, title, value) else {
+        return (None, Supply::Pull(None));
+    };
+    let path = section.required(reading, "path", "name the file, folder or glob to read");
+    let path = path.and_then(|field| field.path(reading));
+    if let Some(path) = &path {
+        refuse_broken_pattern(reading, path);
+        on_disk::doubt_variable(reading, path);
+    }
+    let file = file_source(reading, &section, path.as_ref());
+    (path, Supply::Pull(file.map(SourceKind::File)))
+}
+
+fn file_source(
+    reading: &mut Reading<'_>,
+    section: &Section<'_>,
+    path: Option<&Placed<PathBuf>>,
+) -> Option<FileSource> {
+    let help = "say how it is read: `ndjson`, `lines`, `csv` or `bytes`";
+    let format = section.required(reading, "format", help);
+    let format = format.and_then(|field| field.choice(reading, Kind::FileSource, &FORMATS));
+    if let Some(format) = format
+        && format != DataFormat::Csv
+    {
+        refuse_outside_csv(reading, section);
+    }
+    let follow = section.field("follow").and_then(|field| field.boolean(reading));
+    let headers = section.field("headers").and_then(|field| field.boolean(reading));
+    let delimiter = section.field("delimiter").and_then(|field| delimiter(reading, field));
+    let max_line = section.field("max_line").and_then(|field| {
+        field
+            .quantity(reading, ("size", "64MiB"), parse_size, Some(&0))
+            .and_then(|it| usize::try_from(it).ok())
+    });
+    Some(FileSource {
+        path: path?.value.clone(),
+        format: format?,
+        follow: follow.unwrap_or(false),
+        max_line: max_line.unwrap_or(LINE_BYTES_MAX_DEFAULT),
+        headers: headers.unwrap_or(true),
+        delimiter: delimiter.unwrap_or(b','),
+    })
+}
+
+/// A file may have any name; what is no file (yet) and has a wildcard is a pattern.
+fn refuse_broken_pattern(reading: &mut Reading<'_>, path: &Placed<PathBuf>) {
+    let Some(text) = path.value.to_str().filter(|text| text.contains(['*', '?', '['])) else { return };
+    if let Err(error) = glob::Pattern::new(text)
+        && !path.value.exists()
+    {
+        let message = format!("`path` is no pattern of file names: {}", error.msg);
+        let help = "`*`, `?`, `**` between slashes and `[abc]` stand for others; `[[]` is a bracket itself";
+        reading.report(Diagnostic::error_at(&path.place, message).help(help));
+    }
+}
+
+/// A key that changes nothing is a misunderstanding, and better cleared up.
+fn refuse_outside_csv(reading: &mut Reading<'_>, section: &Section<'_>) {
+    for key in ["headers", "delimiter"] {
+        if let Some(field) = section.field(key) {
+            let place: Place = field.place(reading);
+            let message = format!("`{key}` means something with `format = \"csv\"` only");
+            reading.report(Diagnostic::error_at(&place, message).help(format!("leave `{key}` out")));
+        }
+    }
+}
+
+fn delimiter(reading: &mut Reading<'_>, field: Field<'_>) -> Option<u8> {
+    let text = field.text(reading)?;
+    match text.value.as_bytes() {
+        [byte] if byte.is_ascii() && !matches!(byte, b'"' | b'\n' | b'\r') => Some(*byte),
+        _ => {
+            let message = format!("{} cannot be a `delimiter`", text.quoted());
+            let help = "it is one ASCII character, like `\",\"`, `\";\"` or `\"\\t\"`";
+            reading.report(Diagnostic::error_at(&text.place, message).help(help));
+            None
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `[step.NAME]`
+
+use std::time::Duration;
+
+use super::begin_at;
+use super::bindings::{self, Bound};
+use super::plugin;
+use super::probe;
+use super::queuer;
+use super::retry;
+use super::run::run;
+use crate::diagnostic::Diagnostic;
+use crate::diagnostic::files::Files;
+use crate::model::{BeginAt, Inquiry, Limits, Monitor, Processor, Promise, Queuer, StepFilter, Take};
+use crate::parse::context::{Placed, Reading, Text, Value};
+use crate::parse::field::Field;
+use crate::parse::json;
+use crate::parse::keys::Kind;
+use crate::parse::named_table::Chosen;
+use crate::parse::reference::{Reference, name, reference};
+use crate::parse::table::Section;
+use tidegate_model::{Name, RetryPolicy, Secret, parse_duration, parse_size};
+
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+const CRASH_LIMIT_DEFAULT: u32 = 3;
+const PROMISES: [(&str, Promise); 3] = [
+    ("exactly-once", Promise::ExactlyOnce),
+    ("at-least-once", Promise::AtLeastOnce),
+    ("at-most-once", Promise::AtMostOnce),
+];
+
+/// A step as it was written.
+#[derive(Debug)]
+pub(crate) struct StepDeclaration {
+    pub(crate) name: Placed<Name>,
+    pub(crate) line: u64,
+    pub(crate) take: Take,
+    pub(crate) inputs: Bound,
+    pub(crate) begin_at: BeginAt,
+    pub(crate) to: Bound,
+    pub(crate) errors: Option<Reference>,
+    pub(crate) processors: Vec<Processor>,
+    pub(crate) filter: StepFilter,
+    pub(crate) limits: Limits,
+    /// `None`: what the pipeline says.
+    pub(crate) delivery: Option<Promise>,
+    pub(crate) crash_limit: u32,
+    pub(crate) timeout: Duration,
+    pub(crate) config: serde_json::Value,
+    /// Of `config`.
+    pub(crate) secrets: Vec<Secret>,
+    pub(crate) isolate: bool,
+    pub(crate) retry: Option<Chosen<RetryPolicy>>,
+    pub(crate) queuer: Option<Chosen<Queuer>>,
+    pub(crate) gate: Option<Chosen<Inquiry>>,
+    pub(crate) monitor: Option<Monitor>,
+}
+
+impl StepDeclaration {
+    /// A step that hands on what it takes.
+    pub(crate) fn new(name: Placed<Name>, line: u64) -> Self {
+        Self {
+            name,
+            line,
+            take: Take::From,
+            inputs: Vec::new(),
+            begin_at: BeginAt::default(),
+            to: Vec::new(),
+            errors: None,
+            processors: Vec::new(),
+            filter: StepFilter::default(),
+            limits: Limits::default(),
+            delivery: None,
+            crash_limit: CRASH_LIMIT_DEFAULT,
+            timeout: TIMEOUT_DEFAULT,
+            config: serde_json::Value::Object(serde_json::Map::new()),
+            secrets: Vec::new(),
+            isolate: false,
+            retry: None,
+            queuer: None,
+            gate: None,
+            monitor: None,
+        }
+    }
+}
+
+pub(crate) fn read(
+    reading: &mut Reading<'_>,
+    files: &mut Files,
+    key: &Text,
+    value: &Value<'_>,
+) -> Option<StepDeclaration> {
+    let name = name(reading, "step", key);
+    reading.names_missing |= name.is_none();
+    let section = Section::open(reading, Kind::Step, &format!("[step.{}]", key.value), value)?;
+    let (take, inputs) = bindings::inputs(reading, &section);
+    let begin_at = begin_at::read(reading, Kind::Step, &section, take);
+    let to = section.field("to").map(|field| bindings::outputs(reading, field));
+    let errors = section.field("errors").and_then(|field| reference(reading, field));
+    let filter = filter(reading, &section);
+    if take == Take::Join {
+        refuse_fields(reading, &section, &inputs);
+    }
+    let limits = section.field("limits").and_then(|field| limits(reading, field));
+    let timeout = section.field("timeout").and_then(|field| {
+        field.quantity(reading, ("duration", "10s"), parse_duration, Some(&Duration::ZERO))
+    });
+    let processors = run(reading, files, &section, timeout.unwrap_or(TIMEOUT_DEFAULT));
+    let (config, secrets) = json::config(reading, &section);
+    let delivery = delivery(reading, Kind::Step, &section);
+    let isolate = plugin::isolate(reading, &section);
+    let crash_limit = section.field("crash_limit").and_then(|field| field.small_count(reading, 1));
+    let retry = section.field("retry").map(|field| Chosen::read(reading, field, retry::read));
+    let queuer = section.field("queuer").map(|field| Chosen::read(reading, field, queuer::read));
+    let gate = section.field("gate").map(|field| gate(reading, field));
+    let monitor = section.field("monitor").and_then(|field| probe::monitor(reading, files, field));
+
+    // Last, so that a step with a bad name is told its other mistakes too.
+    let defaults = StepDeclaration::new(name?, reading.line(&section.place));
+    Some(StepDeclaration {
+        take,
+        inputs,
+        begin_at,
+        to: to.unwrap_or_default(),
+        errors,
+        processors,
+        filter,
+        limits: limits.unwrap_or_default(),
+        delivery,
+        crash_limit: crash_limit.unwrap_or(defaults.crash_limit),
+        timeout: timeout.unwrap_or(defaults.timeout),
+        config,
+        secrets,
+        isolate,
+        retry,
+        queuer,
+        gate,
+        monitor,
+        ..defaults
+    })
+}
+
+/// `delivery`, of a step or as the default of a pipeline.
+pub(crate) fn delivery(reading: &mut Reading<'_>, kind: Kind, section: &Section<'_>) -> Option<Promise> {
+    section.field("delivery")?.choice(reading, kind, &PROMISES)
+}
+
+fn filter(reading: &mut Reading<'_>, section: &Section<'_>) -> StepFilter {
+    let mut words = |key| {
+        let texts = section.field(key).and_then(|field| field.texts(reading)).unwrap_or_default();
+        texts.into_iter().map(|text| text.value).collect()
+    };
+    let (types, topics) = (words("types"), words("topics"));
+    let when = section.field("when").and_then(|field| field.filled_text(reading));
+    StepFilter {
+        types,
+        topics,
+        when: when.map(|text| (reading.inside(&text), text)).map(|(at, text)| (text.value, at)),
+    }
+}
+
+/// `types` and `topics` look at fields of the one job that there is, and a joined one is made of several.
+fn refuse_fields(reading: &mut Reading<'_>, section: &Section<'_>, inputs: &Bound) {
+    let job = match inputs.first() {
+        Some((binding, _)) if binding.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_') => {
+            format!("job.{binding}")
+        }
+        Some((binding, _)) => format!("job[\"{binding}\"]"),
+        None => "job.binding".into(),
+    };
+    for (key, field, when) in [
+        ("types", "type", format!("{job}.type == \"…\"")),
+        ("topics", "topics", format!("\"…\" in {job}.topics")),
+    ] {
+        if let Some(written) = section.field(key) {
+            let message =
+                format!("`{key}` cannot stand beside `join`: a joined job has no `{field}` of its own");
+            let diagnostic = Diagnostic::error_at(&written.place(reading), message);
+            reading.report(diagnostic.help(format!("write `when = '{when}'`")));
+        }
+    }
+}
+
+/// Calls that nest deeper could fill a worker's stack.
+const DEPTH_MAX: u64 = 500;
+
+fn limits(reading: &mut Reading<'_>, field: Field<'_>) -> Option<Limits> {
+    let section = Section::open(reading, Kind::Limits, "limits", field.value())?;
+    let mut limits = Limits::default();
+    if let Some(operations) = section.field("operations").and_then(|field| field.count(reading, 1)) {
+        limits.operations = operations;
+    }
+    if let Some(field) = section.field("memory") {
+        let memory = field.quantity(reading, ("size", "16MiB"), parse_size, Some(&0));
+        limits.memory = memory.unwrap_or(limits.memory);
+    }
+    if let Some(field) = section.field("depth") {
+        match field.count(reading, 1) {
+            Some(depth) if depth > DEPTH_MAX => {
+                field.refuse(reading, format!("`depth` should be {DEPTH_MAX} or less"));
+            }
+            Some(depth) => limits.depth = usize::try_from(depth).unwrap_or(limits.depth),
+            None => {}
+        }
+    }
+    Some(limits)
+}
+
+/// The name of a gate; one that is written out here has no name yet.
+fn gate(reading: &mut Reading<'_>, field: Field<'_>) -> Chosen<Inquiry> {
+    let written = field.value().get_ref().is_table();
+    let before = reading.diagnostics.len();
+    let chosen = Chosen::named(reading, field, "the name of a gate");
+    if let (true, Some(mistake)) = (written, reading.diagnostics.get_mut(before)) {
+        mistake
+            .help
+            .push("move it to a table of its own, `[gate.NAME]`, and write `gate = \"NAME\"`".to_owned());
+    }
+    chosen
+}

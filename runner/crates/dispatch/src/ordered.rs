@@ -1,0 +1,335 @@
+//! Ordered step: takes its jobs in the order of its inputs, in batches that are committed in order
+//! ([`batches`]).
+//!
+//! This file has the state of the step, the handling of its events, and the requests to its readers.
+//!
+//! Failures do not change the order: a job that waits for its next attempt keeps its turn ([`line`]). The
+//! jobs behind it may run, and are delivered after it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::input::{InputState, Reading, Remnant};
+use crate::batch_size::Sizing;
+use crate::counts::Glance;
+use crate::protocol::{Before, Bounds, Command, Flow, FlowInput, Gather, Port, ReadId, Redo, Turn};
+use crate::step_machine::{Around, Hands, Machine, Mode, StepEvent};
+use tidegate_model::Timestamp;
+
+pub(crate) mod batches;
+pub(crate) mod held_line;
+
+use self::held_line::Parked;
+use batches::BatchState;
+
+/// Maximum number of reads that an input may be ahead of the other inputs of the step.
+const AHEAD_MAX: usize = 2;
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    position: usize,
+    gather: Gather,
+    before: Before,
+    /// Inputs of the step. The last one has the jobs that are redelivered out of order.
+    inputs: Vec<InputState>,
+    redo: VecDeque<Redo>,
+    /// Batches from the oldest on; out-of-order batches are among them.
+    batches: VecDeque<BatchState>,
+    /// Jobs that wait in the store for their next attempt, in order. They go before all in-order batches.
+    parked: BTreeMap<Turn, Parked>,
+    /// First parked job, read again and in no batch yet: its read and its bytes.
+    came: Option<(ReadId, usize)>,
+    /// Time before which no in-order batch starts, and the time at which that was reported. The cause is a
+    /// job whose gate is closed, or a setup that failed.
+    held_until: Option<(Timestamp, Timestamp)>,
+    sizing: Sizing,
+    /// Bytes of all inputs and outputs that are read and not committed.
+    held: usize,
+    /// Time of the last event.
+    now: Timestamp,
+    /// The step takes no more jobs in this run: a job halted it, or a delivery failed.
+    halted: bool,
+    /// One of the readers failed.
+    broken: bool,
+    rewinding: Rewinding,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rewinding {
+    No,
+    /// A replay is requested: the step takes no more jobs until all others are delivered.
+    Wanted,
+    Asked,
+}
+
+impl Stream {
+    pub(crate) fn new(position: usize, flow: Flow) -> Self {
+        let input = |FlowInput { feed, next, finished }| InputState::with_finished(feed, next, finished);
+        let mut inputs: Vec<InputState> = flow.inputs.into_iter().map(input).collect();
+        inputs.push(InputState::returned(flow.due));
+        Self {
+            position,
+            gather: flow.gather,
+            before: flow.before,
+            inputs,
+            redo: flow.redo.into(),
+            batches: VecDeque::new(),
+            parked: BTreeMap::new(),
+            came: None,
+            held_until: None,
+            sizing: Sizing::default(),
+            held: 0,
+            now: Timestamp(0),
+            halted: false,
+            broken: false,
+            rewinding: Rewinding::No,
+        }
+    }
+
+    fn take_in(&mut self, input: usize, remnant: Remnant, commands: &mut Vec<Command>) {
+        if input == self.inputs.len() {
+            self.held += remnant.bytes;
+            if let Some((read, bytes)) = self.came.replace((remnant.read, remnant.bytes)) {
+                self.held = self.held.saturating_sub(bytes);
+                commands.push(Command::Forget { read });
+            }
+        } else {
+            match self.inputs[input].take_in(remnant) {
+                Some(bytes) => self.held += bytes,
+                None => commands.push(Command::Forget { read: remnant.read }),
+            }
+        }
+        if self.halted {
+            self.forget_reads(commands);
+        }
+    }
+
+    /// Requests more jobs where the limits allow it.
+    fn read(&mut self, bounds: &Bounds, heads: &[u64], commands: &mut Vec<Command>) {
+        if self.halted || self.about_to_halt() || self.rewinding != Rewinding::No {
+            return;
+        }
+        let ahead: usize = self.inputs.iter().map(InputState::ahead).sum();
+        let has_room = self.batches.iter().filter(|batch| batch.fills_room()).count() + ahead
+            < bounds.batches
+            && self.held < bounds.bytes
+            && self.batches.iter().map(BatchState::jobs).sum::<usize>() < bounds.jobs;
+        let returned = self.inputs.len() - 1;
+        let has_beside = self.batches.iter().any(|batch| batch.kind == batches::Kind::Beside);
+        for input in 0..self.inputs.len() {
+            let wanted = self.wanted_for_redo(input);
+            let state = &mut self.inputs[input];
+            // Out-of-order jobs do not wait for room that a blocked order occupies.
+            let none_there = if input == returned { !has_beside } else { self.batches.is_empty() };
+            let starving = none_there && state.ahead() == 0;
+            let may = (has_room || starving) && state.ahead() < AHEAD_MAX || state.jobs() < wanted;
+            if may && state.may_read(heads, self.now) {
+                state.ask();
+                let port = Port { step: self.position, input };
+                commands.push(Command::Read { port, from: state.next });
+            }
+        }
+    }
+
+    /// Number of jobs of an input in the next batch that must be formed again.
+    fn wanted_for_redo(&self, input: usize) -> usize {
+        let redo = self.redo.front().filter(|redo| redo.inputs.iter().any(|&(one, _)| one == input));
+        redo.map_or(0, |redo| redo.jobs)
+    }
+
+    fn forget_reads(&mut self, commands: &mut Vec<Command>) {
+        let came = self.came.take();
+        if came.is_some() {
+            self.read_later();
+        }
+        let returned = self.inputs.len() - 1;
+        for (position, input) in self.inputs.iter_mut().enumerate() {
+            let reads = input.clear();
+            if position == returned && !reads.is_empty() {
+                input.look_again();
+            }
+            for (read, bytes) in reads.into_iter().chain(came.filter(|_| position == returned)) {
+                self.held = self.held.saturating_sub(bytes);
+                commands.push(Command::Forget { read });
+            }
+        }
+    }
+
+    /// Requests the rewind of the step's progress as soon as nothing is in flight.
+    fn rewind(&mut self, commands: &mut Vec<Command>) {
+        let quiet = || self.inputs.iter().all(|input| input.reading != Reading::Asked);
+        if self.rewinding != Rewinding::Wanted || !self.batches.is_empty() || !quiet() || self.is_returning()
+        {
+            return;
+        }
+        self.forget_reads(commands);
+        self.rewinding = Rewinding::Asked;
+        commands.push(Command::Rewind { step: self.position });
+    }
+
+    /// Resumes at these indices. The records of batches to be formed again are void.
+    fn go_on_at(&mut self, next: &[u64]) {
+        self.rewinding = Rewinding::No;
+        self.redo.clear();
+        for (input, &next) in self.inputs.iter_mut().zip(next) {
+            input.rewind(next);
+        }
+    }
+}
+
+impl Machine for Stream {
+    fn handle(
+        &mut self,
+        event: StepEvent,
+        next_batch: &mut u64,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        self.tell_time(now);
+        match event {
+            StepEvent::Read { input, read, first, jobs, bytes } => {
+                self.take_in(input, Remnant { read, first, skip: 0, jobs, bytes }, commands);
+            }
+            StepEvent::Idle { input } => self.inputs[input].idle(),
+            StepEvent::Ended { input } => self.inputs[input].reading = Reading::Ended,
+            StepEvent::Broken { input } => {
+                self.broken = true;
+                match self.inputs.get_mut(input) {
+                    Some(state) => state.reading = Reading::Ended,
+                    // No other job may go before the one that cannot be read.
+                    None => self.halt(commands),
+                }
+            }
+            StepEvent::Returned { due } => {
+                if let Some(returned) = self.inputs.last_mut() {
+                    returned.returns(due);
+                }
+            }
+            StepEvent::NoneDue { next } => {
+                if let Some(returned) = self.inputs.last_mut() {
+                    returned.none_due(next);
+                }
+            }
+            StepEvent::Parked { turn, due } => self.park(turn, due),
+            StepEvent::Gone { turn } => _ = self.parked.remove(&turn),
+            StepEvent::Begun { batch } => self.begun(batch),
+            StepEvent::Ran { batch, ran } => self.ran(batch, &ran, next_batch, commands),
+            StepEvent::Committed { batch } => self.committed(batch, commands),
+            StepEvent::Hold { until } => self.hold(until),
+            StepEvent::PutBack { batch } => self.put_back(batch),
+            StepEvent::Failed => self.halt(commands),
+            StepEvent::Rewind => {
+                if self.rewinding == Rewinding::No {
+                    self.rewinding = Rewinding::Wanted;
+                }
+            }
+            // Only queued steps have these events.
+            StepEvent::Picked { .. } | StepEvent::Gate { .. } => {}
+        }
+    }
+
+    fn park(&mut self, turn: Turn, due: Timestamp) {
+        self.parked.insert(turn, Parked::until(due));
+    }
+
+    fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        self.tell_time(now);
+        // A clock that was set back ends the wait.
+        if self.held_until.is_some_and(|(until, since)| until <= now || now < since) {
+            self.held_until = None;
+        }
+        match around.mode {
+            Mode::Stopping => self.drop_waiting(commands),
+            _ if self.rewinding == Rewinding::Wanted => self.drop_waiting(commands),
+            Mode::Paused => {}
+            Mode::Open => {
+                self.form(around.next_batch, commands);
+                self.begin(around.next_batch, commands);
+            }
+        }
+        self.commit_in_order(commands);
+        self.rewind(commands);
+        if around.mode == Mode::Open {
+            self.return_first(commands);
+            self.read(around.bounds, around.heads, commands);
+        }
+    }
+
+    fn run(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
+        self.run_formed(hands, commands);
+    }
+
+    fn has_left(&self) -> bool {
+        !self.halted && !self.batches.is_empty()
+    }
+
+    fn glance(&self, heads: &[u64], _lanes: usize, _now: Timestamp) -> Glance {
+        Glance {
+            // The last input has redelivered jobs.
+            inputs: (0..self.inputs.len() - 1).map(|input| self.waiting(input, heads)).collect(),
+            running: self.running(),
+            first_in_line: self.first_in_line(),
+            picked: None,
+        }
+    }
+
+    fn exclude(&mut self) {
+        self.halted = true;
+    }
+
+    fn is_halted(&self) -> bool {
+        self.halted
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.halted || self.broken
+    }
+
+    fn rewound(&mut self, next: &[u64]) {
+        self.go_on_at(next);
+    }
+
+    /// Whether some of its work is in flight. All work that can start has started by now.
+    fn is_busy(&self, stopping: bool) -> bool {
+        if stopping {
+            return !self.batches.is_empty() || self.rewinding == Rewinding::Asked;
+        }
+        let reading = || self.inputs.iter().any(|input| input.reading == Reading::Asked);
+        let asks = || reading() || self.is_returning() || self.rewinding == Rewinding::Wanted;
+        self.is_at_work() || self.rewinding == Rewinding::Asked || !self.halted && asks()
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.batches.iter().any(BatchState::is_moving)
+    }
+
+    fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
+        let dry = |input: &InputState| input.is_dry(heads, until_idle, now);
+        let Some((returned, inputs)) = self.inputs.split_last() else { return true };
+        if self.halted {
+            return true;
+        }
+        if !self.batches.is_empty() || !self.parked.is_empty() {
+            // The rest waits for a time.
+            return until_idle && dry(returned) && self.wakes_line().is_some_and(|wakes| wakes > now);
+        }
+        let fresh = match self.gather {
+            Gather::Any => inputs.iter().all(dry),
+            Gather::Each => inputs.iter().any(dry),
+        };
+        fresh && dry(returned)
+    }
+
+    fn is_held(&self, now: Timestamp) -> bool {
+        self.held_until.is_some_and(|(until, since)| since <= now && now < until)
+    }
+
+    fn wakes(&self, _now: Timestamp) -> Option<Timestamp> {
+        if self.halted || self.rewinding != Rewinding::No {
+            return None;
+        }
+        let returned = self.inputs.last().filter(|_| !self.about_to_halt()).and_then(InputState::wakes);
+        // A due job that is not read waits for room; an event will report it.
+        let returned = returned.filter(|due| *due > self.now);
+        returned.into_iter().chain(self.wakes_line()).min()
+    }
+}

@@ -1,0 +1,482 @@
+//! Batch lifecycle of an ordered step: forms, begins and runs batches, and commits them in order.
+
+use super::{Rewinding, Stream};
+use crate::counts::Waiting;
+use crate::input::{Reading, Remnant};
+use crate::protocol::{BatchEnd, BatchId, Before, Command, EndedBy, Gather, Port, Redo};
+use crate::step_machine::{Hands, number};
+use tidegate_model::Timestamp;
+
+/// Maximum number of batches that are begun and did not run yet: a begun batch must be finished.
+const BEGUN_MAX: usize = 2;
+/// Maximum number of jobs of a step that wait in memory for their next attempt, behind one that waits in the
+/// store.
+const WAITING_MAX: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct BatchState {
+    pub(crate) id: BatchId,
+    pub(crate) kind: Kind,
+    /// Input of its jobs; `None` for a join, with the same number of jobs of each input.
+    input: Option<usize>,
+    jobs: usize,
+    /// Bytes of its inputs and outputs.
+    pub(crate) bytes: usize,
+    made: usize,
+    pub(crate) phase: Phase,
+    /// Whether it was split off another batch.
+    is_piece: bool,
+    /// Whether it was dropped while it ran: its result will be ignored.
+    pub(crate) dropped: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Jobs that are committed after all in-order batches before them.
+    Line,
+    /// First parked job, which goes before all in-order batches.
+    Turn,
+    /// Redelivered jobs whose order was given up before.
+    Beside,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Formed,
+    Beginning,
+    /// The record that it needs before it runs is durable.
+    Begun,
+    Running,
+    /// Its one job is retried, not before this time. If its turn comes earlier, it is parked.
+    Waiting {
+        due: Timestamp,
+    },
+    /// It ran all its jobs, or the first `taken` if the next one halts the step.
+    Finished {
+        taken: usize,
+        halts: bool,
+    },
+    Committing {
+        /// Effect on the batches behind it: a halt or a parked job keeps them from being delivered.
+        ends: Ends,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ends {
+    Nothing,
+    Parks,
+    Halts,
+}
+
+impl Stream {
+    /// Forms batches of the jobs that were read.
+    pub(crate) fn form(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
+        if self.halted || self.rewinding != Rewinding::No {
+            return;
+        }
+        self.form_returned(next, commands);
+        if !self.form_again(commands) {
+            return;
+        }
+        let returned = self.inputs.len() - 1;
+        let alone = match self.gather {
+            Gather::Any => 0..returned + 1,
+            Gather::Each => returned..returned + 1,
+        };
+        for input in alone {
+            while self.inputs[input].ahead() > 0 {
+                let jobs = self.inputs[input].in_one_piece();
+                let kind = if input == returned { Kind::Beside } else { Kind::Line };
+                self.batch((number(next), kind), &[input], jobs, Phase::Formed, commands);
+            }
+        }
+        if self.gather == Gather::Each {
+            let inputs: Vec<usize> = (0..returned).collect();
+            loop {
+                let jobs = inputs.iter().map(|&input| self.inputs[input].in_one_piece()).min().unwrap_or(0);
+                if jobs == 0 {
+                    break;
+                }
+                self.batch((number(next), Kind::Line), &inputs, jobs, Phase::Formed, commands);
+            }
+        }
+    }
+
+    /// Forms the batches of the last run again. Returns whether none is left.
+    fn form_again(&mut self, commands: &mut Vec<Command>) -> bool {
+        while let Some(redo) = self.redo.front() {
+            // If the source lost jobs or progress was moved, the batch cannot have the same jobs.
+            let gone = |&(input, first): &(usize, u64)| {
+                let state = &self.inputs[input];
+                state.reading == Reading::Ended && state.jobs() < redo.jobs
+                    || state.first().is_some_and(|there| there != first)
+            };
+            let there = |&(input, _): &(usize, u64)| self.inputs[input].jobs() >= redo.jobs;
+            let (gone, there) = (redo.inputs.iter().any(gone), redo.inputs.iter().all(there));
+            if !gone && !there {
+                return false;
+            }
+            if let Some(Redo { number, inputs, jobs }) = self.redo.pop_front().filter(|_| !gone) {
+                let inputs: Vec<usize> = inputs.into_iter().map(|(input, _)| input).collect();
+                self.batch((BatchId(number), Kind::Line), &inputs, jobs, Phase::Begun, commands);
+            }
+        }
+        true
+    }
+
+    fn batch(
+        &mut self,
+        (id, kind): (BatchId, Kind),
+        inputs: &[usize],
+        jobs: usize,
+        phase: Phase,
+        commands: &mut Vec<Command>,
+    ) {
+        let mut bytes = 0;
+        for &input in inputs {
+            let mut left = jobs;
+            while left > 0 {
+                let Some((taken, used_up)) = self.inputs[input].take(left) else { break };
+                let Remnant { read, skip, jobs, .. } = taken;
+                let port = Port { step: self.position, input };
+                commands.push(Command::Part { batch: id, port, read, skip, jobs });
+                if used_up {
+                    commands.push(Command::Forget { read });
+                }
+                left -= jobs;
+                bytes += taken.bytes;
+            }
+        }
+        let input = if let [input] = *inputs { Some(input) } else { None };
+        self.batches.push_back(BatchState {
+            id,
+            kind,
+            input,
+            jobs,
+            bytes,
+            made: 0,
+            phase,
+            is_piece: false,
+            dropped: false,
+        });
+    }
+
+    /// Keeps the first `jobs` jobs in the batch at `at`, and moves the others to a new batch behind it.
+    fn split(&mut self, at: usize, jobs: usize, next: &mut u64, commands: &mut Vec<Command>) {
+        let batch = &mut self.batches[at];
+        let begun = batch.phase != Phase::Formed && self.before != Before::Nothing;
+        let bytes = batch.bytes.saturating_mul(jobs).checked_div(batch.jobs).unwrap_or(0);
+        let rest = BatchState {
+            id: number(next),
+            jobs: batch.jobs - jobs,
+            bytes: batch.bytes - bytes,
+            made: 0,
+            phase: if begun { Phase::Begun } else { Phase::Formed },
+            is_piece: true,
+            ..*batch
+        };
+        (batch.jobs, batch.bytes) = (jobs, bytes);
+        commands.push(Command::Split { batch: batch.id, jobs, rest: rest.id, begun });
+        self.batches.insert(at + 1, rest);
+    }
+
+    /// Splits a batch that exceeds the target size.
+    fn fit(&mut self, at: usize, next: &mut u64, commands: &mut Vec<Command>) {
+        let jobs = self.sizing.jobs();
+        if self.batches[at].jobs > jobs {
+            self.split(at, jobs, next, commands);
+        }
+    }
+
+    /// Begins the batches that must be begun, at most [`BEGUN_MAX`] at a time. Blocked batches are not begun:
+    /// a run that ends would have written their records in vain. If a job is about to halt the step, only its
+    /// turn is begun.
+    pub(crate) fn begin(&mut self, next: &mut u64, commands: &mut Vec<Command>) {
+        if self.before == Before::Nothing || self.halted {
+            return;
+        }
+        let about_to_halt = self.about_to_halt();
+        let begun = |batch: &BatchState| {
+            batch.kind == Kind::Line && matches!(batch.phase, Phase::Beginning | Phase::Begun)
+        };
+        let mut count = self.batches.iter().filter(|batch| begun(batch)).count();
+        let holds_back = self.is_blocked() || self.held_until.is_some();
+        let mut at = 0;
+        while at < self.batches.len() {
+            let batch = &self.batches[at];
+            let in_line = batch.kind == Kind::Line;
+            let has_to_wait = about_to_halt || in_line && (holds_back || count >= BEGUN_MAX);
+            if batch.phase == Phase::Formed && (batch.kind == Kind::Turn || !has_to_wait) {
+                self.fit(at, next, commands);
+                self.batches[at].phase = Phase::Beginning;
+                count += usize::from(in_line);
+                let (step, before) = (self.position, self.before);
+                commands.push(Command::Begin { step, batch: self.batches[at].id, before });
+            }
+            at += 1;
+        }
+    }
+
+    pub(crate) fn begun(&mut self, id: BatchId) {
+        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
+            debug_assert_eq!(batch.phase, Phase::Beginning);
+            batch.phase = Phase::Begun;
+        }
+    }
+
+    /// Starts batches on free workers.
+    pub(crate) fn run_formed(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
+        if self.halted {
+            return;
+        }
+        let made: usize = self.batches.iter().map(|batch| batch.made).sum();
+        let crowded = made >= hands.bounds.bytes;
+        let mut waiting = self.batches.iter().filter(|batch| batch.is_waiting()).count();
+        // Whether all in-order jobs before this batch are delivered, or will be without a retry.
+        let mut first = self.parked.is_empty();
+        let mut at = 0;
+        while at < self.batches.len() && *hands.free > 0 {
+            let batch = &self.batches[at];
+            if batch.halts() {
+                return;
+            }
+            let in_line = batch.kind != Kind::Beside;
+            let has_room = !crowded || first || batch.kind == Kind::Turn;
+            let starts = match batch.phase {
+                Phase::Begun => {
+                    !in_line
+                        || self.held_until.is_none()
+                            && (first || self.before != Before::Progress || batch.kind == Kind::Turn)
+                }
+                Phase::Formed => {
+                    let free = !in_line || self.held_until.is_none() && waiting < WAITING_MAX && has_room;
+                    self.before == Before::Nothing && !hands.paused && free
+                }
+                Phase::Waiting { due } => {
+                    due <= self.now && self.held_until.is_none() && !hands.paused && has_room
+                }
+                _ => false,
+            };
+            let starts = starts && !batch.dropped;
+            if starts {
+                if batch.phase == Phase::Formed {
+                    self.fit(at, hands.next_batch, commands);
+                }
+                waiting -= usize::from(self.batches[at].is_waiting());
+                self.batches[at].phase = Phase::Running;
+                *hands.free -= 1;
+                commands.push(Command::Run { step: self.position, batch: self.batches[at].id });
+            }
+            let batch = &self.batches[at];
+            first &= !in_line
+                || matches!(batch.phase, Phase::Finished { .. } | Phase::Committing { ends: Ends::Nothing });
+            at += 1;
+        }
+    }
+
+    pub(crate) fn ran(&mut self, id: BatchId, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
+        if let Some(at) = self.batches.iter().position(|batch| batch.id == id) {
+            let attempted = ran.taken + usize::from(!matches!(ran.ending, EndedBy::Whole | EndedBy::Cut));
+            self.sizing.measured(attempted, ran.took);
+            self.end(at, ran, next, commands);
+        }
+        if self.halted {
+            // A halted step commits nothing; its running batches only return their workers.
+            self.batches.retain(|batch| batch.phase == Phase::Running);
+        }
+    }
+
+    /// Makes a batch that did not run ready again.
+    pub(crate) fn put_back(&mut self, id: BatchId) {
+        if let Some(batch) = self.batches.iter_mut().find(|batch| batch.id == id) {
+            debug_assert_eq!((batch.phase, self.before), (Phase::Running, Before::Nothing));
+            batch.phase = Phase::Formed;
+        }
+        if self.halted {
+            self.batches.retain(|batch| batch.phase == Phase::Running);
+        }
+    }
+
+    /// Blocks the start of in-order batches until `until`.
+    pub(crate) fn hold(&mut self, until: Timestamp) {
+        let until = self.held_until.map_or(until, |(before, _)| before.max(until));
+        self.held_until = Some((until, self.now));
+    }
+
+    fn end(&mut self, at: usize, ran: &BatchEnd, next: &mut u64, commands: &mut Vec<Command>) {
+        let taken = ran.taken;
+        debug_assert!(taken <= self.batches[at].jobs, "a batch takes at most its own jobs");
+        let mut last = at;
+        match ran.ending {
+            EndedBy::Whole => debug_assert_eq!(taken, self.batches[at].jobs),
+            EndedBy::Halts => {}
+            EndedBy::Cut => {
+                if taken < self.batches[at].jobs {
+                    self.split(at, taken, next, commands);
+                }
+            }
+            EndedBy::Waits(due) | EndedBy::Holds(due) => {
+                if taken > 0 {
+                    self.split(at, taken, next, commands);
+                    last = at + 1;
+                }
+                if self.batches[last].jobs > 1 {
+                    self.split(last, 1, next, commands);
+                }
+                self.batches[last].phase = Phase::Waiting { due };
+                if let EndedBy::Holds(until) = ran.ending {
+                    self.hold(until);
+                }
+            }
+        }
+        let batch = &mut self.batches[at];
+        if last > at || !batch.is_waiting() {
+            batch.phase = Phase::Finished { taken, halts: ran.ending == EndedBy::Halts };
+            batch.made = ran.bytes;
+            batch.bytes += ran.bytes;
+            self.held += ran.bytes;
+        }
+    }
+
+    pub(crate) fn commit_in_order(&mut self, commands: &mut Vec<Command>) {
+        if self.halted {
+            return;
+        }
+        let step = self.position;
+        // In-order and out-of-order batches each have an order of their own.
+        let (mut line, mut beside, parked) = (true, true, !self.parked.is_empty());
+        for batch in &mut self.batches {
+            let open = if batch.kind == Kind::Beside { &mut beside } else { &mut line };
+            let comes = *open && !(parked && batch.kind == Kind::Line);
+            let (taken, ends) = match batch.phase {
+                Phase::Finished { taken, halts } => (taken, if halts { Ends::Halts } else { Ends::Nothing }),
+                Phase::Waiting { .. } => (1, Ends::Parks),
+                Phase::Committing { ends } => {
+                    *open &= ends == Ends::Nothing;
+                    continue;
+                }
+                _ => {
+                    *open = false;
+                    continue;
+                }
+            };
+            if comes && !batch.dropped {
+                batch.phase = Phase::Committing { ends };
+                commands.push(Command::Commit { step, batch: batch.id, taken });
+            }
+            *open &= comes && ends == Ends::Nothing;
+        }
+    }
+
+    pub(crate) fn committed(&mut self, id: BatchId, commands: &mut Vec<Command>) {
+        let Some(at) = self.batches.iter().position(|batch| batch.id == id) else { return };
+        let beside = |batch: &BatchState| batch.kind == Kind::Beside;
+        debug_assert!(
+            beside(&self.batches[at]) || self.batches.range(..at).all(beside),
+            "in-order batches are committed in order"
+        );
+        let Some(batch) = self.batches.remove(at) else { return };
+        self.held = self.held.saturating_sub(batch.bytes);
+        if batch.kind == Kind::Turn {
+            self.turn_is_over();
+        }
+        if batch.phase == (Phase::Committing { ends: Ends::Halts }) {
+            self.halt(commands);
+        }
+    }
+
+    /// Stops the step. Running batches are awaited, the others are dropped.
+    pub(crate) fn halt(&mut self, commands: &mut Vec<Command>) {
+        self.halted = true;
+        for batch in &self.batches {
+            if batch.phase != Phase::Running {
+                commands.push(Command::Drop { batch: batch.id });
+            }
+        }
+        self.batches.retain(|batch| batch.phase == Phase::Running);
+        self.forget_reads(commands);
+        self.held = self.batches.iter().map(|batch| batch.bytes).sum();
+    }
+
+    /// Whether a job halted the step and jobs before it are in flight.
+    pub(crate) fn about_to_halt(&self) -> bool {
+        self.batches.iter().any(BatchState::halts)
+    }
+
+    /// Jobs of an input that are not begun, or that are blocked by a job that is retried later.
+    pub(crate) fn waiting(&self, input: usize, heads: &[u64]) -> Waiting {
+        let blocked = self.is_blocked();
+        let of_input =
+            |batch: &&BatchState| batch.kind == Kind::Line && batch.input.is_none_or(|one| one == input);
+        let waits = self.batches.iter().filter(of_input).filter(|batch| batch.stays_back(blocked));
+        let read = waits.map(|batch| batch.jobs).sum::<usize>() + self.inputs[input].jobs();
+        let Some((behind, head)) = self.inputs[input].behind(heads) else {
+            return Waiting { jobs: read as u64, first: None };
+        };
+        let jobs = read as u64 + behind;
+        // Jobs are taken in order, so the last ones of the queue wait.
+        Waiting { jobs, first: (jobs > 0).then(|| (head + 1).saturating_sub(jobs)) }
+    }
+
+    /// Number of jobs that are begun and not delivered.
+    pub(crate) fn running(&self) -> u64 {
+        let blocked = self.is_blocked();
+        let runs = self.batches.iter().filter(|batch| !batch.stays_back(blocked));
+        runs.map(|batch| batch.jobs as u64).sum()
+    }
+}
+
+impl BatchState {
+    /// Creates the batch of a parked job that was read again.
+    pub(crate) fn of_turn(next: &mut u64, bytes: usize) -> Self {
+        Self {
+            id: number(next),
+            kind: Kind::Turn,
+            input: None,
+            jobs: 1,
+            bytes,
+            made: 0,
+            phase: Phase::Formed,
+            is_piece: true,
+            dropped: false,
+        }
+    }
+
+    pub(crate) fn jobs(&self) -> usize {
+        self.jobs
+    }
+
+    /// Whether an event about it is to be expected.
+    pub(crate) fn is_moving(&self) -> bool {
+        matches!(self.phase, Phase::Beginning | Phase::Running | Phase::Committing { .. })
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.phase, Phase::Waiting { .. })
+    }
+
+    pub(crate) fn halts(&self) -> bool {
+        let ends = Phase::Committing { ends: Ends::Halts };
+        matches!(self.phase, Phase::Finished { halts: true, .. }) || self.phase == ends
+    }
+
+    /// Whether it keeps the batches behind it from being delivered.
+    pub(crate) fn ends_line(&self) -> bool {
+        self.is_waiting() || self.halts() || self.phase == (Phase::Committing { ends: Ends::Parks })
+    }
+
+    /// Whether it counts against the limit on batches. A finished batch that is blocked counts by its jobs
+    /// and bytes only, and so does a piece of a batch.
+    pub(crate) fn fills_room(&self) -> bool {
+        !self.is_piece && !matches!(self.phase, Phase::Finished { .. } | Phase::Waiting { .. })
+    }
+
+    fn stays_back(&self, blocked: bool) -> bool {
+        match self.phase {
+            Phase::Formed | Phase::Waiting { .. } => true,
+            Phase::Finished { .. } => blocked,
+            _ => false,
+        }
+    }
+}

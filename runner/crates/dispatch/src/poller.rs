@@ -1,0 +1,352 @@
+//! Poller: polls the status of pending jobs, and applies answers and completions to them.
+//!
+//! A poll covers all pending jobs at a fixed interval, in batches, one batch after the other. Jobs of one
+//! lane go together, and those with the oldest check go first. An answer changes the status of a job if the
+//! table allows it ([`Status::may_become`]). Other answers, and answers that were not requested, are rejected
+//! without effect.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::waiting_room::JobKey;
+use tidegate_model::{Soon, Status, Timestamp};
+
+/// Minimum time between polls that clients request, unless the configured interval is shorter.
+const SOONEST: Duration = Duration::from_secs(1);
+
+/// Fact about pending jobs.
+#[derive(Clone, Copy, Debug)]
+pub enum MonitorEvent<'a> {
+    /// A job is pending since this time.
+    Pended { key: JobKey, lane: &'a [u8], since: Timestamp },
+    /// A job is no longer pending.
+    Left { key: JobKey },
+    /// A poll batch was answered.
+    Answered { ask: u64, answers: &'a [(JobKey, Status)] },
+    /// A poll batch failed.
+    Failed { ask: u64 },
+    /// An external system reported the status of a job on its own.
+    Told { key: JobKey, status: Status },
+    /// A reported completion was not committed: the job is pending as before.
+    Untold { key: JobKey },
+    /// A client requested a poll at once.
+    Poll,
+    /// Time has passed.
+    Tick,
+}
+
+/// Action that the engine must carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MonitorCommand {
+    /// Poll the status of these jobs. Answered by `Answered` or `Failed`; no other batch is polled until
+    /// then.
+    Ask { ask: u64, jobs: Vec<JobKey> },
+    /// Deliver the job: it is completed or unknown. Followed by `Left` when that is durable.
+    Settle { key: JobKey, status: Status },
+    /// Number of discarded answers, for jobs that were not polled.
+    Discarded { answers: usize },
+    /// The table does not allow the change of status.
+    Refused { key: JobKey, from: Status, to: Status },
+}
+
+/// Pending jobs of one step: takes [`MonitorEvent`]s and answers with [`MonitorCommand`]s to carry out.
+#[derive(Debug)]
+pub struct Monitor {
+    batch: usize,
+    every: Duration,
+    /// Whether the step has a monitor.
+    asks: bool,
+    jobs: HashMap<JobKey, Watched>,
+    /// Jobs that can be polled, by lane and turn; a smaller turn has the older check.
+    lanes: BTreeMap<Arc<[u8]>, BTreeMap<u64, JobKey>>,
+    /// Lanes, by the turn of their first job.
+    order: BTreeMap<u64, Arc<[u8]>>,
+    next_turn: u64,
+    asked: Option<(u64, BTreeSet<JobKey>)>,
+    next_ask: u64,
+    /// The poll in progress covers all jobs with a smaller turn.
+    up_to: Option<u64>,
+    /// Start of the last poll.
+    began: Option<Timestamp>,
+    /// Time since which at least one job has been pending without interruption.
+    first: Option<Timestamp>,
+    wanted: bool,
+    /// Number of jobs with the status `valid`.
+    valid: usize,
+}
+
+#[derive(Debug)]
+struct Watched {
+    lane: Arc<[u8]>,
+    turn: u64,
+    status: Status,
+}
+
+impl Monitor {
+    /// Creates a poller of about `batch` jobs a request and one poll each `every`.
+    #[must_use]
+    pub fn new(batch: usize, every: Duration) -> Self {
+        Self {
+            batch: batch.max(1),
+            every,
+            asks: true,
+            jobs: HashMap::new(),
+            lanes: BTreeMap::new(),
+            order: BTreeMap::new(),
+            next_turn: 0,
+            asked: None,
+            next_ask: 0,
+            up_to: None,
+            began: None,
+            first: None,
+            wanted: false,
+            valid: 0,
+        }
+    }
+
+    /// Creates the poller of a step without a monitor: external systems report completions on their own.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self { asks: false, ..Self::new(1, Duration::ZERO) }
+    }
+
+    /// Handles one event and adds the commands that follow from it to `commands`.
+    pub fn handle(&mut self, event: MonitorEvent<'_>, now: Timestamp, commands: &mut Vec<MonitorCommand>) {
+        match event {
+            MonitorEvent::Pended { key, lane, since } => self.pended(key, lane, since),
+            MonitorEvent::Left { key } => self.left(key),
+            MonitorEvent::Answered { ask, answers } => self.answered(ask, answers, commands),
+            MonitorEvent::Failed { ask } => self.answered(ask, &[], commands),
+            MonitorEvent::Told { key, status } if self.jobs.contains_key(&key) => {
+                self.believe(key, status, commands);
+            }
+            MonitorEvent::Told { .. } => commands.push(MonitorCommand::Discarded { answers: 1 }),
+            MonitorEvent::Untold { key } => self.untold(key),
+            MonitorEvent::Poll => self.wanted = true,
+            MonitorEvent::Tick => {}
+        }
+        // More jobs may come together with this one; they belong into the same poll.
+        if !matches!(event, MonitorEvent::Pended { .. }) {
+            self.go_on(now, commands);
+        }
+    }
+
+    /// Time at which it needs [`MonitorEvent::Tick`].
+    #[must_use]
+    pub fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.asked.is_some() || self.order.is_empty() || !self.asks {
+            return None;
+        }
+        if self.up_to.is_some() {
+            return Some(now);
+        }
+        let until = |from: Option<Timestamp>, wait: Duration| {
+            from.map(|from| Timestamp(from.0.saturating_add(millis(wait))))
+        };
+        let began = until(self.began, self.rest());
+        let first = until(self.first.filter(|_| !self.wanted), self.every);
+        began.max(first).max(Some(now))
+    }
+
+    /// Start of the poll that a client requests now.
+    #[must_use]
+    pub fn soon(&self, now: Timestamp) -> Soon {
+        match self.wakes(now) {
+            _ if !self.wanted => Soon::Now,
+            _ if self.asked.is_some() => Soon::AfterThis,
+            None => Soon::WhenPending,
+            Some(wakes) => Soon::In { ms: u64::try_from(wakes.0.saturating_sub(now.0)).unwrap_or(0) },
+        }
+    }
+
+    /// Status of a pending job.
+    #[must_use]
+    pub fn status(&self, key: JobKey) -> Option<Status> {
+        self.jobs.get(&key).map(|watched| watched.status)
+    }
+
+    /// Number of pending jobs.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Number of jobs with the status `valid`.
+    #[must_use]
+    pub fn valid(&self) -> usize {
+        self.valid
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    fn pended(&mut self, key: JobKey, lane: &[u8], since: Timestamp) {
+        if self.jobs.contains_key(&key) {
+            return;
+        }
+        if self.jobs.is_empty() {
+            self.first = Some(since);
+        }
+        let lane = self.lanes.get_key_value(lane).map_or_else(|| lane.into(), |(lane, _)| Arc::clone(lane));
+        self.jobs.insert(key, Watched { lane, turn: 0, status: Status::Pending });
+        self.line_up(key);
+    }
+
+    fn left(&mut self, key: JobKey) {
+        self.step_out(key);
+        let left = self.jobs.remove(&key);
+        self.valid -= usize::from(left.is_some_and(|left| left.status == Status::Valid));
+        if let Some((_, asked)) = &mut self.asked {
+            asked.remove(&key);
+        }
+        if self.jobs.is_empty() {
+            self.first = None;
+        }
+    }
+
+    fn untold(&mut self, key: JobKey) {
+        let Some(watched) = self.jobs.get_mut(&key).filter(|watched| !watched.status.waits()) else { return };
+        watched.status = Status::Pending;
+        // A job in an open request is queued again when that is answered.
+        if !self.asked.as_ref().is_some_and(|(_, asked)| asked.contains(&key)) {
+            self.line_up(key);
+        }
+    }
+
+    fn answered(&mut self, ask: u64, answers: &[(JobKey, Status)], commands: &mut Vec<MonitorCommand>) {
+        let Some((_, mut open)) = self.asked.take_if(|(number, _)| *number == ask) else {
+            if !answers.is_empty() {
+                commands.push(MonitorCommand::Discarded { answers: answers.len() });
+            }
+            return;
+        };
+        let (mut discarded, asked) = (0, open.clone());
+        for &(key, status) in answers {
+            // The first of two answers for one job counts.
+            if open.remove(&key) {
+                self.believe(key, status, commands);
+            } else {
+                discarded += 1;
+            }
+        }
+        if discarded > 0 {
+            commands.push(MonitorCommand::Discarded { answers: discarded });
+        }
+        for key in asked {
+            if self.jobs.get(&key).is_some_and(|watched| watched.status.waits()) {
+                self.line_up(key);
+            }
+        }
+    }
+
+    fn believe(&mut self, key: JobKey, to: Status, commands: &mut Vec<MonitorCommand>) {
+        let Some(watched) = self.jobs.get_mut(&key) else { return };
+        let from = watched.status;
+        // A repeated status changes nothing.
+        if from == to && !to.waits() {
+            return;
+        }
+        if !from.may_become(to) {
+            commands.push(MonitorCommand::Refused { key, from, to });
+            return;
+        }
+        watched.status = to;
+        self.valid -= usize::from(from == Status::Valid);
+        self.valid += usize::from(to == Status::Valid);
+        if !to.waits() {
+            self.step_out(key);
+            commands.push(MonitorCommand::Settle { key, status: to });
+        }
+    }
+
+    /// Requests the next batch of the poll in progress, or begins a poll.
+    fn go_on(&mut self, now: Timestamp, commands: &mut Vec<MonitorCommand>) {
+        if self.asked.is_some() || !self.asks {
+            return;
+        }
+        if self.up_to.is_none() && self.is_due(now) {
+            self.up_to = Some(self.next_turn);
+            (self.began, self.wanted) = (Some(now), false);
+        }
+        let Some(up_to) = self.up_to else { return };
+        let jobs = self.next_batch(up_to);
+        if jobs.is_empty() {
+            self.up_to = None;
+            return;
+        }
+        let ask = self.next_ask;
+        self.next_ask += 1;
+        self.asked = Some((ask, jobs.iter().copied().collect()));
+        commands.push(MonitorCommand::Ask { ask, jobs });
+    }
+
+    /// Minimum time between the starts of two polls.
+    fn rest(&self) -> Duration {
+        if self.wanted { self.every.min(SOONEST) } else { self.every }
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        // A clock that was set back ends the wait.
+        let over = |from: Option<Timestamp>, wait: Duration| {
+            from.is_none_or(|from| !(0..millis(wait)).contains(&now.0.saturating_sub(from.0)))
+        };
+        let rested = over(self.began, self.rest());
+        !self.order.is_empty() && rested && (self.wanted || over(self.first, self.every))
+    }
+
+    fn next_batch(&mut self, up_to: u64) -> Vec<JobKey> {
+        let mut jobs = Vec::new();
+        while jobs.len() < self.batch {
+            let Some((_, lane)) = self.order.first_key_value().filter(|&(&turn, _)| turn < up_to) else {
+                break;
+            };
+            let waiting = self.lanes.get(lane).into_iter().flatten();
+            let from = jobs.len();
+            jobs.extend(
+                waiting.take_while(|&(&turn, _)| turn < up_to).map(|(_, &key)| key).take(self.batch - from),
+            );
+            for &key in &jobs[from..] {
+                self.step_out(key);
+            }
+        }
+        jobs
+    }
+
+    /// Queues a job behind all others.
+    fn line_up(&mut self, key: JobKey) {
+        let Some(watched) = self.jobs.get_mut(&key) else { return };
+        watched.turn = self.next_turn;
+        self.next_turn += 1;
+        let line = self.lanes.entry(Arc::clone(&watched.lane)).or_default();
+        if line.is_empty() {
+            self.order.insert(watched.turn, Arc::clone(&watched.lane));
+        }
+        line.insert(watched.turn, key);
+    }
+
+    /// Removes a job from the queue, if it is there.
+    fn step_out(&mut self, key: JobKey) {
+        let Some(watched) = self.jobs.get(&key) else { return };
+        let Some(line) = self.lanes.get_mut(&watched.lane) else { return };
+        if line.get(&watched.turn) != Some(&key) {
+            return;
+        }
+        line.remove(&watched.turn);
+        if let Some(lane) = self.order.remove(&watched.turn) {
+            match line.keys().next() {
+                Some(&first) => _ = self.order.insert(first, lane),
+                None => _ = self.lanes.remove(&lane),
+            }
+        }
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Dispatcher protocol: defines the plan of each step, the events and the commands.
+
+use std::time::Duration;
+
+use crate::{JobKey, Rules};
+use tidegate_model::{Progress, Timestamp};
+
+/// Plan of one step, as far as the dispatcher needs it.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    pub gather: Gather,
+    /// In the order of the step's bindings.
+    pub inputs: Vec<FlowInput>,
+    /// Due time of the first job that is redelivered out of order.
+    pub due: Option<Timestamp>,
+    pub before: Before,
+    /// Rules by which a queued step picks its jobs; `None` for a step that takes them in order.
+    pub picking: Option<Picking>,
+    /// Batches that were begun and not delivered when the last run ended, in the order of their beginning.
+    /// They are formed again with the same jobs, before all other batches.
+    pub redo: Vec<Redo>,
+}
+
+/// Rules and limits by which a step with one input picks its jobs.
+#[derive(Clone, Debug)]
+pub struct Picking {
+    pub rules: Rules,
+    /// Whether outputs are delivered in order; outputs that are due later, in the order of their times.
+    pub in_order: bool,
+    /// Maximum distance past the watermark at which jobs are considered; 0 = no limit.
+    pub search_ahead: u64,
+    /// Maximum number of jobs in a batch.
+    pub batch: usize,
+    /// Whether its batches run on the blocking pool and take no worker from other steps.
+    pub aside: bool,
+    /// Maximum age of the gate's last "open"; an older answer is asked for again before anything starts.
+    pub gate: Option<Duration>,
+    /// Jobs of the input that are accounted for.
+    pub progress: Progress,
+}
+
+/// Composition of a step's batches from its inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gather {
+    /// Each batch has jobs of one input, whichever has some.
+    Any,
+    /// Each batch has the same number of jobs of every input.
+    Each,
+}
+
+/// One input of a step: its origin and the step's position in it.
+#[derive(Clone, Debug)]
+pub struct FlowInput {
+    pub feed: Feed,
+    /// Index of the first job that is not accounted for.
+    pub next: u64,
+    /// Jobs behind `next` that are accounted for: ranges, inclusive, ascending.
+    pub finished: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feed {
+    /// A source, with a reader for this input alone.
+    Source,
+    /// The queue at this position.
+    Queue(usize),
+    /// The queue at this position, to which clients may also push jobs while the run goes on.
+    Pushed(usize),
+}
+
+/// Record that must be durable before a batch may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before {
+    Nothing,
+    /// The snapshot of the batch: its attempt can be seen by external systems.
+    Snapshot,
+    /// The progress past the batch: its jobs are never attempted again.
+    Progress,
+}
+
+/// A batch of the last run to be formed again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redo {
+    /// Number of the batch, the same as before.
+    pub number: u64,
+    /// Positions of its inputs, each with the index of the first job.
+    pub inputs: Vec<(usize, u64)>,
+    /// Number of jobs of each input.
+    pub jobs: usize,
+}
+
+/// Limits that keep memory independent of the backlog.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Maximum number of batches on workers at one time, over all steps.
+    pub slots: usize,
+    /// Maximum number of batches of one step that are read and not yet run or committed.
+    pub batches: usize,
+    /// Maximum number of jobs of one step that are read and not yet committed.
+    pub jobs: usize,
+    /// Bytes of the inputs and outputs of those jobs above which the step reads no more.
+    pub bytes: usize,
+}
+
+/// Number of a batch, given by the dispatcher, unique in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(pub u64);
+
+/// Number of a read, given by the engine, unique in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReadId(pub u64);
+
+/// Position of a job in the order of a step without a queuer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Turn {
+    /// Index in the first input that has a job in the tuple.
+    pub index: u64,
+    pub input: usize,
+}
+
+/// One input of one step. The position after the last input is the port of jobs that are redelivered out of
+/// order. The next position is the port of parked jobs that are read again in their turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port {
+    pub step: usize,
+    pub input: usize,
+}
+
+/// Fact that the engine reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// At least one job was read.
+    Read { port: Port, read: ReadId, first: u64, jobs: usize, bytes: usize },
+    /// A reader has no jobs now; it reports later ones without another request.
+    Idle { port: Port },
+    /// A reader has no more jobs in this run.
+    Ended { port: Port },
+    /// A reader failed. The jobs that it has read are still processed.
+    Broken { port: Port },
+    /// The last index of a queue is now `head`.
+    Grew { queue: usize, head: u64 },
+    /// The step has jobs to redeliver out of order, the first of them at this time.
+    Returned { step: usize, due: Timestamp },
+    /// A job waits in the store for its next attempt; no job behind it is delivered before it.
+    Parked { step: usize, turn: Turn, due: Timestamp },
+    /// A parked job was removed.
+    Gone { step: usize, turn: Turn },
+    /// No more jobs to redeliver are due than were read; the next one is due at this time.
+    NoneDue { step: usize, next: Option<Timestamp> },
+    /// Time has passed.
+    Tick,
+    /// The jobs of the batch are in memory and have `bytes` bytes.
+    Picked { step: usize, batch: BatchId, bytes: usize },
+    /// The gate of the step was checked.
+    Gate { step: usize, open: bool },
+    /// An operator paused or resumed the step.
+    Pause { step: usize, paused: bool },
+    /// The record that the batch needs before it runs is durable.
+    Begun { step: usize, batch: BatchId },
+    /// A worker has run the first `taken` jobs of a batch.
+    Ran { step: usize, batch: BatchId, ran: BatchEnd },
+    /// A batch is durably delivered.
+    Committed { step: usize, batch: BatchId },
+    /// The setup of the step failed: nothing starts before this time.
+    Hold { step: usize, until: Timestamp },
+    /// A batch did not run and left no trace: it runs again.
+    PutBack { step: usize, batch: BatchId },
+    /// A batch of the step cannot be delivered; the step must stop.
+    Failed { step: usize },
+    /// An operator requested a replay: the step runs earlier jobs again.
+    Rewind { step: usize },
+    /// The run must end.
+    Stop,
+}
+
+/// Result of a batch, as a worker reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchEnd {
+    /// Number of its jobs that are accounted for.
+    pub taken: usize,
+    pub ending: EndedBy,
+    /// Bytes of the outputs.
+    pub bytes: usize,
+    /// Time that the worker took.
+    pub took: Duration,
+    /// Outcome of each job that was taken, for a queued step.
+    pub ends: Vec<JobEnd>,
+}
+
+#[cfg(test)]
+impl BatchEnd {
+    /// Result of an ordered batch with all its jobs taken.
+    pub(crate) fn whole(taken: usize) -> Self {
+        Self { taken, ending: EndedBy::Whole, bytes: 10, took: Duration::ZERO, ends: Vec::new() }
+    }
+
+    /// Result of a batch of a queued step.
+    pub(crate) fn picked(ends: &[JobEnd]) -> Self {
+        Self { ends: ends.to_vec(), ..Self::whole(ends.len()) }
+    }
+}
+
+/// Reason for which a worker ended a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// All its jobs were taken.
+    Whole,
+    /// The batch took long or has many outputs: the rest was not attempted and runs as another batch.
+    Cut,
+    /// The next job failed and is retried in its turn, not before this time.
+    Waits(Timestamp),
+    /// The next job was not attempted: the step starts nothing before this time.
+    Holds(Timestamp),
+    /// The next job halts the step.
+    Halts,
+}
+
+/// Action that the engine must carry out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Read jobs from the index `from` on. Answered by `Read`, `Ended` or `Broken`, or by `Idle` and one of
+    /// them later. On the port of redelivered jobs: read the due jobs that are not in memory. Answered by
+    /// `Read`, `NoneDue` or `Broken`.
+    Read { port: Port, from: u64 },
+    /// Add these jobs of a read to the batch, after its other jobs of the same input.
+    Part { batch: BatchId, port: Port, read: ReadId, skip: usize, jobs: usize },
+    /// Keep the first `jobs` jobs in the batch and move the others to the batch `rest`. If the batch was
+    /// begun, the rest is begun too.
+    Split { batch: BatchId, jobs: usize, rest: BatchId, begun: bool },
+    /// Read a parked job again. Answered by `Read`, or by `Parked` or `Gone` if it was moved.
+    Return { step: usize, turn: Turn },
+    /// Load the jobs of the batch into memory. Answered by `Picked`.
+    Pick { step: usize, batch: BatchId, jobs: Vec<JobKey> },
+    /// The step has finished all jobs of its input up to this one.
+    Passed { step: usize, watermark: u64 },
+    /// Check whether the gate of the step is open. Answered by `Gate`.
+    LookAtGate { step: usize },
+    /// Release the read; no batch needs more of it.
+    Forget { read: ReadId },
+    /// Write the record that the batch needs before it runs. Answered by `Begun`.
+    Begin { step: usize, batch: BatchId, before: Before },
+    /// Give the batch to a worker.
+    Run { step: usize, batch: BatchId },
+    /// Deliver the first `taken` jobs of the batch. Commands of one step are in order, except for jobs
+    /// redelivered out of order.
+    Commit { step: usize, batch: BatchId, taken: usize },
+    /// Drop the batch; its jobs are read again in the next run.
+    Drop { batch: BatchId },
+    /// Put the progress of the step back, which has nothing in flight. Answered by
+    /// [`crate::dispatcher::Dispatcher::rewound`].
+    Rewind { step: usize },
+    /// Put progress back before these batches: they were begun and accounted for, and are not attempted in
+    /// this run. Answered by [`crate::dispatcher::Dispatcher::rewound`].
+    GiveBack { step: usize, batches: Vec<BatchId> },
+    /// End the run: all work is done.
+    Finish(End),
+}
+
+/// Outcome of one job of a queued step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobEnd {
+    /// It is accounted for.
+    Finished,
+    /// It is retried, not before this time.
+    Delayed(Timestamp),
+    /// It is pending in an external system.
+    Pending,
+    /// The external system does not know it: it goes before all other jobs of its lane.
+    Forgotten,
+    /// It was not attempted: the job keeps its place, and the step starts nothing before this time.
+    Held(Timestamp),
+}
+
+/// Outcome of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Everything is delivered.
+    Drained,
+    /// Everything is delivered except the jobs behind a halted step.
+    Halted,
+    /// The run was stopped.
+    Stopped,
+}

@@ -1,0 +1,304 @@
+//! Queued step: picks its jobs by the rules of a queuer.
+//!
+//! This file has the state of the step and the handling of its events. Other modules fill the waiting room
+//! ([`reads`]), check the gate ([`gate`]) and process the picked batches ([`batches`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::input::{InputState, Reading};
+use crate::batch_size::Sizing;
+use crate::counts::Glance;
+use crate::protocol::{BatchId, Before, Command, Feed, Flow, Picking};
+use crate::step_machine::{Around, Hands, Look, Machine, Mode, StepEvent};
+use crate::waiting_room::{Card, JobKey, State, WaitingRoom};
+use tidegate_model::{Progress, Timestamp};
+
+pub(crate) mod batches;
+pub(crate) mod gate;
+pub(crate) mod inspect;
+pub(crate) mod lookahead;
+pub(crate) mod reads;
+
+use self::lookahead::Beyond;
+use batches::BatchState;
+use gate::Gate;
+use reads::ReadState;
+
+#[derive(Debug)]
+pub(crate) struct Picker {
+    position: usize,
+    before: Before,
+    input: InputState,
+    feed: Option<Feed>,
+    room: WaitingRoom,
+    /// Maximum number of batches of delayed outputs in flight.
+    late_batches_max: usize,
+    /// Indices of jobs that are being cancelled, until the result is known.
+    withheld: BTreeSet<u64>,
+    /// Outputs that were made earlier, by due time.
+    late: BTreeSet<(Timestamp, JobKey)>,
+    /// Completed jobs, which were pending and are to be delivered.
+    settling: Vec<JobKey>,
+    search_ahead: u64,
+    /// Whether it has reached search-ahead or its memory limit, and reads no more for now.
+    is_full: bool,
+    /// Jobs that were read and are past search-ahead.
+    beyond: Beyond,
+    /// Last index of the queue when the step first could start a job.
+    first_head: Option<u64>,
+    /// Maximum number of jobs in a batch.
+    batch: usize,
+    sizing: Sizing,
+    aside: bool,
+    gate: Option<Gate>,
+    /// Time before which nothing starts, because a job reported its gate closed.
+    held_until: Option<Timestamp>,
+    /// Time of that report.
+    held_since: Timestamp,
+    progress: Progress,
+    batches: BTreeMap<BatchId, BatchState>,
+    /// Unfinished reads, by first index, for a source: it cannot be read job by job.
+    reads: BTreeMap<u64, ReadState>,
+    /// Bytes of those reads, and of the outputs of batches.
+    held: usize,
+    end: Halting,
+    broken: bool,
+    /// Buffer of picked jobs, reused to save allocations.
+    picked: Vec<JobKey>,
+}
+
+/// Progress of a halt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Halting {
+    No,
+    /// Running batches are awaited and delivered.
+    Delivering,
+    /// Running batches are awaited, and nothing can be delivered.
+    Failed,
+    Halted,
+}
+
+impl Picker {
+    pub(crate) fn new(position: usize, flow: &Flow, picking: Picking) -> Self {
+        let Picking { rules, in_order, search_ahead, batch, aside, gate, progress } = picking;
+        let feed = flow.inputs.first().map(|input| input.feed);
+        let next = flow.inputs.first().map_or(1, |input| input.next);
+        Self {
+            position,
+            before: flow.before,
+            input: InputState::new(feed.unwrap_or(Feed::Source), next),
+            feed,
+            room: WaitingRoom::new(rules),
+            late_batches_max: if in_order { 1 } else { usize::MAX },
+            withheld: BTreeSet::new(),
+            late: BTreeSet::new(),
+            settling: Vec::new(),
+            search_ahead,
+            is_full: false,
+            beyond: Beyond::default(),
+            first_head: None,
+            batch,
+            sizing: Sizing::default(),
+            aside,
+            gate: gate.map(Gate::new),
+            held_until: None,
+            held_since: Timestamp(0),
+            progress,
+            batches: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            held: 0,
+            end: if feed.is_none() { Halting::Halted } else { Halting::No },
+            broken: false,
+            picked: Vec::new(),
+        }
+    }
+}
+
+impl Machine for Picker {
+    fn handle(
+        &mut self,
+        event: StepEvent,
+        _next_batch: &mut u64,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        match event {
+            StepEvent::Read { read, first, jobs, bytes, .. } => self.took(read, first, jobs, bytes, commands),
+            StepEvent::Idle { .. } => self.input.idle(),
+            StepEvent::Ended { .. } => self.input.reading = Reading::Ended,
+            StepEvent::Broken { .. } => {
+                self.input.reading = Reading::Ended;
+                self.broken = true;
+            }
+            StepEvent::Picked { batch, bytes } => self.fetched(batch, bytes),
+            StepEvent::Begun { batch } => self.begun(batch),
+            StepEvent::Ran { batch, ran } => self.ran(batch, ran, now, commands),
+            StepEvent::Committed { batch } => self.committed(batch, now, commands),
+            StepEvent::Gate { open } => {
+                if let Some(gate) = &mut self.gate {
+                    gate.answered(open, now);
+                }
+            }
+            StepEvent::Hold { until } => self.hold(until, now),
+            StepEvent::Failed => self.failed(commands),
+            // Redelivered jobs are reported one by one, and only the next run puts progress back. If a batch
+            // could not run, each of its jobs is reported as held.
+            StepEvent::Returned { .. }
+            | StepEvent::NoneDue { .. }
+            | StepEvent::Parked { .. }
+            | StepEvent::Gone { .. }
+            | StepEvent::Rewind
+            | StepEvent::PutBack { .. } => {}
+        }
+    }
+
+    fn saw(&mut self, card: &Card<'_>, state: State) {
+        if card.key.is_fresh() && self.ahead().is_some_and(|ahead| card.key.0 > ahead) {
+            self.beyond.push(card);
+        } else {
+            self.let_in(card, state);
+        }
+    }
+
+    fn saw_late(&mut self, key: JobKey, due: Timestamp) {
+        self.late.insert((due, key));
+    }
+
+    fn settle(&mut self, mut jobs: Vec<JobKey>) {
+        self.settling.append(&mut jobs);
+    }
+
+    fn state(&self, key: JobKey) -> Option<State> {
+        let late = || self.late.iter().find(|&&(_, late)| late == key);
+        let room = self.room.state(key).or_else(|| self.beyond.has(key).then_some(State::Waiting));
+        room.or_else(|| late().map(|&(until, _)| State::Delayed { until }))
+    }
+
+    fn reschedule(&mut self, key: JobKey, due: Timestamp) {
+        if let Some(&late) = self.late.iter().find(|&&(_, late)| late == key) {
+            self.late.remove(&late);
+            self.late.insert((due, key));
+        } else {
+            // A job that is due already stays due.
+            let _ = self.room.reschedule(key, due);
+        }
+    }
+
+    fn cancel(&mut self, key: JobKey, now: Timestamp) {
+        self.late.retain(|&(_, late)| late != key);
+        if key.is_fresh() && !self.progress.has(key.0) {
+            self.withheld.insert(key.0);
+        }
+        self.beyond.remove(key);
+        // A running job cannot be cancelled and stays.
+        let _ = self.room.cancel(key, now);
+    }
+
+    fn withholds(&self, index: u64) -> bool {
+        self.withheld.contains(&index)
+    }
+
+    fn release(&mut self, index: u64) {
+        self.withheld.remove(&index);
+    }
+
+    fn account(&mut self, index: u64, commands: &mut Vec<Command>) {
+        self.withheld.remove(&index);
+        self.progress.finish(index, index);
+        self.let_go(index, commands);
+        let (step, watermark) = (self.position, self.progress.watermark());
+        commands.push(Command::Passed { step, watermark });
+    }
+
+    fn look(&self) -> Option<Look<'_>> {
+        Some(self.seen())
+    }
+
+    fn glance(&self, heads: &[u64], lanes: usize, now: Timestamp) -> Glance {
+        self.counted(heads, lanes, now)
+    }
+
+    fn advance(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        if self.end == Halting::Halted {
+            return;
+        }
+        match around.mode {
+            Mode::Paused => {}
+            _ if self.end > Halting::No => {
+                self.drop_unbegun(commands);
+                self.settle_halt();
+            }
+            Mode::Stopping => self.drop_unbegun(commands),
+            Mode::Open => {
+                self.admit();
+                self.pick_late(around, now, commands);
+                self.settle_pending(around, commands);
+                self.pick(around, now, commands);
+                self.begin(commands);
+                self.read(around, now, commands);
+            }
+        }
+    }
+
+    fn run(&mut self, hands: &mut Hands<'_>, commands: &mut Vec<Command>) {
+        self.run_ready(hands.paused, hands.free, commands);
+    }
+
+    fn has_left(&self) -> bool {
+        false
+    }
+
+    fn is_aside(&self) -> bool {
+        self.aside
+    }
+
+    fn exclude(&mut self) {
+        self.end = Halting::Halted;
+    }
+
+    fn is_halted(&self) -> bool {
+        self.end > Halting::No
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.end > Halting::No || self.broken
+    }
+
+    fn rewound(&mut self, _next: &[u64]) {}
+
+    fn is_busy(&self, stopping: bool) -> bool {
+        let looking = self.gate.as_ref().is_some_and(Gate::is_asked);
+        !self.batches.is_empty()
+            || self.end < Halting::Halted && !stopping && (self.input.reading == Reading::Asked || looking)
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.batches.values().any(|batch| !batch.is_unbegun())
+    }
+
+    fn is_exhausted(&self, heads: &[u64], until_idle: bool, now: Timestamp) -> bool {
+        let counts = self.room.counts();
+        let waits = counts.waiting + counts.running + counts.delayed + counts.pending > 0;
+        let empty = !waits && self.late.is_empty() && self.beyond.len() == 0;
+        let is_read = self.input.is_dry(heads, until_idle, now)
+            || until_idle && self.is_full && self.input.reading == Reading::Ready;
+        // All jobs that can start have been picked by now.
+        self.end == Halting::Halted || is_read && (empty || until_idle)
+    }
+
+    fn is_held(&self, _now: Timestamp) -> bool {
+        // Jobs of a failed setup are reported as held with their batch, and nothing else is picked meanwhile.
+        false
+    }
+
+    fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.end > Halting::No {
+            return None;
+        }
+        let late = self.late.first().map(|&(due, _)| due);
+        late.into_iter().chain(self.room_wakes(now)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Batch lifecycle of a queued step: picks, begins, runs and commits its batches.
+
+use super::{Halting, Picker};
+use crate::protocol::{BatchEnd, BatchId, Before, Command, EndedBy, JobEnd};
+use crate::step_machine::{Around, number};
+use crate::waiting_room::{JobKey, State};
+use tidegate_model::Timestamp;
+
+/// Maximum number of delayed outputs, or of completed jobs, in a batch.
+const LATE_BATCH: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct BatchState {
+    jobs: Vec<JobKey>,
+    ends: Vec<JobEnd>,
+    bytes: usize,
+    /// Bytes of its outputs alone.
+    made: usize,
+    phase: Phase,
+    content: Content,
+}
+
+/// Content of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Attempts,
+    /// Outputs that were made earlier.
+    Late,
+    /// Completed jobs, which were pending. None of them is attempted.
+    Settled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Its jobs are being fetched.
+    Picked,
+    Ready,
+    Beginning,
+    Begun,
+    Running,
+    Committing,
+}
+
+impl Picker {
+    /// Delivers outputs that are due; gates and rules do not apply. If the step delivers in order, at most
+    /// one such batch is in flight.
+    pub(crate) fn pick_late(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        while self.late.first().is_some_and(|&(due, _)| due <= now) {
+            let late = self.batches.values().filter(|batch| batch.content == Content::Late);
+            if late.count() >= self.late_batches_max {
+                return;
+            }
+            let mut jobs = Vec::new();
+            while let Some(first) = self.late.first().filter(|(due, _)| *due <= now).copied()
+                && jobs.len() < LATE_BATCH
+            {
+                self.late.remove(&first);
+                jobs.push(first.1);
+            }
+            self.add_batch(jobs, Content::Late, around, commands);
+        }
+    }
+
+    /// Delivers completed jobs; gates and rules do not apply.
+    pub(crate) fn settle_pending(&mut self, around: &mut Around<'_>, commands: &mut Vec<Command>) {
+        let jobs = std::mem::take(&mut self.settling);
+        for jobs in jobs.chunks(LATE_BATCH) {
+            self.add_batch(jobs.to_vec(), Content::Settled, around, commands);
+        }
+    }
+
+    /// Picks the jobs that may start.
+    pub(crate) fn pick(&mut self, around: &mut Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        // A clock that was set back ends the wait.
+        if self.held_until.is_some_and(|until| until <= now) || now < self.held_since {
+            self.held_until = None;
+        }
+        if self.held_until.is_some() || self.catches_up(around.heads) || !self.passes_gate(now, commands) {
+            return;
+        }
+        let most = self.batch.min(self.sizing.jobs());
+        let made: usize = self.batches.values().map(|batch| batch.made).sum();
+        while made < around.bounds.bytes && (self.aside || self.batches.len() < around.bounds.batches) {
+            self.room.start(now, most, &mut self.picked);
+            if self.picked.is_empty() {
+                return;
+            }
+            let jobs = std::mem::take(&mut self.picked);
+            self.add_batch(jobs, Content::Attempts, around, commands);
+        }
+    }
+
+    /// Blocks all starts until `until`.
+    pub(crate) fn hold(&mut self, until: Timestamp, now: Timestamp) {
+        (self.held_until, self.held_since) = (self.held_until.max(Some(until)), now);
+    }
+
+    fn add_batch(
+        &mut self,
+        jobs: Vec<JobKey>,
+        content: Content,
+        around: &mut Around<'_>,
+        commands: &mut Vec<Command>,
+    ) {
+        let (step, batch) = (self.position, number(around.next_batch));
+        let state = BatchState {
+            jobs: jobs.clone(),
+            ends: Vec::new(),
+            bytes: 0,
+            made: 0,
+            phase: Phase::Picked,
+            content,
+        };
+        self.batches.insert(batch, state);
+        commands.push(Command::Pick { step, batch, jobs });
+    }
+
+    /// Marks a batch as fetched.
+    pub(crate) fn fetched(&mut self, id: BatchId, bytes: usize) {
+        if let Some(batch) = self.batches.get_mut(&id) {
+            batch.phase = Phase::Ready;
+            batch.bytes += bytes;
+            self.held += bytes;
+        }
+    }
+
+    /// Begins the batches that must be begun.
+    pub(crate) fn begin(&mut self, commands: &mut Vec<Command>) {
+        if self.before == Before::Nothing {
+            return;
+        }
+        for (&batch, state) in &mut self.batches {
+            if state.phase == Phase::Ready && !state.settles() {
+                state.phase = Phase::Beginning;
+                commands.push(Command::Begin { step: self.position, batch, before: self.before });
+            }
+        }
+    }
+
+    pub(crate) fn begun(&mut self, id: BatchId) {
+        if let Some(batch) = self.batches.get_mut(&id) {
+            batch.phase = Phase::Begun;
+        }
+    }
+
+    /// Starts batches on free workers.
+    pub(crate) fn run_ready(&mut self, paused: bool, free_slots: &mut usize, commands: &mut Vec<Command>) {
+        for (&batch, state) in &mut self.batches {
+            let at_once = (self.before == Before::Nothing || state.settles()) && !paused;
+            let first = if at_once { Phase::Ready } else { Phase::Begun };
+            if *free_slots == 0 && !self.aside {
+                return;
+            }
+            if state.phase == first && self.end < Halting::Halted {
+                state.phase = Phase::Running;
+                *free_slots -= usize::from(!self.aside);
+                commands.push(Command::Run { step: self.position, batch });
+            }
+        }
+    }
+
+    pub(crate) fn ran(&mut self, id: BatchId, ran: BatchEnd, now: Timestamp, commands: &mut Vec<Command>) {
+        // A repeated or unexpected report is ignored.
+        let Some(batch) = self.batches.get_mut(&id).filter(|batch| batch.phase == Phase::Running) else {
+            return;
+        };
+        if self.end == Halting::Failed {
+            // A failed step delivers nothing; the batch only returns its worker.
+            self.batches.remove(&id);
+            commands.push(Command::Drop { batch: id });
+            return self.settle_halt();
+        }
+        let BatchEnd { taken, ending, bytes, took, ends } = ran;
+        debug_assert!(taken == ends.len() && taken <= batch.jobs.len());
+        debug_assert!(ending != EndedBy::Whole || taken == batch.jobs.len());
+        if ending == EndedBy::Cut {
+            // The rest may start again at once, at the same time as running batches.
+            for key in batch.jobs.split_off(taken) {
+                if self.room.put_back(key).is_err() {
+                    // The waiting room does not have it: it is a delayed output.
+                    self.late.insert((now, key));
+                }
+            }
+        }
+        if !batch.settles() {
+            self.sizing.measured(taken, took);
+        }
+        (batch.ends, batch.made) = (ends, bytes);
+        batch.bytes += bytes;
+        batch.phase = Phase::Committing;
+        self.held += bytes;
+        if ending == EndedBy::Halts {
+            self.end = self.end.max(Halting::Delivering);
+        }
+        commands.push(Command::Commit { step: self.position, batch: id, taken });
+    }
+
+    pub(crate) fn committed(&mut self, id: BatchId, now: Timestamp, commands: &mut Vec<Command>) {
+        let Some(batch) = self.batches.remove(&id) else { return };
+        self.held = self.held.saturating_sub(batch.bytes);
+        let watermark = self.progress.watermark();
+        let mut through = Vec::with_capacity(batch.jobs.len());
+        for (&key, &end) in batch.jobs.iter().zip(&batch.ends) {
+            // The waiting room gave all these jobs, so it accepts each transition.
+            let _ = match end {
+                JobEnd::Finished => self.room.finished(key, now),
+                JobEnd::Delayed(until) => self.room.delay(key, until, now),
+                JobEnd::Pending => self.room.pend(key, now),
+                JobEnd::Forgotten => self.room.forgot(key),
+                JobEnd::Held(until) => {
+                    self.hold(until, now);
+                    self.room.put_back(key)
+                }
+            };
+            // An unfinished job is in the store as a parked job, and is not read again.
+            if key.is_fresh() && !self.progress.has(key.0) {
+                through.push((key.0, key.0));
+                self.let_go(key.0, commands);
+            }
+        }
+        self.progress.finish_all(&mut through);
+        if self.progress.watermark() > watermark {
+            let (step, watermark) = (self.position, self.progress.watermark());
+            commands.push(Command::Passed { step, watermark });
+        }
+        for &key in &batch.jobs[batch.ends.len()..] {
+            let _ = self.room.put_back(key); // the waiting room gave it
+        }
+        self.settle_halt();
+    }
+
+    /// Fails the step: nothing more can be delivered, and running batches only return their workers.
+    pub(crate) fn failed(&mut self, commands: &mut Vec<Command>) {
+        self.end = self.end.max(Halting::Failed);
+        self.batches.retain(|&batch, state| {
+            let runs = state.phase == Phase::Running;
+            if !runs {
+                commands.push(Command::Drop { batch });
+            }
+            runs
+        });
+        self.settle_halt();
+    }
+
+    pub(crate) fn settle_halt(&mut self) {
+        if self.end > Halting::No && self.batches.is_empty() {
+            self.end = Halting::Halted;
+        }
+    }
+
+    /// Drops the batches that are not begun.
+    pub(crate) fn drop_unbegun(&mut self, commands: &mut Vec<Command>) {
+        let room = &mut self.room;
+        self.batches.retain(|&batch, state| {
+            if !state.is_unbegun() {
+                return true;
+            }
+            for &key in &state.jobs {
+                let _ = room.put_back(key); // the waiting room gave it
+            }
+            commands.push(Command::Drop { batch });
+            false
+        });
+    }
+
+    /// Jobs that the waiting room gave and that are not begun.
+    pub(crate) fn unbegun(&self) -> impl Iterator<Item = JobKey> {
+        let batches = self.batches.values().filter(|batch| batch.is_unbegun() && !batch.settles());
+        // Delayed outputs are not in the waiting room.
+        let jobs = batches.flat_map(|batch| batch.jobs.iter().copied());
+        jobs.filter(|&key| self.room.state(key) == Some(State::Running))
+    }
+}
+
+impl BatchState {
+    fn settles(&self) -> bool {
+        self.content == Content::Settled
+    }
+
+    pub(crate) fn is_unbegun(&self) -> bool {
+        matches!(self.phase, Phase::Picked | Phase::Ready)
+    }
+}

@@ -1,0 +1,101 @@
+//! Read side of a queued step: requests jobs and adds them to the waiting room.
+
+use super::{Halting, Picker};
+use crate::input::Reading;
+use crate::protocol::{Command, Feed, Port, ReadId};
+use crate::step_machine::Around;
+use crate::waiting_room::{Card, State};
+use tidegate_model::Timestamp;
+
+#[derive(Debug)]
+pub(crate) struct ReadState {
+    read: ReadId,
+    bytes: usize,
+    /// Index behind its last job.
+    end: u64,
+    /// Number of its unfinished jobs.
+    left: usize,
+}
+
+impl Picker {
+    pub(crate) fn took(
+        &mut self,
+        read: ReadId,
+        first: u64,
+        jobs: usize,
+        bytes: usize,
+        commands: &mut Vec<Command>,
+    ) {
+        self.input.skip_to(first + jobs as u64);
+        if self.feed == Some(Feed::Source) && self.end < Halting::Halted {
+            let end = first + jobs as u64;
+            let through = (first..end).filter(|&index| self.progress.has(index)).count();
+            if through < jobs {
+                self.held += bytes;
+                self.reads.insert(first, ReadState { read, bytes, end, left: jobs - through });
+                return;
+            }
+        }
+        commands.push(Command::Forget { read });
+    }
+
+    pub(crate) fn read(&mut self, around: &Around<'_>, now: Timestamp, commands: &mut Vec<Command>) {
+        // Jobs that earlier runs finished need no read, and retention may have deleted them.
+        if self.input.reading == Reading::Ready && self.input.next <= self.progress.watermark() {
+            self.input.skip_to(self.progress.watermark() + 1);
+        }
+        let ahead = self.ahead().is_none_or(|ahead| self.input.next <= ahead);
+        let fits = self.held < around.bounds.bytes || self.reads.is_empty();
+        self.is_full = !(ahead && fits);
+        if !self.is_full && self.input.may_read(around.heads, now) {
+            self.input.ask();
+            let port = Port { step: self.position, input: 0 };
+            commands.push(Command::Read { port, from: self.input.next });
+        }
+    }
+
+    /// Last index that is considered, if search-ahead is limited.
+    pub(crate) fn ahead(&self) -> Option<u64> {
+        (self.search_ahead > 0).then(|| self.progress.watermark().saturating_add(self.search_ahead))
+    }
+
+    /// Whether it still reads the initial backlog, and its rules must choose among all of it.
+    pub(crate) fn catches_up(&mut self, heads: &[u64]) -> bool {
+        let Some((_, head)) = self.input.behind(heads).filter(|_| self.room.chooses_among_all()) else {
+            return false;
+        };
+        let first_head = *self.first_head.get_or_insert(head);
+        let reads_on = matches!(self.input.reading, Reading::Ready | Reading::Asked);
+        reads_on && self.input.next <= first_head.min(self.ahead().unwrap_or(u64::MAX))
+    }
+
+    /// Adds the buffered jobs that search-ahead has reached to the waiting room.
+    pub(crate) fn admit(&mut self) {
+        let ahead = self.ahead().unwrap_or(u64::MAX);
+        while let Some(kept) = self.beyond.pop(ahead) {
+            self.let_in(&kept.card(), State::Waiting);
+        }
+    }
+
+    pub(crate) fn let_in(&mut self, card: &Card<'_>, state: State) {
+        let index = card.key.0;
+        if !(card.key.is_fresh() && (self.progress.has(index) || self.withheld.contains(&index))) {
+            // A job that is in the waiting room already stays unchanged.
+            let _ = self.room.add(card.clone(), state);
+        }
+    }
+
+    /// Counts a finished job of a source, and releases its read after the last one.
+    pub(crate) fn let_go(&mut self, index: u64, commands: &mut Vec<Command>) {
+        let Some((&first, state)) = self.reads.range_mut(..=index).next_back() else { return };
+        if index >= state.end {
+            return;
+        }
+        state.left = state.left.saturating_sub(1);
+        if state.left == 0 {
+            self.held = self.held.saturating_sub(state.bytes);
+            commands.push(Command::Forget { read: state.read });
+            self.reads.remove(&first);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Waiting room: holds the jobs of one step and chooses the ones that may start, by the rules of its queuer.
+//!
+//! Its input is new jobs, the results of started jobs, and the time. Its answers depend on nothing else. The
+//! cost of a start depends on the number of started jobs, not of waiting ones. A lane that cannot start a job
+//! is skipped until an event changes that.
+
+pub(crate) mod chunked_vec;
+pub(crate) mod conflicts;
+pub(crate) mod delays;
+pub(crate) mod explain;
+pub(crate) mod heap;
+pub(crate) mod key_index;
+pub(crate) mod lane_counts;
+pub(crate) mod lane_list;
+pub(crate) mod lanes;
+pub(crate) mod policy;
+pub(crate) mod preview;
+pub(crate) mod rate_window;
+pub(crate) mod selection;
+pub(crate) mod slab;
+
+use self::lane_list::Line;
+use self::policy::millis;
+pub use self::policy::{
+    Card, Counts, JobId, JobKey, LaneCounts, Rate, Refusal, Round, Rules, State, Strategy, Survey, Why,
+};
+use self::rate_window::Log;
+use self::slab::{Extra, Hall, Jobs, Stand};
+use conflicts::{Changes, Conflicts};
+use delays::Delays;
+use heap::Heap;
+use lanes::Lanes;
+pub use preview::Reach;
+use tidegate_model::Timestamp;
+
+/// Jobs of one step that are not accounted for, with the choice of the next ones to start.
+///
+/// A job is added, then started, then reported as finished, put back, delayed, pending or forgotten. A report
+/// that does not fit the job's state is refused and has no effect, so duplicate, late and unrequested reports
+/// do no harm.
+#[derive(Clone, Debug)]
+pub struct WaitingRoom {
+    rules: Rules,
+    /// Whether each lane has lists of its own; otherwise all lanes share the lists of lane 0.
+    per_lane: bool,
+    jobs: Jobs,
+    lanes: Lanes,
+    /// Lists of waiting jobs: two a lane if each round has its own jobs, otherwise one.
+    lines: Vec<Line>,
+    /// Lists with a job that may start, in this round and in the next.
+    ready: [Heap<(Stand, i64)>; 2],
+    /// Jobs that a round takes before those of the lanes: unknown jobs, and jobs whose delay is over.
+    urgent: [Line; 2],
+    delayed: Delays,
+    conflicts: Conflicts,
+    log: Log,
+    /// Number of jobs in the lists of the lanes, by parity.
+    lined_up: [usize; 2],
+    /// Number of jobs in each state.
+    stands: [usize; 8],
+    /// Parity of this round. Without rounds it never changes.
+    turn: bool,
+    round: u64,
+    /// Whether a round of `rounds` is in progress.
+    open: bool,
+    /// End of the last round.
+    ended: Option<Timestamp>,
+    latest: Timestamp,
+}
+
+impl WaitingRoom {
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        let bounds = rules.max_per_lane.is_some() || rules.lane_rate.is_some();
+        let per_lane = match rules.strategy {
+            Strategy::OneRoundSerial | Strategy::OneRoundParallel => true,
+            Strategy::Serial => false,
+            Strategy::Fifo | Strategy::Priority { .. } | Strategy::Rounds { .. } => bounds,
+        };
+        let ranked = matches!(rules.strategy, Strategy::Priority { .. });
+        let mut room = Self {
+            rules,
+            per_lane,
+            jobs: Jobs::new(ranked),
+            lanes: Lanes::default(),
+            lines: Vec::new(),
+            ready: [Heap::default(), Heap::default()],
+            urgent: [Line::new(), Line::new()],
+            delayed: Delays::default(),
+            conflicts: Conflicts::default(),
+            log: Log::default(),
+            lined_up: [0; 2],
+            stands: [0; 8],
+            turn: false,
+            round: 0,
+            open: false,
+            ended: None,
+            latest: Timestamp(i64::MIN),
+        };
+        room.make_lines(0);
+        room
+    }
+
+    /// Adds a job that is new, or that had this state before a restart or a change of the rules.
+    pub fn add(&mut self, card: Card<'_>, state: State) -> Result<(), Refusal> {
+        let (key, age) = (card.key, card.age);
+        if self.jobs.find(key).is_some() {
+            return Err(Refusal::Present(key));
+        }
+        let lane = self.lanes.enter(card.lane);
+        let extra = self.extra(card);
+        let Some(slot) = self.jobs.insert(key, age, lane, extra) else {
+            self.lanes.leave(lane);
+            return Err(Refusal::Full);
+        };
+        self.make_lines(lane);
+        let stand = match state {
+            State::Waiting => Stand::Waiting,
+            State::Unknown => Stand::Unknown,
+            State::Running => Stand::Running,
+            State::Pending => Stand::Pending,
+            State::Delayed { until } => {
+                self.jobs.set_until(slot, until);
+                Stand::Delayed
+            }
+        };
+        self.count_in(slot, stand);
+        if self.has_conflicts() {
+            let changes = self.conflicts.enter(slot, &self.jobs);
+            self.apply(&changes);
+        }
+        self.place(slot);
+        self.refresh(lane);
+        self.open |= stand == Stand::Running;
+        Ok(())
+    }
+
+    /// Starts up to `most` jobs and adds them to `started`, in the order in which they start.
+    pub fn start(&mut self, now: Timestamp, most: usize, started: &mut Vec<JobKey>) {
+        self.observe(now);
+        for _ in 0..most {
+            let Some(slot) = self.next(now) else { return };
+            started.push(self.jobs.key(slot));
+            self.claim(slot, now);
+        }
+    }
+
+    /// Removes a running or pending job that is accounted for.
+    pub fn finished(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
+        let slot = self.told(key, "finish", &[Stand::Running, Stand::Pending])?;
+        self.remove(slot, now);
+        Ok(())
+    }
+
+    /// Returns a job that did not run: it waits again, before the jobs of its lane that never started.
+    pub fn put_back(&mut self, key: JobKey) -> Result<(), Refusal> {
+        let slot = self.told(key, "be put back", &[Stand::Running])?;
+        self.change(slot, Stand::PutBack);
+        Ok(())
+    }
+
+    /// Delays a job whose attempt failed; the next attempt starts at `until` or later.
+    pub fn delay(&mut self, key: JobKey, until: Timestamp, now: Timestamp) -> Result<(), Refusal> {
+        let slot = self.told(key, "be delayed", &[Stand::Running, Stand::Pending])?;
+        // The job is in no list now, so its place can hold the time.
+        self.jobs.set_until(slot, until);
+        self.change(slot, Stand::Delayed);
+        self.end_round(now);
+        Ok(())
+    }
+
+    /// Changes the end of a delay.
+    pub fn reschedule(&mut self, key: JobKey, until: Timestamp) -> Result<(), Refusal> {
+        let slot = self.told(key, "be rescheduled", &[Stand::Delayed])?;
+        self.step_out(slot);
+        self.jobs.set_until(slot, until);
+        self.place(slot);
+        Ok(())
+    }
+
+    /// Marks a job as pending in an external system.
+    pub fn pend(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
+        let slot = self.told(key, "be pending", &[Stand::Running])?;
+        self.change(slot, Stand::Pending);
+        self.end_round(now);
+        Ok(())
+    }
+
+    /// Marks a job as unknown to the external system: it goes before all other jobs of its lane.
+    pub fn forgot(&mut self, key: JobKey) -> Result<(), Refusal> {
+        let slot = self.told(key, "be unknown", &[Stand::Running, Stand::Pending])?;
+        self.change(slot, Stand::Unknown);
+        Ok(())
+    }
+
+    /// Removes a job that is not running here; an external system may still have it.
+    pub fn cancel(&mut self, key: JobKey, now: Timestamp) -> Result<(), Refusal> {
+        let idle =
+            [Stand::Waiting, Stand::PutBack, Stand::Due, Stand::Unknown, Stand::Delayed, Stand::Pending];
+        let slot = self.told(key, "be cancelled", &idle)?;
+        self.remove(slot, now);
+        Ok(())
+    }
+
+    fn extra(&self, card: Card<'_>) -> Option<Extra> {
+        let rank = match self.rules.strategy {
+            Strategy::Priority { aging: None } => -i128::from(card.priority),
+            // All waiting jobs age at the same rate, so the order of two jobs never changes.
+            Strategy::Priority { aging: Some(aging) } => {
+                i128::from(card.since.0) - i128::from(card.priority) * i128::from(millis(aging).max(1))
+            }
+            _ => 0,
+        };
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        if self.has_conflicts() {
+            writes.extend_from_slice(card.writes);
+            writes.sort_unstable();
+            writes.dedup();
+            reads.extend(card.reads.iter().filter(|&key| writes.binary_search(key).is_err()));
+            reads.sort_unstable();
+            reads.dedup();
+        }
+        let needed = rank != 0 || card.id != JobId::None || !reads.is_empty() || !writes.is_empty();
+        needed.then(|| Extra { rank, id: card.id, reads: reads.into(), writes: writes.into(), blocked: 0 })
+    }
+
+    /// Finds the slot of a job and checks that its state allows the transition.
+    fn told(&self, key: JobKey, deed: &'static str, from: &[Stand]) -> Result<u32, Refusal> {
+        let slot = self.jobs.find(key).ok_or(Refusal::Absent(key))?;
+        if from.contains(&self.jobs.stand(slot)) {
+            return Ok(slot);
+        }
+        Err(Refusal::Transition { key, state: self.jobs.state(slot), deed })
+    }
+
+    fn claim(&mut self, slot: u32, now: Timestamp) {
+        let lane = self.jobs.lane(slot);
+        if self.has_conflicts() && self.jobs.stand(slot) == Stand::Waiting {
+            self.conflicts.starts(slot, &self.jobs);
+        }
+        if self.rules.rate.is_some() {
+            self.log.record(now);
+        }
+        if let Some(rate) = self.rules.lane_rate {
+            self.lanes.record(lane, rate, now);
+        }
+        if self.has_places() {
+            self.take_place(lane);
+        }
+        self.change(slot, Stand::Running);
+    }
+
+    /// Changes the state of a job and moves it to the list of that state.
+    fn change(&mut self, slot: u32, stand: Stand) {
+        self.step_out(slot);
+        self.count_out(slot);
+        self.count_in(slot, stand);
+        self.place(slot);
+        self.refresh(self.jobs.lane(slot));
+    }
+
+    fn remove(&mut self, slot: u32, now: Timestamp) {
+        let lane = self.jobs.lane(slot);
+        let changes =
+            if self.has_conflicts() { self.conflicts.leave(slot, &self.jobs) } else { Changes::default() };
+        self.step_out(slot);
+        self.count_out(slot);
+        self.jobs.remove(slot);
+        self.lanes.leave(lane);
+        self.apply(&changes);
+        self.refresh(lane);
+        self.end_round(now);
+    }
+
+    /// Applies the changed conflicts of one lane. The caller refreshes the lane.
+    fn apply(&mut self, changes: &Changes) {
+        for &slot in &changes.held {
+            if let Some(extra) = self.jobs.extra_mut(slot) {
+                extra.blocked += 1;
+            }
+            if self.yields(slot) {
+                self.step_out(slot);
+            }
+        }
+        for &slot in &changes.freed {
+            if let Some(extra) = self.jobs.extra_mut(slot) {
+                extra.blocked -= 1;
+            }
+            if self.yields(slot) && self.jobs.hall(slot).0 == Hall::Nowhere {
+                self.place(slot);
+            }
+        }
+    }
+
+    /// Whether a conflict keeps a job of this state out of its list.
+    fn yields(&self, slot: u32) -> bool {
+        matches!(self.jobs.stand(slot), Stand::Waiting | Stand::PutBack)
+    }
+
+    /// Adds a job to the list of its state. The caller refreshes the lane.
+    fn place(&mut self, slot: u32) {
+        let stand = self.jobs.stand(slot);
+        match stand {
+            Stand::Running | Stand::Pending | Stand::Free => {}
+            Stand::Delayed => self.delayed.insert(self.jobs.until(slot), slot),
+            // Other jobs of its lane may have a place in this round; they must not go before it.
+            Stand::Unknown if self.has_conflicts() => self.hurry(slot, self.turn),
+            Stand::Unknown if self.has_lists() => self.hurry(slot, !self.turn),
+            Stand::Waiting | Stand::PutBack if self.jobs.is_blocked(slot) => {}
+            Stand::Unknown | Stand::PutBack | Stand::Due | Stand::Waiting => {
+                let at_once = self.open && matches!(stand, Stand::Unknown | Stand::PutBack);
+                let turn = match self.rules.strategy {
+                    Strategy::Rounds { .. } if at_once => self.turn,
+                    Strategy::Rounds { .. } => !self.turn,
+                    Strategy::OneRoundParallel => !self.has_places() && !self.turn,
+                    _ => false,
+                };
+                self.line_up(slot, turn);
+            }
+        }
+    }
+
+    /// Adds a job to the list that a round takes before those of the lanes.
+    fn hurry(&mut self, slot: u32, turn: bool) {
+        self.urgent[usize::from(turn)].push(slot, &mut self.jobs);
+        self.jobs.set_hall(slot, Hall::Urgent, turn);
+    }
+
+    fn line_up(&mut self, slot: u32, turn: bool) {
+        let line = self.line(self.jobs.lane(slot), turn);
+        self.lines[line as usize].push(slot, &mut self.jobs);
+        self.lined_up[usize::from(turn)] += 1;
+        self.jobs.set_hall(slot, Hall::Lane, turn);
+    }
+
+    /// Removes a job from its list. The caller refreshes the lane.
+    fn step_out(&mut self, slot: u32) {
+        if self.jobs.stand(slot) == Stand::Delayed {
+            self.delayed.remove(self.jobs.until(slot), slot, &self.jobs);
+        }
+        let (hall, turn) = self.jobs.hall(slot);
+        match hall {
+            Hall::Nowhere => {}
+            Hall::Lane => {
+                let line = self.line(self.jobs.lane(slot), turn);
+                self.lines[line as usize].remove(slot, &mut self.jobs);
+                self.lined_up[usize::from(turn)] -= 1;
+            }
+            Hall::Urgent => self.urgent[usize::from(turn)].remove(slot, &mut self.jobs),
+        }
+        self.jobs.set_hall(slot, Hall::Nowhere, false);
+    }
+
+    fn count_in(&mut self, slot: u32, stand: Stand) {
+        self.jobs.set_stand(slot, stand);
+        self.stands[stand as usize] += 1;
+        self.lanes.get_mut(self.jobs.lane(slot)).running += u32::from(stand == Stand::Running);
+    }
+
+    fn count_out(&mut self, slot: u32) {
+        let stand = self.jobs.stand(slot);
+        self.stands[stand as usize] -= 1;
+        self.lanes.get_mut(self.jobs.lane(slot)).running -= u32::from(stand == Stand::Running);
+    }
+
+    fn count(&self, stand: Stand) -> usize {
+        self.stands[stand as usize]
+    }
+
+    /// Bytes of plain waiting jobs: all except stray, delayed and conflicting ones.
+    #[cfg(test)]
+    fn bytes(&self) -> usize {
+        let lines = self.lines.capacity() * size_of::<Line>();
+        self.jobs.bytes() + self.lanes.bytes() + lines + self.ready.iter().map(Heap::bytes).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests;

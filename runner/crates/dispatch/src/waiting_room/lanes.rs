@@ -1,0 +1,162 @@
+//! Lane table: keeps each lane that has a job in the waiting room, or a recent start that counts against its rate.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+
+use super::key_index::Index;
+use super::policy::{Rate, Rules};
+use super::rate_window::Log;
+use super::slab::NONE;
+use tidegate_model::Timestamp;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    pub(crate) name: Box<[u8]>,
+    /// Number of its jobs in the waiting room.
+    pub(crate) jobs: u32,
+    pub(crate) running: u32,
+    /// Parity of the round in which it has its place, if lanes have places.
+    pub(crate) turn: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lanes {
+    lanes: Vec<Lane>,
+    free: Vec<u32>,
+    index: Index,
+    /// Random keys, so that a client cannot choose lane names that collide.
+    hasher: RandomState,
+    logs: HashMap<u32, Log>,
+    /// For each rate window, the time at which its oldest start expires.
+    wakes: BTreeSet<(Timestamp, u32)>,
+    with_jobs: usize,
+}
+
+impl Lanes {
+    /// Number of the lane with this name, for one more job.
+    pub(crate) fn enter(&mut self, name: &[u8]) -> u32 {
+        let hash = self.hasher.hash_one(name);
+        let lanes = &self.lanes;
+        let found = self.index.find(hash, |lane| *lanes[lane as usize].name == *name);
+        let number = found.unwrap_or_else(|| self.open(hash, name));
+        let lane = &mut self.lanes[number as usize];
+        self.with_jobs += usize::from(lane.jobs == 0);
+        lane.jobs += 1;
+        number
+    }
+
+    /// Records that a job of the lane left the waiting room.
+    pub(crate) fn leave(&mut self, number: u32) {
+        let lane = &mut self.lanes[number as usize];
+        lane.jobs -= 1;
+        if lane.jobs == 0 {
+            self.with_jobs -= 1;
+            self.close_unused(number);
+        }
+    }
+
+    pub(crate) fn get(&self, number: u32) -> &Lane {
+        &self.lanes[number as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u32) -> &mut Lane {
+        &mut self.lanes[number as usize]
+    }
+
+    pub(crate) fn all(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    pub(crate) fn with_jobs(&self) -> usize {
+        self.with_jobs
+    }
+
+    /// Whether the limits of the lane allow one more start.
+    pub(crate) fn allows(&self, number: u32, rules: &Rules) -> bool {
+        let full = |most: std::num::NonZeroU32| self.get(number).running >= most.get();
+        let spent = |rate| self.logs.get(&number).is_some_and(|log| log.is_full(rate));
+        !rules.max_per_lane.is_some_and(full) && !rules.lane_rate.is_some_and(spent)
+    }
+
+    /// End of the wait for the lane's rate, if it is after `now`.
+    pub(crate) fn full_until(&self, number: u32, rate: Rate, now: Timestamp) -> Option<Timestamp> {
+        self.logs.get(&number)?.full_until(rate, now)
+    }
+
+    /// Records the start of a job of the lane.
+    pub(crate) fn record(&mut self, number: u32, rate: Rate, now: Timestamp) {
+        let log = self.logs.entry(number).or_default();
+        let fresh = log.is_empty();
+        log.record(now);
+        if fresh && let Some(wake) = log.next(rate) {
+            self.wakes.insert((wake, number));
+        }
+    }
+
+    /// Time at which the next start of any lane expires.
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
+        self.wakes.first().map(|&(wake, _)| wake)
+    }
+
+    /// Next lane with an expired start.
+    pub(crate) fn wake(&mut self, rate: Rate, now: Timestamp) -> Option<u32> {
+        let (_, number) = *self.wakes.first().filter(|(wake, _)| *wake <= now)?;
+        self.wakes.pop_first();
+        if let Some(log) = self.logs.get_mut(&number) {
+            log.pass(rate, now);
+            match log.next(rate) {
+                Some(wake) => _ = self.wakes.insert((wake, number)),
+                None => _ = self.logs.remove(&number),
+            }
+        }
+        self.close_unused(number);
+        Some(number)
+    }
+
+    /// Adjusts the recorded starts after the clock was set back.
+    pub(crate) fn set_back(&mut self, rate: Rate, now: Timestamp) {
+        for (&number, log) in &mut self.logs {
+            let before = log.next(rate);
+            log.set_back(now);
+            if let (Some(before), Some(after)) = (before, log.next(rate)) {
+                self.wakes.remove(&(before, number));
+                self.wakes.insert((after, number));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        let names: usize = self.lanes.iter().map(|lane| lane.name.len()).sum();
+        self.lanes.capacity() * size_of::<Lane>() + names + self.index.bytes()
+    }
+
+    fn open(&mut self, hash: u64, name: &[u8]) -> u32 {
+        let lane = Lane { name: name.into(), jobs: 0, running: 0, turn: false };
+        let number = if let Some(free) = self.free.pop() {
+            self.lanes[free as usize] = lane;
+            free
+        } else {
+            if self.lanes.len() == self.lanes.capacity() {
+                self.lanes.reserve_exact(self.lanes.len() / 8 + 16);
+            }
+            self.lanes.push(lane);
+            // There are no more lanes than jobs, and jobs are counted by `u32`.
+            u32::try_from(self.lanes.len() - 1).unwrap_or(NONE)
+        };
+        let (lanes, hasher) = (&self.lanes, &self.hasher);
+        self.index.insert(hash, number, |lane| hasher.hash_one(&*lanes[lane as usize].name));
+        number
+    }
+
+    /// Removes the lane if it has no jobs and no start that counts.
+    fn close_unused(&mut self, number: u32) {
+        if self.get(number).jobs > 0 || self.logs.contains_key(&number) {
+            return;
+        }
+        let hash = self.hasher.hash_one(&*self.get(number).name);
+        self.index.remove(hash, number);
+        self.lanes[number as usize].name = Box::default();
+        self.free.push(number);
+    }
+}

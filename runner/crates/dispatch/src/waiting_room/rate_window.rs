@@ -1,0 +1,72 @@
+//! Rate window: records the last starts, to enforce a rate.
+
+use std::collections::VecDeque;
+
+use super::policy::{Rate, millis};
+use tidegate_model::Timestamp;
+
+/// Starts of the last `per`, so that no time of that length has more than `jobs` starts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    /// Time and number of starts, oldest first.
+    starts: VecDeque<(Timestamp, u32)>,
+    total: u32,
+}
+
+impl Log {
+    pub(crate) fn record(&mut self, now: Timestamp) {
+        self.total += 1;
+        match self.starts.back_mut() {
+            Some((at, count)) if *at == now => *count += 1,
+            _ => self.starts.push_back((now, 1)),
+        }
+    }
+
+    /// Removes the expired starts.
+    pub(crate) fn pass(&mut self, rate: Rate, now: Timestamp) {
+        while let Some(&(at, count)) = self.starts.front()
+            && over(at, rate) <= now
+        {
+            self.starts.pop_front();
+            self.total -= count;
+        }
+    }
+
+    /// Adjusts for a clock that was set back to `now`: later starts count as started now.
+    pub(crate) fn set_back(&mut self, now: Timestamp) {
+        let mut later = 0;
+        while let Some(&(at, count)) = self.starts.back()
+            && at > now
+        {
+            self.starts.pop_back();
+            later += count;
+        }
+        match self.starts.back_mut() {
+            _ if later == 0 => {}
+            Some((at, count)) if *at == now => *count += later,
+            _ => self.starts.push_back((now, later)),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    pub(crate) fn is_full(&self, rate: Rate) -> bool {
+        self.total >= rate.jobs.get()
+    }
+
+    /// Time at which the oldest start expires.
+    pub(crate) fn next(&self, rate: Rate) -> Option<Timestamp> {
+        self.starts.front().map(|&(at, _)| over(at, rate))
+    }
+
+    /// End of the wait for the rate, if it is after `now`.
+    pub(crate) fn full_until(&self, rate: Rate, now: Timestamp) -> Option<Timestamp> {
+        self.next(rate).filter(|&until| self.is_full(rate) && until > now)
+    }
+}
+
+fn over(at: Timestamp, rate: Rate) -> Timestamp {
+    Timestamp(at.0.saturating_add(millis(rate.per).max(1)))
+}

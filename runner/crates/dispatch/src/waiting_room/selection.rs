@@ -1,0 +1,290 @@
+//! Selection: chooses the next job to start, and the next time at which one may start.
+
+use super::WaitingRoom;
+use super::lane_list::{Heads, Line};
+use super::policy::{Strategy, millis};
+use super::slab::{Hall, NONE, Stand};
+use tidegate_model::Timestamp;
+
+impl WaitingRoom {
+    /// Time of the next possible start if no event comes until then. At or before `now`: a job may start at
+    /// once. `None`: no time starts one.
+    #[must_use]
+    pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
+        let waiting = self.stands[..=Stand::Waiting as usize].iter().any(|&count| count > 0);
+        let full =
+            self.rules.max_processing.is_some_and(|most| self.count(Stand::Running) >= most.get() as usize);
+        if full || !waiting && self.delayed.is_empty() {
+            return None;
+        }
+        let first_due = self.delayed.first().map(|(until, _)| until);
+        let lane_wake = self.lanes.next_wake().filter(|_| waiting);
+        let wake = match self.rules.strategy {
+            Strategy::Serial if self.count(Stand::Running) + self.count(Stand::Pending) > 0 => None,
+            Strategy::Serial if first_due.is_some() => self.delayed.last(&self.jobs),
+            Strategy::Serial => self.next_of_serial().map(|_| now).or(lane_wake),
+            _ if self.has_someone() => Some(now),
+            Strategy::Rounds { .. } if self.lined_up[usize::from(!self.turn)] > 0 && !self.open => {
+                earlier(Some(self.paused_until(now).unwrap_or(now)), first_due)
+            }
+            _ => earlier(first_due, lane_wake),
+        }?;
+        let spent = self.rules.rate.and_then(|rate| self.log.full_until(rate, now));
+        Some(spent.map_or(wake, |until| until.max(wake)))
+    }
+
+    /// Whether the next job may be any of the waiting ones, and not only the one that came first.
+    #[must_use]
+    pub fn chooses_among_all(&self) -> bool {
+        !matches!(self.rules.strategy, Strategy::Fifo | Strategy::Serial)
+    }
+
+    /// Sets the time.
+    pub(crate) fn observe(&mut self, now: Timestamp) {
+        let set_back = now < self.latest;
+        self.latest = now;
+        if let Some(rate) = self.rules.rate {
+            if set_back {
+                self.log.set_back(now);
+            }
+            self.log.pass(rate, now);
+        }
+        if let Some(rate) = self.rules.lane_rate {
+            if set_back {
+                self.lanes.set_back(rate, now);
+            }
+            while let Some(lane) = self.lanes.wake(rate, now) {
+                self.refresh(lane);
+            }
+        }
+        if self.has_lists() {
+            return;
+        }
+        let stand = if self.rules.strategy == Strategy::Serial { Stand::Due } else { Stand::Waiting };
+        while let Some(slot) = self.pop_due(now) {
+            self.change(slot, stand);
+        }
+    }
+
+    /// Next job to start, if one may.
+    pub(crate) fn next(&mut self, now: Timestamp) -> Option<u32> {
+        let running = self.count(Stand::Running);
+        if self.rules.max_processing.is_some_and(|most| running >= most.get() as usize)
+            || self.rules.rate.is_some_and(|rate| self.log.is_full(rate))
+        {
+            return None;
+        }
+        match self.rules.strategy {
+            Strategy::Fifo | Strategy::Priority { .. } => self.first_ready(),
+            Strategy::Serial => self.next_of_serial(),
+            Strategy::OneRoundSerial | Strategy::OneRoundParallel => self.next_of_list(now),
+            Strategy::Rounds { .. } => self.next_of_round(now),
+        }
+    }
+
+    fn next_of_serial(&self) -> Option<u32> {
+        if [Stand::Running, Stand::Pending, Stand::Delayed].iter().any(|&stand| self.count(stand) > 0) {
+            return None;
+        }
+        self.first_ready().filter(|&slot| self.lanes.allows(self.jobs.lane(slot), &self.rules))
+    }
+
+    fn next_of_round(&mut self, now: Timestamp) -> Option<u32> {
+        if !self.open {
+            if self.lined_up[usize::from(!self.turn)] == 0 || self.paused_until(now).is_some() {
+                return None;
+            }
+            self.begin_round();
+            self.open = true;
+        }
+        self.first_ready()
+    }
+
+    fn next_of_list(&mut self, now: Timestamp) -> Option<u32> {
+        loop {
+            let turn = usize::from(self.turn);
+            if let Some(slot) = self.urgent[turn].head(&self.jobs) {
+                let lane = self.jobs.lane(slot);
+                if self.lanes.allows(lane, &self.rules) {
+                    return Some(self.unknown_of(lane).unwrap_or(slot));
+                }
+                // A limit blocks its lane: it becomes the next job of the lane.
+                self.step_out(slot);
+                self.line_up(slot, false);
+                self.refresh(lane);
+            } else if let Some(slot) = self.first_ready() {
+                return Some(slot);
+            } else {
+                let is_due = self.delayed.first().is_some_and(|(until, _)| until <= now);
+                if !is_due && !self.has_someone() {
+                    return None;
+                }
+                self.begin_round();
+                while let Some(slot) = self.pop_due(now) {
+                    self.step_out(slot);
+                    self.count_out(slot);
+                    self.count_in(slot, Stand::Due);
+                    self.hurry(slot, self.turn);
+                }
+            }
+        }
+    }
+
+    /// Unknown job in the list of a lane that a limit blocked: it still goes before due jobs.
+    fn unknown_of(&self, lane: u32) -> Option<u32> {
+        let head = self.lines[self.line(lane, false) as usize].head(&self.jobs);
+        head.filter(|&slot| self.jobs.stand(slot) == Stand::Unknown)
+    }
+
+    fn begin_round(&mut self) {
+        self.turn = !self.turn;
+        self.round += 1;
+    }
+
+    /// Ends a round of `rounds` without waiting or running jobs.
+    pub(crate) fn end_round(&mut self, now: Timestamp) {
+        if self.open && self.lined_up[usize::from(self.turn)] == 0 && self.count(Stand::Running) == 0 {
+            self.open = false;
+            self.ended = Some(now);
+        }
+    }
+
+    /// Start of the next round of `rounds`, if it is after `now`. If the clock was set back behind the end of
+    /// the last round, there is no pause.
+    pub(crate) fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let Strategy::Rounds { pause } = self.rules.strategy else { return None };
+        let ended = self.ended.filter(|&ended| ended <= now)?;
+        Some(Timestamp(ended.0.saturating_add(millis(pause)))).filter(|&until| until > now)
+    }
+
+    fn pop_due(&self, now: Timestamp) -> Option<u32> {
+        self.delayed.first().filter(|(until, _)| *until <= now).map(|(_, slot)| slot)
+    }
+
+    /// First job of this round that no limit of its lane blocks.
+    fn first_ready(&self) -> Option<u32> {
+        let line = self.ready[usize::from(self.turn)].first()?;
+        self.lines[line as usize].head(&self.jobs)
+    }
+
+    /// Whether a job may start, apart from `rate` and the time.
+    fn has_someone(&self) -> bool {
+        if matches!(self.rules.strategy, Strategy::Rounds { .. }) {
+            return self.open && !self.ready[usize::from(self.turn)].is_empty();
+        }
+        !self.ready.iter().all(super::Heap::is_empty) || !self.urgent.iter().all(Line::is_empty)
+    }
+
+    /// Whether a round has lists: unknown jobs, due jobs, then the jobs of the lanes.
+    pub(crate) fn has_lists(&self) -> bool {
+        matches!(self.rules.strategy, Strategy::OneRoundSerial | Strategy::OneRoundParallel)
+    }
+
+    pub(crate) fn has_conflicts(&self) -> bool {
+        self.rules.strategy == Strategy::OneRoundParallel
+    }
+
+    /// Whether a lane takes one place in a round. Under `one-round-parallel` each job without a conflict
+    /// takes one place. If lanes have limits, the lane takes one place, because a round must not wait for a
+    /// lane at its limit.
+    pub(crate) fn has_places(&self) -> bool {
+        let bounds = self.rules.max_per_lane.is_some() || self.rules.lane_rate.is_some();
+        match self.rules.strategy {
+            Strategy::OneRoundSerial => true,
+            Strategy::OneRoundParallel => bounds,
+            _ => false,
+        }
+    }
+
+    /// Number of lists a lane has: two if a job belongs to a round, one if it belongs to its lane only.
+    pub(crate) fn lines_a_lane(&self) -> u32 {
+        match self.rules.strategy {
+            Strategy::Rounds { .. } => 2,
+            Strategy::OneRoundParallel if !self.has_places() => 2,
+            _ => 1,
+        }
+    }
+
+    pub(crate) fn make_lines(&mut self, lane: u32) {
+        let lanes = if self.per_lane { lane as usize + 1 } else { 1 };
+        let lines = lanes * self.lines_a_lane() as usize;
+        if lines > self.lines.capacity() {
+            self.lines.reserve_exact(lines - self.lines.len() + lines / 8);
+        }
+        if lines > self.lines.len() {
+            self.lines.resize(lines, Line::new());
+        }
+    }
+
+    pub(crate) fn line(&self, lane: u32, turn: bool) -> u32 {
+        let lane = if self.per_lane { lane } else { 0 };
+        match self.lines_a_lane() {
+            1 => lane,
+            _ => lane * 2 + u32::from(turn),
+        }
+    }
+
+    /// Adds, moves or removes the lists of a lane in the heaps of ready lists.
+    pub(crate) fn refresh(&mut self, lane: u32) {
+        let by_lane = self.has_places();
+        for turn in [false, true].into_iter().take(self.lines_a_lane() as usize) {
+            let line = self.line(lane, turn);
+            let Line { at, .. } = self.lines[line as usize];
+            let shall = !self.lines[line as usize].is_empty() && self.may_start(lane, line);
+            if shall && at == NONE && by_lane {
+                self.lanes.get_mut(lane).turn = !self.turn;
+            }
+            let heap = if by_lane { self.lanes.get(lane).turn } else { turn };
+            let heap = &mut self.ready[usize::from(heap)];
+            let mut heads = Heads { lines: &mut self.lines, jobs: &self.jobs };
+            match (shall, at) {
+                (true, NONE) => heap.push(line, &mut heads),
+                (true, at) => heap.moved(at, &mut heads),
+                (false, NONE) => {}
+                (false, at) => {
+                    heap.remove(at, &mut heads);
+                    self.lines[line as usize].at = NONE;
+                }
+            }
+        }
+    }
+
+    /// Uses the lane's place in this round; its next place is in the next round.
+    pub(crate) fn take_place(&mut self, lane: u32) {
+        let line = self.line(lane, false);
+        let at = std::mem::replace(&mut self.lines[line as usize].at, NONE);
+        if at != NONE {
+            let mut heads = Heads { lines: &mut self.lines, jobs: &self.jobs };
+            self.ready[usize::from(self.lanes.get(lane).turn)].remove(at, &mut heads);
+        }
+    }
+
+    fn may_start(&self, lane: u32, line: u32) -> bool {
+        if !self.per_lane {
+            return true;
+        }
+        let held = self.rules.strategy == Strategy::OneRoundSerial
+            && self.lanes.get(lane).jobs > self.lines[line as usize].len();
+        !held && self.lanes.allows(lane, &self.rules)
+    }
+
+    /// Whether the job has a place in the current round.
+    pub(crate) fn is_of_this_round(&self, slot: u32) -> bool {
+        let (hall, turn) = self.jobs.hall(slot);
+        match self.rules.strategy {
+            Strategy::OneRoundSerial | Strategy::OneRoundParallel
+                if self.has_places() && hall == Hall::Lane =>
+            {
+                self.lanes.get(self.jobs.lane(slot)).turn == self.turn
+            }
+            Strategy::OneRoundSerial | Strategy::OneRoundParallel | Strategy::Rounds { .. } => {
+                turn == self.turn
+            }
+            _ => true,
+        }
+    }
+}
+
+fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    a.into_iter().chain(b).min()
+}

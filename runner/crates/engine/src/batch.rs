@@ -1,0 +1,12 @@
+//! One batch on a worker: its input, its attempts, failures, retries and results.
+
+pub(crate) mod budget;
+pub(crate) mod crash_guard;
+pub(crate) mod error_record;
+pub(crate) mod input;
+pub(crate) mod job_builder;
+pub(crate) mod provenance;
+pub(crate) mod reason;
+pub(crate) mod result;
+pub(crate) mod retry;
+pub(crate) mod runner;

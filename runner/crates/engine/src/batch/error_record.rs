@@ -1,0 +1,126 @@
+//! Error record: keeps a failed job on the error queue, with all facts about its failure.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use tidegate_plugin::Failure;
+
+use super::job_builder::Item;
+use tidegate_config::Take;
+use tidegate_model::{Address, Timestamp, rfc3339};
+
+/// One failed job, as JSON on the error queue.
+#[derive(Debug, Serialize)]
+pub(crate) struct ErrorRecord<'a> {
+    /// Time in RFC 3339, UTC.
+    time: String,
+    pipeline: &'a str,
+    step: &'a str,
+    /// Origin of the job: source or queue, and its index there; the first input of a joined job.
+    input: String,
+    index: u64,
+    /// Origins of the parts of a joined job, by binding.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inputs: Option<BTreeMap<&'a str, Given>>,
+    attempt: u32,
+    kind: Cow<'static, str>,
+    message: &'a str,
+    /// Context that the author of the code gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<&'a RawValue>,
+    /// Position in the user's code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Place<'a>>,
+    /// Position of the job in its file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<Place<'a>>,
+    hash: String,
+    /// Number of the configuration that failed.
+    generation: u64,
+    /// Queues that the job has passed, if they have `meta`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meta: Option<&'a RawValue>,
+    #[serde(flatten)]
+    job: Job,
+}
+
+#[derive(Debug, Serialize)]
+struct Given {
+    from: String,
+    index: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Place<'a> {
+    path: &'a str,
+    line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u64>,
+}
+
+/// The job as JSON, otherwise as text, otherwise as bytes.
+#[derive(Debug, Serialize)]
+enum Job {
+    #[serde(rename = "job")]
+    Json(Box<RawValue>),
+    #[serde(rename = "job_text")]
+    Text(String),
+    #[serde(rename = "job_bytes")]
+    Bytes(Vec<u8>),
+}
+
+/// Circumstances of one failure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) step: &'a Address,
+    pub(crate) take: Take,
+    pub(crate) generation: u64,
+    pub(crate) item: &'a Item<'a>,
+}
+
+/// Appends the record of `failure` to `buffer` as one JSON object.
+pub(crate) fn write(case: &Case<'_>, failure: &Failure, buffer: &mut Vec<u8>) -> serde_json::Result<()> {
+    let at = failure.place.as_ref().map(|place| Place {
+        path: &place.file,
+        line: place.line,
+        column: place.column,
+    });
+    let file = case.item.file();
+    let path = file.as_ref().map(|(path, line)| (path.to_string_lossy(), *line));
+    let first = case.item.given().next();
+    let inputs = case.item.given();
+    let inputs = inputs.map(|(seen, index)| (&*seen.name, Given { from: seen.address.to_string(), index }));
+    let record = ErrorRecord {
+        time: rfc3339(case.now),
+        pipeline: case.step.pipeline.as_str(),
+        step: case.step.name.as_str(),
+        input: first.map_or_else(String::new, |(seen, _)| seen.address.to_string()),
+        index: case.item.index(),
+        inputs: (case.take != Take::From).then(|| inputs.collect()),
+        attempt: case.item.attempt,
+        kind: failure.word(),
+        message: &failure.message,
+        at,
+        context: failure.context.as_deref().and_then(|context| serde_json::from_str(context).ok()),
+        file: path.as_ref().map(|(path, line)| Place { path, line: *line, column: None }),
+        hash: case.item.hash.to_string(),
+        generation: case.generation,
+        meta: serde_json::from_str(&case.item.carried).ok(),
+        job: job(case.item),
+    };
+    serde_json::to_writer(buffer, &record)
+}
+
+fn job(item: &Item<'_>) -> Job {
+    match std::str::from_utf8(item.payload) {
+        Ok(text) => match serde_json::from_str::<Box<RawValue>>(text) {
+            // A job with a fault was cut or wrapped, so it does not count as JSON even if it parses.
+            Ok(raw) if item.fault.is_none() => Job::Json(raw),
+            _ => Job::Text(text.to_owned()),
+        },
+        Err(_) => Job::Bytes(item.payload.to_vec()),
+    }
+}

@@ -1,0 +1,355 @@
+//! Job builder: makes the input of each attempt, a payload with its origin, from the jobs of a batch.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::input::{Attempt, Portion, Returned, Work};
+use super::provenance;
+use tidegate_components::script::json;
+use tidegate_config::{Configuration, Input, Meta, Step, Take};
+use tidegate_model::{Address, Batch, DeliveryHash, Form, HashPrefix, Timestamp, delivery_hash};
+use tidegate_store::{Completion, JobForm};
+
+/// Inputs of a step, as its attempts get them.
+#[derive(Debug)]
+pub(crate) struct Gatherer {
+    pipeline: String,
+    step: String,
+    pub(crate) take: Take,
+    pub(crate) inputs: Vec<Seen>,
+    /// Common prefix of all delivery hashes of a step with `from`.
+    prefix: HashPrefix,
+    /// Whether a job is wrapped in a map with its binding (`alts`).
+    wraps: bool,
+    /// Buffer for the payload of a join or of an alternative.
+    payload: Vec<u8>,
+    carries: bool,
+}
+
+/// Input of a step.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Name in the delivery hash: the binding, or the address for `from`.
+    pub(crate) name: String,
+    pub(crate) address: Address,
+    meta: Meta,
+}
+
+/// One job for one attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct Item<'a> {
+    pub(crate) payload: &'a [u8],
+    pub(crate) form: Form,
+    /// Reason for which it cannot run: the source could not read it, or a part of it is not JSON.
+    pub(crate) fault: Option<Cow<'a, str>>,
+    /// Index by input; 0 if the input has no job here.
+    pub(crate) indices: &'a [u64],
+    row: &'a [Place<'a>],
+    inputs: &'a [Seen],
+    pub(crate) hash: DeliveryHash,
+    /// Number of the attempt, from 1.
+    pub(crate) attempt: u32,
+    /// Start of the first attempt, if this is a later one.
+    pub(crate) first_attempt: Option<Timestamp>,
+    /// Output of the step that it is for, if it is a delayed output.
+    pub(crate) to: Option<&'a str>,
+    /// Provenance as JSON; empty if there is none.
+    pub(crate) carried: String,
+    /// Last attempt, if it was made in this run and the job is not parked.
+    before: Option<&'a Attempt>,
+}
+
+/// Cursor over the jobs of a batch.
+#[derive(Debug)]
+pub(crate) struct Walk<'w> {
+    /// Portions of each side of a row, with the position in them.
+    sides: Vec<(&'w [Portion], usize)>,
+    row: Vec<Place<'w>>,
+    indices: Vec<u64>,
+}
+
+/// Position of one job of a row.
+#[derive(Clone, Copy, Debug)]
+struct Place<'w> {
+    input: usize,
+    batch: &'w Batch,
+    position: usize,
+    returned: Option<&'w Returned>,
+}
+
+impl Gatherer {
+    pub(crate) fn new(configuration: &Configuration, step: &Step) -> Self {
+        let (pipeline, name) = (step.address.pipeline.to_string(), step.address.name.to_string());
+        let inputs: Vec<Seen> = step
+            .inputs
+            .iter()
+            .map(|input| Seen {
+                name: input.hash_name(),
+                address: input.address.clone(),
+                meta: match input.input {
+                    Input::Queue(queue) => configuration.queues[queue.0].meta,
+                    Input::Source(_) => Meta::default(),
+                },
+            })
+            .collect();
+        let first = inputs.first().map_or("", |input| &input.name);
+        Self {
+            prefix: HashPrefix::new(&pipeline, &name, first),
+            wraps: step.take == Take::Alts && (!step.processors.is_empty() || !step.filter.is_empty()),
+            carries: inputs.iter().any(|input| !input.meta.is_empty()),
+            pipeline,
+            step: name,
+            take: step.take,
+            inputs,
+            payload: Vec::new(),
+        }
+    }
+
+    /// Whether the jobs of `work` have provenance.
+    pub(crate) fn carries(&self, work: &Work) -> bool {
+        self.carries
+            || work.portions.iter().any(|portion| {
+                portion.batch.carried.is_some()
+                    || portion.returned.iter().flat_map(|all| all.iter()).any(|one| one.job.carried.is_some())
+            })
+    }
+
+    /// Builds the next job of the batch.
+    pub(crate) fn next<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Option<Item<'a>> {
+        walk.advance(self.inputs.len())?;
+        // Fast path: a single job without provenance, which is the most frequent case.
+        if let (Take::From, &[place @ Place { returned: None, batch, .. }]) = (self.take, &walk.row[..])
+            && !carries
+        {
+            let index = place.index();
+            walk.indices[place.input] = index;
+            return Some(Item {
+                payload: payload(batch, place.position),
+                form: batch.form,
+                fault: batch.fault(place.position).map(Cow::from),
+                indices: &walk.indices,
+                row: &walk.row,
+                inputs: &self.inputs,
+                hash: self.prefix.hash(index),
+                attempt: 1,
+                first_attempt: None,
+                to: None,
+                carried: String::new(),
+                before: None,
+            });
+        }
+        Some(self.gather(walk, carries))
+    }
+
+    fn gather<'a>(&'a mut self, walk: &'a mut Walk<'_>, carries: bool) -> Item<'a> {
+        let carried = if carries { self.carried(&walk.row) } else { String::new() };
+        let fault = self.fault(&walk.row);
+        let form = if walk.row.iter().all(|place| place.batch.form == Form::Json) {
+            Form::Json
+        } else {
+            Form::Unchecked
+        };
+        if let [Place { returned: Some(returned), batch, position, .. }] = walk.row[..] {
+            walk.indices.fill(0);
+            for (name, index) in &returned.job.inputs {
+                if let Some(input) = self.inputs.iter().position(|input| input.name == *name) {
+                    walk.indices[input] = *index;
+                }
+            }
+            let inputs = returned.job.inputs.iter();
+            let hash = self.hash(inputs.map(|(name, index)| (name.as_str(), index)));
+            return Item {
+                payload: payload(batch, position),
+                form: if returned.job.form == JobForm::Json { form } else { Form::Unchecked },
+                fault,
+                indices: &walk.indices,
+                row: &walk.row,
+                inputs: &self.inputs,
+                hash,
+                attempt: returned.job.attempt.saturating_add(1),
+                first_attempt: returned.job.first_attempt,
+                to: returned.job.to.as_deref(),
+                carried,
+                before: None,
+            };
+        }
+        for place in &walk.row {
+            walk.indices[place.input] = place.index();
+        }
+        let hash = match (self.take, &walk.row[..]) {
+            (Take::From, [place]) => self.prefix.hash(place.index()),
+            _ => {
+                let inputs = self.inputs.iter().map(|input| input.name.as_str());
+                self.hash(inputs.zip(&walk.indices).filter(|&(_, &index)| index > 0))
+            }
+        };
+        let whole = match (self.take, &walk.row[..]) {
+            (Take::From, [place]) => payload(place.batch, place.position),
+            (Take::Alts, [place]) if !self.wraps => payload(place.batch, place.position),
+            _ => {
+                self.wrap(&walk.row);
+                &self.payload
+            }
+        };
+        Item {
+            payload: whole,
+            form,
+            fault,
+            indices: &walk.indices,
+            row: &walk.row,
+            inputs: &self.inputs,
+            hash,
+            attempt: 1,
+            first_attempt: None,
+            to: None,
+            carried,
+            before: None,
+        }
+    }
+
+    /// Delivery hash of a job with these input indices.
+    fn hash<'i>(&self, given: impl Iterator<Item = (&'i str, &'i u64)>) -> DeliveryHash {
+        let given = given.map(|(name, index)| (name, std::slice::from_ref(index)));
+        delivery_hash(&self.pipeline, &self.step, given)
+    }
+
+    /// Makes `payload` a map of binding → job.
+    fn wrap(&mut self, row: &[Place<'_>]) {
+        self.payload.clear();
+        for (at, place) in row.iter().enumerate() {
+            self.payload.extend_from_slice(if at == 0 { b"{\"" } else { b",\"" });
+            // Names of bindings need no escapes.
+            self.payload.extend_from_slice(self.inputs[place.input].name.as_bytes());
+            self.payload.extend_from_slice(b"\":");
+            self.payload.extend_from_slice(payload(place.batch, place.position));
+        }
+        self.payload.push(b'}');
+    }
+
+    /// Reason for which a part is not JSON. Each part is checked on its own, because the parts could become
+    /// valid JSON together.
+    fn fault<'w>(&self, row: &[Place<'w>]) -> Option<Cow<'w, str>> {
+        if let Some(fault) = row.iter().find_map(|place| place.batch.fault(place.position)) {
+            return Some(fault.into());
+        }
+        if let [Place { returned: Some(returned), .. }] = row {
+            let is_json = returned.job.form == JobForm::Json;
+            return (!is_json).then(|| "the job is no JSON".into());
+        }
+        if self.take != Take::Join && !self.wraps {
+            return None;
+        }
+        let unchecked = row.iter().filter(|place| place.batch.form == Form::Unchecked);
+        unchecked.into_iter().find_map(|place| {
+            let error = json::check(payload(place.batch, place.position)).err()?;
+            let name = &self.inputs[place.input].name;
+            Some(format!("the job of `{name}` is no JSON: {error}").into())
+        })
+    }
+
+    fn carried(&self, row: &[Place<'_>]) -> String {
+        let mut merged = provenance::Merged::default();
+        for place in row {
+            if let Some(returned) = place.returned {
+                merged.add(returned.job.carried.as_deref().unwrap_or_default());
+                continue;
+            }
+            let carried = place.batch.carried.as_ref().and_then(|carried| carried.get(place.position));
+            merged.add(carried.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default());
+            let seen = &self.inputs[place.input];
+            merged.stamp(&seen.address, seen.meta, place.index(), place.batch.stamp(place.position));
+        }
+        merged.into_text()
+    }
+}
+
+impl<'w> Walk<'w> {
+    pub(crate) fn new(work: &'w Work) -> Self {
+        let sides = work.portions.chunk_by(|one, other| work.sequential || one.input == other.input);
+        Self { sides: sides.map(|portions| (portions, 0)).collect(), row: Vec::new(), indices: Vec::new() }
+    }
+
+    fn advance(&mut self, inputs: usize) -> Option<()> {
+        self.row.clear();
+        // Every row has jobs of the same inputs, unless jobs were redelivered.
+        self.indices.resize(inputs, 0);
+        for (portions, at) in &mut self.sides {
+            while *at >= portions.first()?.jobs {
+                *portions = &portions[1..];
+                *at = 0;
+            }
+            let portion = portions.first()?;
+            let position = portion.skip + *at;
+            *at += 1;
+            let returned = portion.returned.as_ref().and_then(|all| all.get(position));
+            self.row.push(Place { input: portion.input, batch: &portion.batch, position, returned });
+        }
+        (!self.row.is_empty()).then_some(())
+    }
+}
+
+impl<'a> Item<'a> {
+    /// Continues after the last attempt of this run.
+    pub(crate) fn goes_on_after(&mut self, before: &'a Attempt) {
+        self.attempt = before.number.saturating_add(1);
+        self.first_attempt = before.first;
+        self.before = Some(before);
+    }
+
+    /// Error queue that it was retried from, and its index there.
+    pub(crate) fn put_back_from(&self) -> Option<&(Address, u64)> {
+        self.row.iter().find_map(|place| place.returned?.job.from_error.as_ref())
+    }
+
+    /// File and line that it was read from.
+    pub(crate) fn file(&self) -> Option<(Arc<Path>, u64)> {
+        self.row.iter().find_map(|place| {
+            let places = place.batch.places.as_ref()?;
+            Some((Arc::clone(&places.file), places.line(place.position)))
+        })
+    }
+
+    /// Error of the last attempt, if there was one.
+    pub(crate) fn last_error(&self) -> Option<&str> {
+        if let Some(before) = self.before {
+            return before.error.as_deref();
+        }
+        self.row.iter().find_map(|place| place.returned?.job.last_error.as_deref())
+    }
+
+    /// Handle under which an external system has it.
+    pub(crate) fn handle(&self) -> Option<&str> {
+        self.row.iter().find_map(|place| Some(place.returned?.job.standing.outside()?.0))
+    }
+
+    /// External completion that is to be delivered now.
+    pub(crate) fn said(&self) -> Option<&Completion> {
+        self.row.iter().find_map(|place| place.returned?.job.standing.outside()?.2)
+    }
+
+    /// Inputs that have a job here, each with the index.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&Seen, u64)> {
+        let given = self.inputs.iter().zip(self.indices);
+        given.filter(|&(_, &index)| index > 0).map(|(seen, &index)| (seen, index))
+    }
+
+    /// Index in the first input that has a job here.
+    pub(crate) fn index(&self) -> u64 {
+        self.given().next().map_or(0, |(_, index)| index)
+    }
+}
+
+impl Place<'_> {
+    fn index(&self) -> u64 {
+        self.batch.first + self.position as u64
+    }
+}
+
+fn payload(batch: &Batch, position: usize) -> &[u8] {
+    // The cursor ends with the batch.
+    batch.payloads.get(position).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Batch result: carries the outputs to the committer, and the outcomes of the jobs to the dispatcher.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_plugin::Failure;
+
+use super::input::Attempt;
+use crate::commit::request::Made;
+use crate::step::stats::ClosedBy;
+use tidegate_dispatch::{EndedBy, Failed, JobEnd};
+use tidegate_model::{Counters, DeliveryHash, Timestamp};
+use tidegate_store::{Delayed, Outcome, Span};
+
+/// Result of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    /// Number of its jobs that are accounted for: all, or those before the one that halts the step.
+    pub(crate) taken: usize,
+    /// Outputs in the order of the step's bindings.
+    pub(crate) outputs: Vec<Made>,
+    /// Error records.
+    pub(crate) errors: Option<Made>,
+    /// Jobs that run again, and outputs that are due later.
+    pub(crate) delayed: Vec<Delayed>,
+    pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
+    /// Suspects that are cleared by the delivery.
+    pub(crate) settles: Vec<Span>,
+    pub(crate) counters: Counters,
+    pub(crate) halt: Option<Stumble>,
+    /// Number of taken jobs that will be redelivered.
+    pub(crate) stayed: usize,
+    /// Outcome of each taken job, for a queued step.
+    pub(crate) ends: Vec<JobEnd>,
+    /// Jobs that failed permanently, by cause.
+    pub(crate) failed: Vec<Failed>,
+    /// Reason for which the step must not start a job now.
+    pub(crate) held: Option<Hindrance>,
+    /// Whether no job has run, so that the batch can run again.
+    pub(crate) goes_back: bool,
+    /// Whether the rest was not attempted, because the batch took long or has many outputs.
+    pub(crate) cut: bool,
+    /// Delivery of the job behind the taken ones, if it waits for its next attempt. It is used if the job's
+    /// turn comes earlier.
+    pub(crate) waits: Option<Box<Ran>>,
+    /// Time that the worker took.
+    pub(crate) took: Duration,
+}
+
+/// Reason for which a step must not start a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Hindrance {
+    pub(crate) by: ClosedBy,
+    /// Sentence fragment.
+    pub(crate) why: String,
+}
+
+impl Hindrance {
+    /// The setup failed, and is retried at `until`.
+    pub(crate) fn of_setup(failure: &Failure, until: Timestamp) -> Self {
+        Self { by: ClosedBy::Setup { until }, why: failure.to_string() }
+    }
+}
+
+/// Job that halted a step, and the reason.
+#[derive(Debug)]
+pub(crate) struct Stumble {
+    pub(crate) index: u64,
+    pub(crate) failure: Failure,
+    pub(crate) halts: Halts,
+    /// Position of the job in a file.
+    pub(crate) file: Option<(Arc<Path>, u64)>,
+}
+
+/// Reason for which a failed job halts its step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halts {
+    /// The step has no error queue.
+    NoErrors,
+    /// The retry policy requires it.
+    Policy,
+    /// The run failed, and not the job.
+    Run,
+}
+
+impl Ran {
+    /// Adds a taken job that stays parked in the store.
+    pub(crate) fn stays(&mut self, row: Delayed, end: JobEnd) {
+        self.delayed.push(row);
+        self.taken += 1;
+        self.stayed += 1;
+        self.ends.push(end);
+    }
+
+    /// Result of one job that waits for its next attempt.
+    pub(crate) fn waiting(row: Delayed, end: JobEnd, settles: Vec<Span>) -> Box<Self> {
+        let mut ran = Self { settles, ..Self::default() };
+        ran.stays(row, end);
+        Box::new(ran)
+    }
+
+    /// Last attempt of its one job, if that waits for its next attempt.
+    pub(crate) fn attempt(&self) -> Option<Attempt> {
+        let job = &self.delayed.first()?.job;
+        Some(Attempt { number: job.attempt, first: job.first_attempt, error: job.last_error.clone() })
+    }
+
+    /// Reason for which the worker ended the batch.
+    pub(crate) fn ending(&self) -> EndedBy {
+        let waits = self.waits.as_ref().and_then(|waits| waits.ends.first());
+        match waits {
+            Some(JobEnd::Held(until)) => EndedBy::Holds(*until),
+            Some(JobEnd::Delayed(due)) => EndedBy::Waits(*due),
+            _ if self.halt.is_some() => EndedBy::Halts,
+            _ if self.cut => EndedBy::Cut,
+            _ => EndedBy::Whole,
+        }
+    }
+
+    /// Bytes of all its data.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.outputs.iter().chain(&self.errors).map(|made| made.payloads.byte_len()).sum()
+    }
+}

@@ -1,0 +1,293 @@
+//! Retry decision: decides about a job whose attempt failed.
+
+use std::time::Duration;
+
+use tidegate_plugin::{Cause, Failure, FailureKind};
+
+use super::job_builder::Item;
+use super::result::Halts;
+use tidegate_components::script::json;
+use tidegate_config::{Configuration, GateRef, Promise, Step};
+use tidegate_dispatch::Before;
+use tidegate_model::{Address, Decision, Form, RetryPolicy, Then, Timestamp, Tried, Trouble};
+use tidegate_store::{Delayed, DelayedJob, JobForm, NEVER, Standing};
+
+/// Time for which a step starts nothing if a job finds the gate closed and the step has no check interval.
+const GATE_EVERY: Duration = Duration::from_secs(5);
+
+/// Minimum delay before a setup is retried.
+const SETUP_MIN: Duration = Duration::from_millis(10);
+/// Maximum delay before a setup is retried, unless the code requests a longer one.
+const SETUP_MAX: Duration = Duration::from_mins(1);
+
+/// Failure handling of a step.
+#[derive(Debug)]
+pub(crate) struct Retrying {
+    policy: Option<RetryPolicy>,
+    /// Whether a failed job goes to the error queue.
+    has_errors: bool,
+    /// Whether a failed job is never run again.
+    only_once: bool,
+    /// Whether failures may come from a plugin.
+    plugs_in: bool,
+    /// Time for which nothing starts if a job finds its gate closed.
+    gate_every: Duration,
+    /// Minimum delay of a failed job.
+    delay_window: Duration,
+}
+
+/// Decision about a job whose attempt failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It runs again, not before this time.
+    Again(Timestamp),
+    /// It was not attempted: the job keeps its place, and the step starts nothing before this time.
+    Held(Timestamp),
+    /// It is pending in an external system.
+    Pending,
+    /// It goes to the error queue.
+    Error,
+    /// It is consumed.
+    Dropped(Why),
+    /// It halts the step.
+    Halts(Halts),
+}
+
+/// Reason for which a failed job is consumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    AtMostOnce,
+    Exhausted,
+}
+
+impl Retrying {
+    pub(crate) fn new(configuration: &Configuration, step: &Step) -> Self {
+        let every = |GateRef(gate): GateRef| configuration.gates[gate].inquiry.every;
+        Self {
+            policy: step.retry_policy().cloned(),
+            plugs_in: step.processors.iter().any(|processor| processor.plugin().is_some()),
+            has_errors: step.errors.is_some(),
+            only_once: step.delivery == Promise::AtMostOnce,
+            gate_every: step.gate.map_or(GATE_EVERY, every),
+            delay_window: step.picks().and_then(|queuer| queuer.delay_window()).unwrap_or_default(),
+        }
+    }
+
+    /// Whether a failed job may halt the step.
+    pub(crate) fn may_halt(&self) -> bool {
+        !self.has_errors && !self.only_once
+    }
+
+    /// Whether a job is never attempted twice.
+    pub(crate) fn is_only_once(&self) -> bool {
+        self.only_once
+    }
+
+    /// Decides about `item`. If it has no attempts or time left, that is added to `failure`.
+    pub(crate) fn fate(&self, item: &Item<'_>, failure: &mut Failure, now: Timestamp) -> Fate {
+        match failure.kind {
+            FailureKind::GateClosed => return Fate::Held(after(now, self.gate_every)),
+            FailureKind::Pending => return Fate::Pending,
+            _ => {}
+        }
+        let given_up = self.refused();
+        if self.only_once {
+            return given_up;
+        }
+        let asks = matches!(failure.kind, FailureKind::Retry | FailureKind::RetryIn(_));
+        // Code that requests another attempt gets one, even without a policy.
+        let default = (self.policy.is_none() && asks).then(RetryPolicy::default);
+        let Some(policy) = self.policy.as_ref().or(default.as_ref()) else { return given_up };
+        match policy.next(&tried(item, failure, self.plugs_in, now)) {
+            Decision::Again { at } => Fate::Again(in_time(at.max(after(now, self.delay_window)))),
+            Decision::NotRetried => given_up,
+            Decision::Exhausted(exhausted) => {
+                // The message of a halted step has this reason even after a single attempt.
+                if item.attempt > 1 || policy.then == Then::Halt {
+                    failure.message = format!("{} ({exhausted})", failure.message);
+                }
+                match policy.then {
+                    Then::ErrorQueue => given_up,
+                    Then::Drop => Fate::Dropped(Why::Exhausted),
+                    Then::Halt => Fate::Halts(Halts::Policy),
+                }
+            }
+        }
+    }
+
+    /// Time of the next setup after `setbacks` failures in a row: the delays of the policy, within bounds.
+    pub(crate) fn set_up_again(&self, failure: &Failure, setbacks: u32, now: Timestamp) -> Timestamp {
+        let wait = match failure.kind {
+            FailureKind::GateClosed => self.gate_every,
+            FailureKind::RetryIn(asked) => asked,
+            _ => self.policy.as_ref().unwrap_or(&RetryPolicy::DEFAULT).wait(setbacks).min(SETUP_MAX),
+        };
+        after(now, wait.max(SETUP_MIN))
+    }
+
+    /// Decides about a job that is not retried under any policy.
+    pub(crate) fn refused(&self) -> Fate {
+        match (self.has_errors, self.only_once) {
+            (true, _) => Fate::Error,
+            (false, true) => Fate::Dropped(Why::AtMostOnce),
+            (false, false) => Fate::Halts(Halts::NoErrors),
+        }
+    }
+}
+
+/// Record that must be durable before a batch of the step may run.
+pub(crate) fn before(step: &Step, configuration: &Configuration) -> Before {
+    match step.delivery {
+        Promise::AtMostOnce => Before::Progress,
+        Promise::ExactlyOnce if step.has_effects(configuration) => Before::Snapshot,
+        Promise::ExactlyOnce | Promise::AtLeastOnce => Before::Nothing,
+    }
+}
+
+fn after(now: Timestamp, wait: Duration) -> Timestamp {
+    in_time(Timestamp(now.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))))
+}
+
+/// Clamps to the last representable time: a job due at `NEVER` would never run again.
+fn in_time(due: Timestamp) -> Timestamp {
+    due.min(Timestamp::LATEST)
+}
+
+fn tried(item: &Item<'_>, failure: &Failure, plugs_in: bool, now: Timestamp) -> Tried {
+    let asked = match failure.kind {
+        FailureKind::RetryIn(delay) => Some(delay),
+        _ => None,
+    };
+    let first_attempt = item.first_attempt.unwrap_or(now);
+    let trouble = trouble(failure, plugs_in);
+    Tried { attempt: item.attempt, first_attempt, now, trouble, asked, hash: item.hash.0 }
+}
+
+/// Class of a failure for the retry policy.
+fn trouble(failure: &Failure, plugs_in: bool) -> Trouble {
+    match failure.cause {
+        Some(Cause::Timeout) => return Trouble::Timeout,
+        Some(Cause::Connection) => return Trouble::Connection,
+        Some(Cause::Http(429)) => return Trouble::Http429,
+        Some(Cause::Http(500..)) => return Trouble::Http5xx,
+        Some(Cause::Exit(_)) => return Trouble::Exit,
+        _ => {}
+    }
+    match failure.kind {
+        FailureKind::Payload => Trouble::Payload,
+        FailureKind::Rejected => Trouble::Rejected,
+        FailureKind::Limit => Trouble::Limit,
+        FailureKind::Output => Trouble::Output,
+        FailureKind::Retry | FailureKind::RetryIn(_) => Trouble::Asked,
+        FailureKind::Panicked => Trouble::Panic,
+        FailureKind::Crashed => Trouble::Crashed,
+        _ if plugs_in => Trouble::Plugin,
+        _ => Trouble::Script,
+    }
+}
+
+/// Row of a job that waits for its next attempt.
+pub(crate) fn delayed(
+    step: &Address,
+    item: &Item<'_>,
+    failure: &Failure,
+    at: Timestamp,
+    now: Timestamp,
+) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt,
+        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        last_error: Some(failure.to_string()),
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due: at, job }
+}
+
+/// Row of a job while it is being attempted.
+pub(crate) fn begun(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt,
+        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        to: item.to.map(str::to_owned),
+        last_error: last_error(item),
+        standing: Standing::Started,
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due: now, job }
+}
+
+/// Row of a job that waits for a gate; its beginning does not count as an attempt.
+pub(crate) fn held(step: &Address, item: &Item<'_>, due: Timestamp) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt.saturating_sub(1),
+        first_attempt: item.first_attempt,
+        last_error: last_error(item),
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due, job }
+}
+
+/// Row of a job that is pending in an external system under `handle`.
+pub(crate) fn pending(step: &Address, item: &Item<'_>, handle: &str, now: Timestamp) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt,
+        first_attempt: Some(item.first_attempt.unwrap_or(now)),
+        standing: Standing::Pending { handle: handle.to_owned(), since: now },
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due: NEVER, job }
+}
+
+/// Row of a job that waits to be submitted again, because the external system does not know it.
+pub(crate) fn forgotten(step: &Address, item: &Item<'_>, now: Timestamp) -> Delayed {
+    let job = DelayedJob {
+        attempt: item.attempt,
+        first_attempt: item.first_attempt,
+        last_error: last_error(item),
+        standing: Standing::Started,
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due: now, job }
+}
+
+/// Row of an output that is due later.
+pub(crate) fn late(step: &Address, item: &Item<'_>, to: &str, due: Timestamp, payload: &[u8]) -> Delayed {
+    let job = DelayedJob {
+        to: Some(to.to_owned()),
+        form: JobForm::Json,
+        payload: payload.to_vec(),
+        ..waiting(item)
+    };
+    Delayed { step: step.clone(), due: in_time(due), job }
+}
+
+/// Error of the last attempt.
+fn last_error(item: &Item<'_>) -> Option<String> {
+    item.last_error().map(str::to_owned)
+}
+
+fn waiting(item: &Item<'_>) -> DelayedJob {
+    DelayedJob {
+        inputs: item.given().map(|(seen, index)| (seen.name.clone(), index)).collect(),
+        attempt: 0,
+        first_attempt: None,
+        last_error: None,
+        from_error: item.put_back_from().cloned(),
+        to: item.to.map(str::to_owned),
+        standing: Standing::Delayed,
+        form: form(item),
+        payload: item.payload.to_vec(),
+        carried: (!item.carried.is_empty()).then(|| item.carried.clone()),
+    }
+}
+
+/// Form of the payload. It is checked now if it was not checked before, because the row records it.
+fn form(item: &Item<'_>) -> JobForm {
+    if item.form == Form::Json || json::check(item.payload).is_ok() {
+        JobForm::Json
+    } else if std::str::from_utf8(item.payload).is_ok() {
+        JobForm::Text
+    } else {
+        JobForm::Bytes
+    }
+}

@@ -1,0 +1,156 @@
+//! Batch result builder: collects the results of the jobs of a batch while it runs.
+
+use tidegate_plugin::{Outputs, Payloads};
+
+use crate::batch::job_builder::Item;
+use crate::batch::result::Ran;
+use crate::batch::retry;
+use crate::commit::request::Made;
+use tidegate_config::Target;
+use tidegate_dispatch::JobEnd;
+use tidegate_model::{Address, Origins, Timestamp};
+use tidegate_store::Outcome;
+
+/// Results of the jobs so far.
+pub(crate) struct Yield {
+    pub(crate) ran: Ran,
+    pub(crate) outputs: Outputs,
+    /// Origins and provenance of the outputs, by binding to a queue. Sinks keep neither.
+    pub(crate) sides: Vec<Option<Side>>,
+    pub(crate) errors: Payloads,
+    pub(crate) error_side: Side,
+    pub(crate) carries: bool,
+    /// Whether the jobs were picked.
+    pub(crate) sequential: bool,
+    has_bindings: bool,
+    /// Number of recorded outputs, and of recorded delayed outputs.
+    given: usize,
+    late: usize,
+    /// Number of delayed outputs that were delivered.
+    handed_on: usize,
+}
+
+pub(crate) struct Side {
+    origins: Origins,
+    carried: Payloads,
+}
+
+#[derive(Debug)]
+pub(crate) struct Binding {
+    pub(crate) name: String,
+    pub(crate) to_queue: bool,
+}
+
+impl Yield {
+    /// `origins`: an empty list of origins.
+    pub(crate) fn new(bindings: &[Binding], origins: &Origins, carries: bool, sequential: bool) -> Self {
+        let side = || Side { origins: origins.clone(), carried: Payloads::new() };
+        Self {
+            ran: Ran::default(),
+            outputs: Outputs::new(bindings.iter().map(|binding| binding.name.as_str())),
+            sides: bindings.iter().map(|binding| binding.to_queue.then(side)).collect(),
+            errors: Payloads::new(),
+            error_side: side(),
+            carries,
+            sequential,
+            has_bindings: !bindings.is_empty(),
+            given: 0,
+            late: 0,
+            handed_on: 0,
+        }
+    }
+
+    /// Bytes of the outputs and errors so far.
+    pub(crate) fn byte_len(&self) -> usize {
+        let outputs = (0..self.outputs.bindings()).filter_map(|position| self.outputs.get(position));
+        let outputs: usize = outputs.map(Payloads::byte_len).sum();
+        outputs + self.outputs.delayed().payloads().byte_len() + self.errors.byte_len()
+    }
+
+    /// Records that the next job was delivered earlier.
+    pub(crate) fn was_given_before(&mut self) {
+        self.ran.counters.filtered += u64::from(self.has_bindings);
+        self.take();
+    }
+
+    /// Records the outputs of `item`.
+    pub(crate) fn note(&mut self, step: &Address, bindings: &[Binding], item: &Item<'_>) -> Outcome {
+        self.note_origins(item);
+        for (position, due_ms, payload) in self.outputs.delayed().iter().skip(self.late) {
+            let to = bindings.get(position).map_or("", |binding| &binding.name);
+            self.ran.delayed.push(retry::late(step, item, to, Timestamp(due_ms), payload));
+        }
+        let later = self.outputs.delayed().len() - self.late;
+        self.late += later;
+        let jobs = self.outputs.total() - self.given;
+        self.given += jobs;
+        self.ran.counters.filtered += u64::from(jobs + later == 0 && self.has_bindings);
+        match u32::try_from(jobs + later) {
+            Ok(0) => Outcome::Nothing,
+            jobs => Outcome::Output { jobs: jobs.unwrap_or(u32::MAX) },
+        }
+    }
+
+    /// Records a finished job.
+    pub(crate) fn through(&mut self, item: &Item<'_>, outcome: Outcome, keeps_records: bool) {
+        // A delayed output is recorded with its job.
+        if keeps_records && item.to.is_none() {
+            self.ran.outcomes.push((item.hash, outcome));
+        }
+        self.handed_on += usize::from(item.to.is_some());
+        self.take();
+    }
+
+    fn take(&mut self) {
+        self.ran.taken += 1;
+        if self.sequential {
+            self.ran.ends.push(JobEnd::Finished);
+        }
+    }
+
+    /// Records the origin of all outputs of `item`.
+    fn note_origins(&mut self, item: &Item<'_>) {
+        for (position, side) in self.sides.iter_mut().enumerate() {
+            let Some(side) = side else { continue };
+            let there = self.outputs.get(position).map_or(0, Payloads::len);
+            while side.origins.len() < there {
+                side.push(item, self.carries);
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Ran {
+        let mut ran = self.ran;
+        // A redelivered job is counted when it is finished, and a delayed output with its job.
+        ran.counters.taken = (ran.taken - ran.stayed - self.handed_on) as u64;
+        ran.counters.given = self.given as u64;
+        let made = self.outputs.into_payloads().into_iter().zip(self.sides);
+        ran.outputs = made
+            .map(|(payloads, side)| match side {
+                Some(side) => side.made(payloads, self.carries),
+                None => Made::for_sink(payloads),
+            })
+            .collect();
+        ran.errors = (!self.errors.is_empty()).then(|| self.error_side.made(self.errors, self.carries));
+        ran
+    }
+}
+
+impl Side {
+    pub(crate) fn push(&mut self, item: &Item<'_>, carries: bool) {
+        self.origins.push(item.indices);
+        if carries {
+            self.carried.push(item.carried.as_bytes());
+        }
+    }
+
+    fn made(self, payloads: Payloads, carries: bool) -> Made {
+        Made::for_queue(payloads, &self.origins, carries.then_some(self.carried))
+    }
+}
+
+impl Binding {
+    pub(crate) fn new(output: &tidegate_config::OutputRef) -> Self {
+        Self { name: output.binding.clone(), to_queue: matches!(output.target, Target::Queue(_)) }
+    }
+}

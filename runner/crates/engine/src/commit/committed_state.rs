@@ -1,0 +1,375 @@
+//! Committed state: keeps the durable positions in memory, and turns a group of deliveries into one set of
+//! changes. It does no I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::request::{Begin, Delivery, Entry, Jobs, Made, Places, Span};
+use super::sinks::Positions;
+use tidegate_config::{Configuration, Input, QueueRef, Retain, SourceRef, Target};
+use tidegate_dispatch::Before;
+use tidegate_model::{Mark, Progress, Segment, Timestamp};
+use tidegate_store::{Append, Changes, Delivered, Snapshot, SnapshotInput, SnapshotKey, Trim, TrimWhen};
+
+/// Committed positions; lists follow the order of the configuration.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) configuration: Arc<Configuration>,
+    /// Progress by step and input.
+    pub(crate) progress: Vec<Vec<Progress>>,
+    /// Numbers of the snapshots of undelivered batches, by step.
+    pub(crate) snapshots: Vec<BTreeSet<u64>>,
+    /// Last index of each queue.
+    pub(crate) heads: Vec<u64>,
+    /// Last offset of each source that has one.
+    pub(crate) marks: BTreeMap<usize, Mark>,
+    /// Last segment of each source that has one.
+    pub(crate) segments: BTreeMap<usize, Segment>,
+}
+
+/// Group as changes of the store.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) changes: Changes,
+    /// Progress after the commit, by step and input.
+    progress: ByInput,
+}
+
+/// Progress by step and input.
+pub(crate) type ByInput = BTreeMap<(usize, usize), Progress>;
+
+impl Ledger {
+    /// Prepares the changes of `group`, with the positions of the sinks that it was written to.
+    pub(crate) fn enter(&self, group: &[Entry], positions: &Positions, now: Timestamp) -> Page {
+        let mut page = Page { changes: Changes { now, ..Changes::default() }, progress: BTreeMap::new() };
+        for entry in group {
+            match entry {
+                Entry::Begin(begin) => self.begin(begin, &mut page),
+                Entry::Delivery(delivery) => self.deliver(delivery, &mut page),
+                Entry::Rewind(rewind) => {
+                    for (input, &next) in rewind.next.iter().enumerate() {
+                        page.progress(self, rewind.step, input).rewind(next.saturating_sub(1));
+                    }
+                    self.settle_snapshots(rewind.step, None, &mut page);
+                }
+            }
+        }
+        self.add_trims(&page.progress, group, &mut page.changes);
+        for (&(step, input), progress) in &page.progress {
+            let step = &self.configuration.steps[step];
+            let input = step.inputs[input].address.clone();
+            page.changes.progress.push((step.address.clone(), input, progress.clone()));
+        }
+        self.add_sinks(positions, &mut page.changes);
+        page
+    }
+
+    /// Adds a beginning. Its source positions are committed with the first record or progress that depends on
+    /// them.
+    fn begin(&self, begin: &Begin, page: &mut Page) {
+        self.add_places(begin.step, &begin.places, &mut page.changes);
+        match begin.before {
+            Before::Nothing => {}
+            Before::Snapshot if !begin.rows.is_empty() => {
+                self.account(begin.step, &begin.jobs, page);
+                page.changes.delayed.extend(begin.rows.iter().cloned());
+            }
+            Before::Snapshot => {
+                let now = page.changes.now;
+                page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
+            }
+            Before::Progress => {
+                // The record does not restore the jobs: it counts the jobs that a crash loses.
+                let now = page.changes.now;
+                page.changes.snapshots.extend(self.snapshot(begin.step, begin.id.0, &begin.jobs, now));
+                self.account(begin.step, &begin.jobs, page);
+            }
+        }
+    }
+
+    /// Snapshot of a batch before its attempt; `None` for redelivered jobs, which have rows of their own in
+    /// the store.
+    fn snapshot(&self, step: usize, number: u64, jobs: &Jobs, time: Timestamp) -> Option<Snapshot> {
+        let step = &self.configuration.steps[step];
+        let mut inputs: Vec<SnapshotInput> = Vec::new();
+        for span in &jobs.spans {
+            let input = &step.inputs[span.input];
+            let name = input.hash_name();
+            let follows =
+                |last: &&mut SnapshotInput| last.name == name && last.first + last.jobs == span.first;
+            match inputs.last_mut().filter(follows) {
+                Some(last) => last.jobs += span.jobs,
+                None => inputs.push(SnapshotInput {
+                    name,
+                    address: input.address.clone(),
+                    first: span.first,
+                    jobs: span.jobs,
+                }),
+            }
+        }
+        let first = inputs.first()?.name.clone();
+        let jobs = inputs.iter().filter(|input| input.name == first).map(|input| input.jobs).sum();
+        Some(Snapshot { step: step.address.clone(), number, inputs, jobs, time })
+    }
+
+    fn deliver(&self, delivery: &Delivery, page: &mut Page) {
+        self.add_appends(delivery, &mut page.changes);
+        self.add_places(delivery.step, &delivery.places, &mut page.changes);
+        self.account(delivery.step, &delivery.jobs, page);
+        page.changes.delayed.extend(delivery.delayed.iter().cloned());
+        // Counters are stored with the first input of the batch.
+        let Delivery { jobs, counters, .. } = delivery;
+        let first = jobs.spans.first().map_or(0, |span| span.input);
+        page.progress(self, delivery.step, first).counters.add(counters);
+        for span in jobs.spans.iter().filter(|span| span.input != first) {
+            page.progress(self, delivery.step, span.input).counters.taken += span.jobs;
+        }
+        self.settle_snapshots(delivery.step, Some(delivery.id.0), page);
+        if let Some((number, jobs)) = &delivery.rest {
+            let now = page.changes.now;
+            page.changes.snapshots.extend(self.snapshot(delivery.step, number.0, jobs, now));
+        }
+        let step = &self.configuration.steps[delivery.step];
+        if let Some(keep) = self.configuration.keeps_records(step) {
+            let keep_until = later(page.changes.now, keep);
+            let record = |&(hash, outcome)| Delivered { hash, outcome, keep_until };
+            page.changes.deliveries.extend(delivery.outcomes.iter().map(record));
+        }
+    }
+
+    /// Removes the snapshot of a batch, or all snapshots of the step.
+    fn settle_snapshots(&self, step: usize, number: Option<u64>, page: &mut Page) {
+        let address = &self.configuration.steps[step].address;
+        let is_settled = |one: u64| number.is_none_or(|number| number == one);
+        // It may be part of the same group.
+        page.changes.snapshots.retain(|one| one.step != *address || !is_settled(one.number));
+        let settled = self.snapshots[step].iter().filter(|one| is_settled(**one));
+        let keys = settled.map(|&number| SnapshotKey { step: address.clone(), number });
+        page.changes.settled.extend(keys);
+    }
+
+    fn account(&self, step: usize, jobs: &Jobs, page: &mut Page) {
+        for spans in jobs.spans.chunk_by(|one, other| one.input == other.input) {
+            let range = |span: &Span| (span.first, span.first + span.jobs - 1);
+            let mut ranges: Vec<(u64, u64)> = spans.iter().map(range).collect();
+            page.progress(self, step, spans[0].input).finish_all(&mut ranges);
+        }
+        page.changes.undelayed.extend(jobs.returned.iter().cloned());
+    }
+
+    /// Adds the positions of sinks.
+    pub(crate) fn add_sinks(&self, positions: &Positions, changes: &mut Changes) {
+        for &(sink, position) in positions {
+            changes.sinks.push((self.configuration.sinks[sink].address.clone(), position));
+        }
+    }
+
+    /// Applies committed changes to the memory.
+    pub(crate) fn settle(&mut self, group: &[Entry], page: Page) {
+        for ((step, input), progress) in page.progress {
+            self.progress[step][input] = progress;
+        }
+        for entry in group {
+            let delivery = match entry {
+                Entry::Begin(begin) => {
+                    self.settle_places(begin.step, &begin.places);
+                    if begin.before != Before::Nothing
+                        && begin.jobs.returned.is_empty()
+                        && begin.rows.is_empty()
+                    {
+                        self.snapshots[begin.step].insert(begin.id.0);
+                    }
+                    continue;
+                }
+                Entry::Rewind(rewind) => {
+                    self.snapshots[rewind.step].clear();
+                    continue;
+                }
+                Entry::Delivery(delivery) => delivery,
+            };
+            self.snapshots[delivery.step].remove(&delivery.id.0);
+            if let Some((number, jobs)) = &delivery.rest
+                && !jobs.spans.is_empty()
+            {
+                self.snapshots[delivery.step].insert(number.0);
+            }
+            self.settle_places(delivery.step, &delivery.places);
+        }
+    }
+
+    fn settle_places(&mut self, step: usize, places: &Places) {
+        for (input, mark, segments) in places {
+            let Some(source) = self.source_of(step, *input) else { continue };
+            if let Some(segment) = segments.last().filter(|segment| self.is_news(source, segment)) {
+                self.segments.insert(source, segment.clone());
+            }
+            if let Some(mark) = mark.filter(|mark| self.is_further(source, mark)) {
+                self.marks.insert(source, mark);
+            }
+        }
+    }
+
+    /// Index of the first job that is not accounted for, by input of the step.
+    pub(crate) fn next(&self, step: usize) -> Vec<u64> {
+        self.progress[step].iter().map(|progress| progress.watermark() + 1).collect()
+    }
+
+    /// Adds `jobs` jobs to a queue and returns the index of the first.
+    pub(crate) fn grow(&mut self, QueueRef(queue): QueueRef, jobs: usize) -> u64 {
+        let first = self.heads[queue] + 1;
+        self.heads[queue] += jobs as u64;
+        first
+    }
+
+    /// Number of jobs of a queue that its slowest step has not accounted for; 0 without steps.
+    pub(crate) fn waiting(&self, queue: QueueRef) -> u64 {
+        let readers = self.configuration.readers(Input::Queue(queue));
+        let accounted = readers.map(|(step, input)| self.progress[step][input].watermark()).min();
+        accounted.map_or(0, |accounted| self.heads[queue.0].saturating_sub(accounted))
+    }
+
+    fn add_appends(&self, delivery: &Delivery, changes: &mut Changes) {
+        let mut add = |QueueRef(queue): QueueRef, made: &Made| {
+            if let Some(block) = made.block.as_ref().filter(|block| !block.is_empty()) {
+                let queue = self.configuration.queues[queue].address.clone();
+                changes.appends.push(Append { queue, block: block.clone() });
+            }
+        };
+        let step = &self.configuration.steps[delivery.step];
+        for (output, made) in step.outputs.iter().zip(&delivery.outputs) {
+            if let Target::Queue(queue) = output.target {
+                add(queue, made);
+            }
+        }
+        if let (Some(queue), Some(made)) = (step.errors, &delivery.errors) {
+            add(queue, made);
+        }
+    }
+
+    /// Adds the source positions of jobs. The readers of one source advance independently, so most positions
+    /// are known already.
+    fn add_places(&self, step: usize, places: &Places, changes: &mut Changes) {
+        for (input, mark, segments) in places {
+            let Some(source) = self.source_of(step, *input) else { continue };
+            let address = &self.configuration.sources[source].address;
+            for segment in segments.iter().filter(|segment| self.is_news(source, segment)) {
+                changes.segments.push((address.clone(), segment.clone()));
+            }
+            if let Some(mark) = mark.filter(|mark| self.is_further(source, mark)) {
+                changes.marks.push((address.clone(), mark));
+            }
+        }
+    }
+
+    /// Adds the deletion of jobs that retention no longer keeps, on the queues of the group.
+    fn add_trims(&self, progress: &ByInput, group: &[Entry], changes: &mut Changes) {
+        let mut queues = BTreeSet::new();
+        for entry in group {
+            let step = &self.configuration.steps[entry.step()];
+            let targets =
+                step.outputs.iter().map(|output| output.target).chain(step.errors.map(Target::Queue));
+            queues.extend(targets.filter_map(|target| match target {
+                Target::Queue(queue) => Some(queue),
+                Target::Sink(_) => None,
+            }));
+            queues.extend(step.inputs.iter().filter_map(|input| match input.input {
+                Input::Queue(queue) => Some(queue),
+                Input::Source(_) => None,
+            }));
+        }
+        changes.trims.extend(queues.into_iter().filter_map(|queue| self.trim(queue, progress, changes.now)));
+    }
+
+    pub(crate) fn trim(&self, queue: QueueRef, progress: &ByInput, now: Timestamp) -> Option<Trim> {
+        let watermark = |reader: (usize, usize)| {
+            progress.get(&reader).unwrap_or(&self.progress[reader.0][reader.1]).watermark()
+        };
+        trim(&self.configuration, queue, watermark, now)
+    }
+
+    fn source_of(&self, step: usize, input: usize) -> Option<usize> {
+        match self.configuration.steps[step].inputs.get(input)?.input {
+            Input::Source(SourceRef(source)) => Some(source),
+            Input::Queue(_) => None,
+        }
+    }
+
+    /// Whether `segment` is newer than the last one or has more data about it: its end, a longer fingerprint,
+    /// or a new file name.
+    fn is_news(&self, source: usize, segment: &Segment) -> bool {
+        self.segments.get(&source).is_none_or(|last| {
+            let says_no_less = segment.fingerprint_len >= last.fingerprint_len
+                && (segment.end.is_some() || last.end.is_none());
+            segment.ordinal > last.ordinal
+                || segment.ordinal == last.ordinal && says_no_less && segment != last
+        })
+    }
+
+    fn is_further(&self, source: usize, mark: &Mark) -> bool {
+        self.marks.get(&source).is_none_or(|last| mark.index > last.index)
+    }
+}
+
+impl Page {
+    fn progress(&mut self, ledger: &Ledger, step: usize, input: usize) -> &mut Progress {
+        self.progress.entry((step, input)).or_insert_with(|| ledger.progress[step][input].clone())
+    }
+}
+
+/// Jobs to delete from queues with a maximum age: time alone makes them expire. `progress` is by step and
+/// input.
+pub(crate) fn trims_by_age(
+    configuration: &Configuration,
+    progress: &[Vec<Progress>],
+    now: Timestamp,
+) -> Vec<Trim> {
+    let queues = configuration.queues.iter().enumerate();
+    let timed = queues.filter(|(_, queue)| matches!(queue.retain, Retain::For(_)));
+    let watermark = |(step, input): (usize, usize)| progress[step][input].watermark();
+    timed.filter_map(|(queue, _)| trim(configuration, QueueRef(queue), watermark, now)).collect()
+}
+
+/// Jobs to delete from a queue; `watermark` is that of a step and its input.
+fn trim(
+    configuration: &Configuration,
+    queue: QueueRef,
+    watermark: impl Fn((usize, usize)) -> u64,
+    now: Timestamp,
+) -> Option<Trim> {
+    let settings = &configuration.queues[queue.0];
+    let accounted = configuration.readers(Input::Queue(queue)).map(watermark).min();
+    let when = match settings.retain {
+        Retain::Consumed => TrimWhen::Always,
+        Retain::For(duration) => TrimWhen::OlderThan(earlier(now, duration)),
+        Retain::Forever => TrimWhen::Never,
+    };
+    if when == TrimWhen::Never && settings.max_size.is_none() {
+        return None;
+    }
+    let up_to = match accounted {
+        Some(accounted) => accounted,
+        // A queue without steps keeps its jobs, unless it has a maximum age or size.
+        None if when == TrimWhen::Always && settings.max_size.is_none() => return None,
+        None => u64::MAX,
+    };
+    let (queue, max_bytes) = (settings.address.clone(), settings.max_size);
+    // Without steps no job is ever accounted for.
+    let when = if accounted.is_none() && when == TrimWhen::Always { TrimWhen::Never } else { when };
+    (up_to > 0).then_some(Trim { queue, up_to, when, max_bytes })
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn earlier(now: Timestamp, by: Duration) -> Timestamp {
+    Timestamp(now.0.saturating_sub(millis(by)))
+}
+
+pub(crate) fn later(now: Timestamp, by: Duration) -> Timestamp {
+    Timestamp(now.0.saturating_add(millis(by)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,409 @@
+//! Committer: makes deliveries durable on one thread, first in the sinks, then in one transaction of the
+//! store.
+//!
+//! A delivery is committed whole or not at all. The deliveries of one step are committed in order. A full
+//! disk only delays them.
+
+pub(crate) mod completions;
+pub(crate) mod disk_full;
+pub(crate) mod operator;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender};
+use tidegate_plugin::Payloads;
+
+pub(crate) use self::completions::Completions;
+
+use super::committed_state::{Ledger, trims_by_age};
+use super::inbox::{Inbox, Push};
+use super::ingest::Arrivals;
+use super::queue_cache::Tails;
+use super::request::{Entry, Order};
+use super::sinks::{Positions, Sinks, Trouble};
+use crate::coordinator::schedules::Ticked;
+use crate::error::EngineError;
+use crate::operator::request::Asked;
+use crate::recovery::start_position;
+use crate::runtime::message::{Durable, Message, Stays};
+use crate::step::stats::Stats;
+use crate::step::turn;
+use tidegate_config::{Input, QueueRef, Target};
+use tidegate_model::log_target;
+use tidegate_model::{Batch, Clock, Stamp};
+use tidegate_store::{Attempts, Changes, Stop, Store, Writer};
+
+use self::disk_full::Done;
+
+/// Maximum bytes of a group …
+const GROUP_BYTES: usize = 4 << 20;
+/// … and its maximum age while workers still run: a few large commits cost less than many small ones.
+const GROUP_AGE: Duration = Duration::from_millis(5);
+
+/// State of the committer thread.
+pub(crate) struct Committer {
+    pub(crate) writer: Writer,
+    pub(crate) store: Store,
+    pub(crate) attempts: Attempts,
+    /// Changes of the start of the run, committed before all others.
+    pub(crate) opening: Option<Changes>,
+    pub(crate) ledger: Ledger,
+    pub(crate) sinks: Sinks,
+    /// Steps with a refused delivery: a later one would leave a gap.
+    pub(crate) broken_steps: BTreeSet<usize>,
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) tails: Arc<Tails>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Number of batches that will reach the committer without waiting for another batch.
+    pub(crate) coming: Arc<AtomicUsize>,
+    /// Time between two attempts to write to a full disk.
+    pub(crate) retry_after: Duration,
+    pub(crate) messages: Sender<Message>,
+    /// Closed at the end of the run: the committer then waits no longer for room.
+    pub(crate) stop: Receiver<()>,
+}
+
+/// Requests that are committed together.
+#[derive(Default)]
+struct Group {
+    entries: Vec<Entry>,
+    pushes: Vec<Push>,
+    ticked: Vec<Ticked>,
+    /// Whether a retention sweep follows.
+    lets_go: bool,
+    stopped: Vec<Stop>,
+    /// External completions, in a separate commit: they are independent of the deliveries.
+    told: Completions,
+    /// Operator's request, in a commit of its own at the end.
+    asked: Option<Asked>,
+}
+
+impl Group {
+    /// Whether a client or a schedule waits for this group.
+    fn is_waited_for(&self) -> bool {
+        !self.pushes.is_empty() || !self.ticked.is_empty() || !self.told.is_empty()
+    }
+}
+
+impl Committer {
+    /// Commits until `orders` is closed, then records that the sinks are closed in order.
+    ///
+    /// # Errors The store fails. No job is lost: the next run delivers all jobs that were not committed.
+    pub(crate) fn run(mut self, orders: &Receiver<Order>) -> Result<Writer, EngineError> {
+        self.open()?;
+        let mut last_commit = Instant::now();
+        while let Some(first) = self.next(orders) {
+            let Group { entries, pushes, ticked, lets_go, stopped, told, asked } =
+                self.collect(first, orders, last_commit);
+            self.commit(entries, pushes, ticked)?;
+            self.note_stopped(stopped)?;
+            if lets_go {
+                self.let_go()?;
+            }
+            self.complete(&told)?;
+            if let Some(asked) = asked {
+                self.amend(&asked)?;
+            }
+            last_commit = Instant::now();
+        }
+        self.close()
+    }
+
+    /// Next request; `None` if no work is left. The last group may have left pushes in the inbox.
+    fn next(&self, orders: &Receiver<Order>) -> Option<Order> {
+        if !self.inbox.is_empty() {
+            return Some(Order::Arrived);
+        }
+        // The last pushes may have come without a message.
+        orders.recv().ok().or_else(|| (!self.inbox.is_empty()).then_some(Order::Arrived))
+    }
+
+    /// Commits the changes of the start of the run.
+    pub(crate) fn open(&mut self) -> Result<(), EngineError> {
+        self.say_what_waits();
+        let Some(opening) = self.opening.take() else { return Ok(()) };
+        let mut told = false;
+        while self.commit_changes(&opening, &mut told)?.is_none() {}
+        start_position::say(&opening);
+        Ok(())
+    }
+
+    /// Records that the sinks are closed in order.
+    pub(crate) fn close(mut self) -> Result<Writer, EngineError> {
+        self.close_sinks()?;
+        Ok(self.writer)
+    }
+
+    /// Collects a group of the queued requests. It waits briefly if more batches are about to come and no
+    /// client waits. An operator's request closes the group; external completions do not.
+    fn collect(&self, first: Order, orders: &Receiver<Order>, last_commit: Instant) -> Group {
+        let close = last_commit + GROUP_AGE;
+        let (mut group, mut bytes, mut next) = (Group::default(), 0, first);
+        loop {
+            match next {
+                Order::Amend(asked) => {
+                    bytes += asked.byte_len();
+                    if let Some(asked) = group.told.add(asked) {
+                        group.asked = Some(asked);
+                        return group;
+                    }
+                }
+                Order::Arrived => {
+                    let pushes = self.inbox.take(GROUP_BYTES.saturating_sub(bytes));
+                    bytes += pushes.iter().map(Push::byte_len).sum::<usize>();
+                    group.pushes.extend(pushes);
+                }
+                Order::Ticked(ticked) => {
+                    bytes += ticked.jobs.byte_len();
+                    group.ticked.push(ticked);
+                }
+                Order::LetGo => group.lets_go = true,
+                Order::Stopped(stop) => group.stopped.push(stop),
+                Order::Enter(entry) => {
+                    bytes += entry.byte_len();
+                    group.entries.push(entry);
+                }
+            }
+            if bytes >= GROUP_BYTES {
+                return group;
+            }
+            next = match orders.try_recv() {
+                Ok(more) => more,
+                Err(_) if self.coming.load(Ordering::Acquire) == 0 || group.is_waited_for() => {
+                    return group;
+                }
+                Err(_) => match orders.recv_deadline(close) {
+                    Ok(more) => more,
+                    Err(_) => return group,
+                },
+            };
+        }
+    }
+
+    /// Commits a group, with as many attempts as it takes.
+    pub(crate) fn commit(
+        &mut self,
+        mut group: Vec<Entry>,
+        pushes: Vec<Push>,
+        ticked: Vec<Ticked>,
+    ) -> Result<(), EngineError> {
+        let mut told = false;
+        let arrivals = Arrivals::of(pushes, &self.ledger, &self.store)?.with_ticks(ticked);
+        loop {
+            self.refuse_broken(&mut group);
+            if group.is_empty() && arrivals.is_empty() {
+                arrivals.answer();
+                return Ok(());
+            }
+            self.keep_within_what_is_kept(&mut group)?;
+            let positions = match self.write_sinks(&group)? {
+                Ok(positions) => positions,
+                Err((sink, error)) => {
+                    self.sinks.roll_back();
+                    if error.is_full() {
+                        self.wait_for_room(error.into(), &mut told)?;
+                    } else {
+                        self.sinks.give_up(sink, error);
+                    }
+                    continue;
+                }
+            };
+            let mut page = self.ledger.enter(&group, &positions, self.clock.now());
+            arrivals.add_to(&self.ledger, &mut page.changes);
+            let Some(committed) = self.commit_changes(&page.changes, &mut told)? else {
+                self.sinks.roll_back();
+                continue;
+            };
+            if told {
+                tracing::info!(target: log_target::ENGINE, "the disk has room again; the run resumes");
+            }
+            self.sinks.committed(&positions);
+            self.ledger.settle(&group, page);
+            self.tell(group, arrivals, committed);
+            return Ok(());
+        }
+    }
+
+    /// Deletes jobs that are older than their queues' limit. If there are none, nothing is written.
+    pub(crate) fn let_go(&mut self) -> Result<(), EngineError> {
+        let now = self.clock.now();
+        let mut changes = Changes { now, ..Changes::default() };
+        for trim in trims_by_age(&self.ledger.configuration, &self.ledger.progress, now) {
+            if self.store.would_trim(&trim)? {
+                changes.trims.push(trim);
+            }
+        }
+        let mut told = false;
+        while !changes.trims.is_empty() && self.commit_changes(&changes, &mut told)?.is_none() {}
+        Ok(())
+    }
+
+    /// Records the stops of steps.
+    pub(crate) fn note_stopped(&mut self, stops: Vec<Stop>) -> Result<(), EngineError> {
+        if stops.is_empty() {
+            return Ok(());
+        }
+        let changes = Changes { now: self.clock.now(), stops, ..Changes::default() };
+        let mut told = false;
+        while self.commit_changes(&changes, &mut told)?.is_none() {}
+        Ok(())
+    }
+
+    /// Rejects deliveries of steps with a broken sink.
+    fn refuse_broken(&mut self, group: &mut Vec<Entry>) {
+        let Self { sinks, broken_steps, messages, .. } = self;
+        group.retain(|entry| {
+            let step = entry.step();
+            if let Some(error) = sinks.refuses(step)
+                && broken_steps.insert(step)
+            {
+                // A run that is over receives no messages; the same holds for all messages.
+                let _ = messages.send(Message::Refused { step, error: Arc::clone(error) });
+            }
+            !broken_steps.contains(&step)
+        });
+    }
+
+    /// Retention may have deleted jobs since their replay was requested: then the replay is cancelled.
+    fn keep_within_what_is_kept(&self, group: &mut [Entry]) -> Result<(), EngineError> {
+        for entry in group {
+            let Entry::Rewind(rewind) = entry else { continue };
+            let inputs = &self.ledger.configuration.steps[rewind.step].inputs;
+            let mut gone = false;
+            for (input, &next) in inputs.iter().zip(&rewind.next) {
+                if let Input::Queue(_) = input.input {
+                    gone |= self.store.queue(&input.address)?.is_some_and(|queue| next < queue.first);
+                }
+            }
+            if gone {
+                rewind.next.fill(u64::MAX);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the outputs for sinks. A sink's first write of the run is preceded by a commit that records it
+    /// as open.
+    fn write_sinks(&mut self, group: &[Entry]) -> Result<Result<Positions, Trouble>, EngineError> {
+        match self.sinks.open(group) {
+            Ok(opened) => self.commit_positions(&opened)?,
+            Err(trouble) => return Ok(Err(trouble)),
+        }
+        Ok(self.sinks.write(group))
+    }
+
+    /// Commits positions of sinks without a delivery.
+    fn commit_positions(&mut self, positions: &Positions) -> Result<(), EngineError> {
+        if positions.is_empty() {
+            return Ok(());
+        }
+        let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
+        self.ledger.add_sinks(positions, &mut changes);
+        let mut told = false;
+        while self.commit_changes(&changes, &mut told)?.is_none() {}
+        self.sinks.committed(positions);
+        Ok(())
+    }
+
+    /// Notifies all parties that `group` is durable.
+    fn tell(&mut self, group: Vec<Entry>, mut arrivals: Arrivals, committed: Done) {
+        let configuration = Arc::clone(&self.ledger.configuration);
+        // The rows have the order of the entries.
+        let mut rows = committed.delayed.into_iter();
+        let (mut durable, mut grown) = (Durable::default(), BTreeSet::new());
+        for entry in group {
+            let delivery = match entry {
+                Entry::Begin(begin) => {
+                    let begun = rows.by_ref().take(begin.rows.len()).collect();
+                    durable.begun.push((begin.step, begin.id, begun));
+                    continue;
+                }
+                Entry::Rewind(rewind) => {
+                    durable.rewound.push((rewind.step, self.ledger.next(rewind.step)));
+                    continue;
+                }
+                Entry::Delivery(delivery) => delivery,
+            };
+            let stays = delivery.delayed.iter().zip(rows.by_ref());
+            let declared = &configuration.steps[delivery.step];
+            let stays = stays.map(|(delayed, row)| {
+                let turn = turn::of(declared, &delayed.job);
+                Stays { row, is_late: delayed.job.to.is_some(), turn }
+            });
+            durable.delivered.push((delivery.step, delivery.id, stays.collect()));
+            delivery.settles.iter().for_each(|span| self.attempts.settle(span));
+            let now = committed.stamp.time;
+            self.stats.steps[delivery.step].add(&delivery.counters, delivery.bytes as u64, now);
+            let step = &configuration.steps[delivery.step];
+            let targets = step.outputs.iter().map(|output| output.target);
+            let errors = step.errors.map(Target::Queue).into_iter().zip(delivery.errors);
+            for (target, made) in targets.zip(delivery.outputs).chain(errors) {
+                let Target::Queue(queue) = target else { continue };
+                if made.payloads.is_empty() {
+                    continue;
+                }
+                let first = self.ledger.grow(queue, made.payloads.len());
+                grown.insert(queue.0);
+                self.keep_tail(queue, first, made.payloads, made.carried, &committed.stamp);
+            }
+        }
+        durable.ticked = arrivals.ticked();
+        for (queue, jobs) in arrivals.take_pieces() {
+            let first = self.ledger.grow(queue, jobs.len());
+            grown.insert(queue.0);
+            self.keep_tail(queue, first, jobs, None, &committed.stamp);
+        }
+        self.say_what_waits();
+        durable.grown = grown.into_iter().map(|queue| (queue, self.ledger.heads[queue])).collect();
+        let _ = self.messages.send(Message::Committed(durable));
+        arrivals.answer();
+    }
+
+    /// Publishes the backlog of each queue for the sources that push.
+    pub(crate) fn say_what_waits(&self) {
+        let queues = self.ledger.configuration.queues.iter().enumerate();
+        for (queue, _) in queues.filter(|(_, queue)| queue.source.is_some()) {
+            self.inbox.set_waiting(QueueRef(queue), self.ledger.waiting(QueueRef(queue)));
+        }
+    }
+
+    /// Keeps jobs in memory for steps that read them soon.
+    fn keep_tail(
+        &self,
+        queue: QueueRef,
+        first: u64,
+        payloads: Payloads,
+        carried: Option<Payloads>,
+        committed: &Stamp,
+    ) {
+        if self.ledger.configuration.readers(Input::Queue(queue)).next().is_some() {
+            let stamps = vec![*committed];
+            self.tails.push(queue.0, Batch { stamps, carried, ..Batch::json(first, payloads) });
+        }
+    }
+
+    /// Records that the files of the sinks are complete. All work is delivered by then, so this commit does
+    /// not wait for room. Without it the next run treats the files as after a crash.
+    fn close_sinks(&mut self) -> Result<(), EngineError> {
+        let mut changes = Changes { now: self.clock.now(), ..Changes::default() };
+        self.ledger.add_sinks(&self.sinks.closing(), &mut changes);
+        if changes.sinks.is_empty() {
+            return Ok(());
+        }
+        match self.writer.commit(&changes) {
+            Err(error) if error.is_full() => {
+                tracing::warn!(
+                    target: log_target::ENGINE,
+                    "the disk is full: all jobs are delivered, but the next run cuts off lines that are added to the \
+                     files of sinks before it"
+                );
+                Ok(())
+            }
+            closed => Ok(closed.map(drop)?),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! External completions: share one commit if they arrive during the commit before.
+
+use std::collections::BTreeSet;
+
+use super::Committer;
+use crate::error::{Chain, EngineError};
+use crate::operator::apply::amend;
+use crate::operator::effect::Amendment;
+use crate::operator::request::{Asked, Request};
+use crate::runtime::message::{Durable, Message};
+use tidegate_store::Changes;
+
+/// Completions of different jobs, so that none of them depends on another.
+#[derive(Debug, Default)]
+pub(crate) struct Completions {
+    asked: Vec<Asked>,
+    /// Tokens of the completed jobs, one a job.
+    tokens: BTreeSet<String>,
+}
+
+impl Completions {
+    /// Adds a completion. Returns the request if it is of another kind, or if the group has a completion of
+    /// the job already.
+    pub(crate) fn add(&mut self, asked: Asked) -> Option<Asked> {
+        match &asked.request {
+            Request::Complete { token, .. } if !self.tokens.contains(token) => {
+                self.tokens.insert(token.clone());
+                self.asked.push(asked);
+                None
+            }
+            _ => Some(asked),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.asked.is_empty()
+    }
+}
+
+impl Committer {
+    /// Commits the accepted completions together; each is accepted or refused on its own.
+    pub(crate) fn complete(&mut self, completions: &Completions) -> Result<(), EngineError> {
+        if completions.is_empty() {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let mut changes = Changes { now, ..Changes::default() };
+        let mut judge = |asked: &Asked| {
+            let amendment = amend(&self.store, &self.ledger.configuration, &asked.request, now)?;
+            let Amendment { changes: its, granted, told, .. } = amendment;
+            let place = told.then_some(changes.delayed.len());
+            changes.undelayed.extend(its.undelayed);
+            changes.delayed.extend(its.delayed);
+            changes.deliveries.extend(its.deliveries);
+            Ok((granted, place))
+        };
+        let judged: Vec<Result<_, String>> = completions.asked.iter().map(&mut judge).collect();
+        let rows = match self.put_down(&changes) {
+            Ok(rows) => rows,
+            Err(error) => {
+                let why =
+                    format!("the run ends, and the outcome of the request is unknown: {}", Chain(&error));
+                completions.asked.iter().for_each(|asked| asked.answer(Err(why.clone())));
+                return Err(error);
+            }
+        };
+        let mut durable = Durable::default();
+        for (asked, judged) in completions.asked.iter().zip(&judged) {
+            let place = judged.as_ref().ok().and_then(|(_, place)| *place);
+            let taken =
+                place.and_then(|at| Some((rows.get(at)?.clone(), changes.delayed.get(at)?.job.clone())));
+            durable.told.extend(self.telling(&asked.request, taken));
+        }
+        // A run that is over receives no messages.
+        let _ = self.messages.send(Message::Committed(durable));
+        for (asked, judged) in completions.asked.iter().zip(judged) {
+            asked.answer(judged.map(|(granted, _)| granted));
+        }
+        Ok(())
+    }
+
+    /// Commits the accepted completions, if there are any, and returns their rows.
+    fn put_down(&mut self, changes: &Changes) -> Result<Vec<tidegate_store::DelayedKey>, EngineError> {
+        let mut told = false;
+        while !changes.delayed.is_empty() {
+            if let Some(committed) = self.commit_changes(changes, &mut told)? {
+                return Ok(committed.delayed);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests;

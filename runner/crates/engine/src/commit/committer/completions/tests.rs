@@ -1,0 +1,180 @@
+//! External completion tests: run a committer on one thread.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+
+use super::*;
+use crate::commit::committed_state::Ledger;
+use crate::commit::inbox::Inbox;
+use crate::commit::queue_cache::Tails;
+use crate::commit::request::Order;
+use crate::commit::sinks::Sinks;
+use crate::operator::request::{Completed, Granted, Row};
+use crate::recovery::start;
+use crate::step::stats::Stats;
+use tidegate_config::{LoadOptions, load};
+use tidegate_model::{Address, Clock as _, ManualClock, Status, Timestamp};
+use tidegate_store::testing::{Failure, FaultyDisk};
+use tidegate_store::{
+    Attempts, Completion, Delayed, DelayedJob, DelayedKey, NEVER, Standing, Store, open_disk,
+};
+
+/// Run with a step that has handed jobs to an external system.
+struct World {
+    committer: Committer,
+    store: Store,
+    told: Receiver<Message>,
+    rows: Vec<DelayedKey>,
+}
+
+fn step() -> Address {
+    Address::parse("p/submit").unwrap()
+}
+
+impl World {
+    /// Creates a run with `jobs` pending jobs.
+    fn new(disk: &FaultyDisk, jobs: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let toml = "[step.submit]\nfrom = \"in\"\nto = \"out\"\n";
+        std::fs::write(folder.path().join("p.toml"), toml).unwrap();
+        let configuration = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
+        let (store, mut writer) = open_disk(Box::new(disk.clone())).unwrap();
+        let delayed = (1..=jobs).map(|index| {
+            let standing = Standing::Pending { handle: index.to_string(), since: Timestamp(0) };
+            let (inputs, payload) = (vec![("p/in".into(), index)], b"{}".to_vec());
+            Delayed {
+                step: step(),
+                due: NEVER,
+                job: DelayedJob { inputs, standing, payload, ..DelayedJob::default() },
+            }
+        });
+        let delayed = delayed.collect();
+        let rows = writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed;
+        let clock = Arc::new(ManualClock::at(1000));
+        let started =
+            start::start(&configuration, &store, clock.now(), &AtomicBool::new(false)).unwrap().unwrap();
+        let (messages, told) = crossbeam_channel::unbounded();
+        let committer = Committer {
+            writer,
+            store: store.clone(),
+            attempts: Attempts::none(),
+            opening: None,
+            ledger: Ledger {
+                configuration: Arc::clone(&configuration),
+                progress: started.progress,
+                snapshots: started.snapshots,
+                heads: started.heads,
+                marks: started.marks,
+                segments: started.segments,
+            },
+            sinks: Sinks::new(Arc::clone(&configuration), started.sinks),
+            broken_steps: BTreeSet::new(),
+            inbox: Arc::new(Inbox::new(configuration.queues.len())),
+            tails: Arc::new(Tails::new(configuration.queues.len())),
+            stats: Arc::new(Stats::new(configuration.steps.len(), clock.now())),
+            clock,
+            coming: Arc::default(),
+            retry_after: Duration::ZERO,
+            messages,
+            stop: crossbeam_channel::bounded(0).1,
+        };
+        Self { committer, store, told, rows }
+    }
+
+    /// Completion of the job at `index`, with the channel of its answer.
+    fn say(&self, index: usize, status: Status) -> (Order, Receiver<Result<Granted, String>>) {
+        let (reply, answer) = crossbeam_channel::bounded(1);
+        let completion = Completion { status, result: None, reason: None };
+        let (token, row) = (format!("token of {index}"), self.rows.get(index - 1).map(Row::of));
+        let request = Request::Complete { step: step(), index: index as u64, token, completion, row };
+        (Order::Amend(Asked::new(request, reply)), answer)
+    }
+
+    /// Commits the completions; returns the answers and the number of commits.
+    fn commit(self, said: &[(usize, Status)]) -> (Vec<Result<Completed, String>>, u64) {
+        let (sender, orders) = crossbeam_channel::unbounded();
+        let answers: Vec<_> = said
+            .iter()
+            .map(|&(index, status)| {
+                let (order, answer) = self.say(index, status);
+                sender.send(order).unwrap();
+                answer
+            })
+            .collect();
+        drop(sender);
+        let before = self.store.transaction().unwrap();
+        // A failure of the disk is reported in the answers. The store can be read as long as the writer
+        // exists.
+        let writer = self.committer.run(&orders);
+        let answers = answers.iter().map(|answer| match answer.recv().unwrap() {
+            Ok(Granted::Completed(completed)) => Ok(completed),
+            Ok(other) => panic!("{other:?}"),
+            Err(why) => Err(why),
+        });
+        let commits = writer.map_or(0, |_writer| self.store.transaction().unwrap() - before);
+        (answers.collect(), commits)
+    }
+}
+
+#[test]
+fn what_has_come_shares_a_commit() {
+    let world = World::new(&FaultyDisk::new(), 100);
+    let told = world.told.clone();
+    let said: Vec<_> = (1..=100).map(|index| (index, Status::Committed)).collect();
+    assert_eq!(world.commit(&said), (vec![Ok(Completed::Taken); 100], 1));
+    let Message::Committed(durable) = told.recv().unwrap() else { panic!("a commit notice") };
+    let taken: Vec<u64> = durable.told.iter().map(|telling| telling.index).collect();
+    assert_eq!(taken, (1..=100).collect::<Vec<_>>());
+    assert!(durable.told.iter().all(|telling| {
+        let (row, job) = telling.taken.as_ref().unwrap();
+        row.due == Timestamp(0) && job.inputs[0].1 == telling.index
+    }));
+}
+
+#[test]
+fn each_is_taken_or_not_by_itself_as_if_they_had_come_one_by_one() {
+    let world = World::new(&FaultyDisk::new(), 3);
+    let said = [
+        (1, Status::Committed),
+        (2, Status::Valid),
+        // This job is not pending.
+        (4, Status::Committed),
+        (1, Status::Committed),
+        (1, Status::Invalid),
+        (3, Status::Pending),
+    ];
+    let (answers, _) = world.commit(&said);
+    let otherwise = Completed::Otherwise { status: Status::Committed };
+    let expected = [
+        Completed::Taken,
+        Completed::Taken,
+        Completed::NotPending,
+        Completed::Known,
+        otherwise,
+        Completed::Known,
+    ];
+    assert_eq!(answers, expected.map(Ok));
+}
+
+#[test]
+fn what_changes_nothing_is_not_committed() {
+    let world = World::new(&FaultyDisk::new(), 2);
+    let said = [(1, Status::Pending), (2, Status::Pending), (9, Status::Committed)];
+    let expected = [Completed::Known, Completed::Known, Completed::NotPending];
+    assert_eq!(world.commit(&said), (expected.map(Ok).to_vec(), 0));
+}
+
+#[test]
+fn where_the_disk_fails_nobody_is_told_that_it_was_taken() {
+    let disk = FaultyDisk::new();
+    let world = World::new(&disk, 2);
+    disk.fail(Failure::From(0));
+    let (answers, _) = world.commit(&[(1, Status::Committed), (2, Status::Committed)]);
+    for answer in answers {
+        let why = answer.unwrap_err();
+        assert!(why.starts_with("the run ends, and the outcome of the request is unknown: "), "{why}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Operator requests: are committed in a transaction of their own, then the coordinator and the caller are
+//! notified.
+
+use super::Committer;
+use super::disk_full::Done;
+use crate::error::{Chain, EngineError};
+use crate::operator::apply::amend;
+use crate::operator::effect::{Amendment, Moving, Place};
+use crate::operator::request::{Asked, Request};
+use crate::runtime::message::{Durable, Message, Moves, Telling};
+use tidegate_store::{Delayed, DelayedJob, DelayedKey};
+
+impl Committer {
+    /// Applies a request in a commit of its own.
+    pub(crate) fn amend(&mut self, asked: &Asked) -> Result<(), EngineError> {
+        let now = self.clock.now();
+        let amendment = match amend(&self.store, &self.ledger.configuration, &asked.request, now) {
+            Ok(amendment) => amendment,
+            Err(why) => {
+                // Nothing was changed: the locked jobs are released unchanged.
+                let (moved, told) = (self.unmoved(&asked.request), self.telling(&asked.request, None));
+                let durable = Durable { moved, told: told.into_iter().collect(), ..Durable::default() };
+                let _ = self.messages.send(Message::Committed(durable));
+                asked.answer(Err(why));
+                return Ok(());
+            }
+        };
+        let mut told = false;
+        let committed = loop {
+            match self.commit_changes(&amendment.changes, &mut told) {
+                Ok(Some(committed)) => break committed,
+                Ok(None) => {}
+                Err(error) => {
+                    let why = Chain(&error);
+                    asked.answer(Err(format!(
+                        "the run ends, and the outcome of the request is unknown: {why}"
+                    )));
+                    return Err(error);
+                }
+            }
+        };
+        let granted = amendment.granted.clone();
+        let durable = self.amended(&asked.request, amendment, &committed);
+        let _ = self.messages.send(Message::Committed(durable));
+        asked.answer(Ok(granted.and(asked.moved)));
+        Ok(())
+    }
+
+    /// Applies the durable effects of a request and returns the commit notice.
+    fn amended(&mut self, request: &Request, amendment: Amendment, committed: &Done) -> Durable {
+        let rows = committed.delayed.iter().cloned().zip(amendment.changes.delayed.iter());
+        let steps = &self.ledger.configuration.steps;
+        let returned = rows.filter_map(|(key, delayed)| {
+            let step = steps.iter().position(|step| step.address == delayed.step)?;
+            Some((step, key, delayed.job.clone()))
+        });
+        let mut durable = Durable { paused: amendment.paused, ..Durable::default() };
+        let mut returned = returned.peekable();
+        let taken = returned.next_if(|_| amendment.told).map(|(_, row, job)| (row, job));
+        durable.told.extend(self.telling(request, taken));
+        match amendment.moves {
+            // The notice has both the old and the new rows.
+            Some(moves) => {
+                let jobs = &amendment.changes.delayed;
+                durable.moved = Some(moved(moves, &committed.delayed, jobs));
+            }
+            None => durable.returned = returned.collect(),
+        }
+        for (step, input, progress) in amendment.progress {
+            self.ledger.progress[step][input] = progress;
+        }
+        for (queue, payloads, carried) in amendment.appended {
+            let first = self.ledger.grow(queue, payloads.len());
+            self.keep_tail(queue, first, payloads, carried, &committed.stamp);
+            durable.grown.push((queue.0, self.ledger.heads[queue.0]));
+        }
+        durable
+    }
+
+    /// Notice of an external completion, if the request is one.
+    pub(crate) fn telling(
+        &self,
+        request: &Request,
+        taken: Option<(DelayedKey, DelayedJob)>,
+    ) -> Option<Telling> {
+        // Without a row the coordinator has locked no job; another completion of the job may be in flight.
+        let Request::Complete { step, index, row: Some(_), .. } = request else { return None };
+        let steps = &self.ledger.configuration.steps;
+        let step = steps.iter().position(|declared| declared.address == *step)?;
+        Some(Telling { step, index: *index, taken })
+    }
+
+    /// Unchanged jobs of a request that had no effect.
+    fn unmoved(&self, request: &Request) -> Option<Moves> {
+        let (step, rows, left) = match request {
+            Request::Hasten { step, rows } | Request::Shift { step, rows, .. } => (step, rows, Vec::new()),
+            Request::Cancel { step, rows, jobs, .. } => (step, rows, jobs.clone()),
+            _ => return None,
+        };
+        let steps = &self.ledger.configuration.steps;
+        let position = steps.iter().position(|declared| declared.address == *step)?;
+        let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
+        // The next reader of the store reports its error.
+        let found = self.store.delayed(&keys).ok()?;
+        let stands = |(key, job): (DelayedKey, Option<DelayedJob>)| (key.clone(), job.map(|job| (key, job)));
+        Some(Moves {
+            step: position,
+            rows: keys.into_iter().zip(found).map(stands).collect(),
+            jobs: Vec::new(),
+            left,
+        })
+    }
+}
+
+/// Old and new rows of the moved jobs.
+fn moved(moves: Moving, rows: &[DelayedKey], jobs: &[Delayed]) -> Moves {
+    let stands = |(was, place): (DelayedKey, Place)| {
+        let now = match place {
+            Place::Gone => None,
+            Place::Same(job) => Some((was.clone(), *job)),
+            Place::Delayed(position) => {
+                rows.get(position).cloned().zip(jobs.get(position).map(|delayed| delayed.job.clone()))
+            }
+        };
+        (was, now)
+    };
+    let Moving { step, rows, jobs, left } = moves;
+    Moves { step, rows: rows.into_iter().map(stands).collect(), jobs, left }
+}

@@ -1,0 +1,157 @@
+//! Commit request: carries the changes of one batch, or of one step, to the committer.
+
+use tidegate_plugin::Payloads;
+
+use crate::coordinator::schedules::Ticked;
+use crate::operator::request::Asked;
+use tidegate_dispatch::{BatchId, Before};
+use tidegate_model::{Counters, DeliveryHash, Mark, Origins, Segment};
+use tidegate_store::{Block, Delayed, DelayedKey, Details, Outcome, Stop};
+
+/// Request to the committer.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Enter(Entry),
+    Amend(Asked),
+    /// The inbox has pushed jobs.
+    Arrived,
+    Ticked(Ticked),
+    /// Jobs may be older than their queues' limit.
+    LetGo,
+    /// A step has stopped; the record is for later readers of the store.
+    Stopped(Stop),
+}
+
+/// Durable change of a step. The changes of one step come in order.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Begin(Begin),
+    Delivery(Box<Delivery>),
+    Rewind(Rewind),
+}
+
+/// Batch that may run once this is durable.
+#[derive(Debug)]
+pub(crate) struct Begin {
+    pub(crate) step: usize,
+    pub(crate) id: BatchId,
+    pub(crate) before: Before,
+    pub(crate) jobs: Jobs,
+    /// Rows of its jobs while they are attempted; empty if a snapshot names the jobs.
+    pub(crate) rows: Vec<Delayed>,
+    /// Source positions of its jobs: a begun batch must be found again even if it is never delivered.
+    pub(crate) places: Places,
+}
+
+/// Rewind of a step's progress.
+#[derive(Debug)]
+pub(crate) struct Rewind {
+    pub(crate) step: usize,
+    /// Index of the first job to run again, by input. An index past the current position has no effect.
+    pub(crate) next: Vec<u64>,
+}
+
+/// Result of a batch.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) step: usize,
+    pub(crate) id: BatchId,
+    /// Jobs that it accounts for.
+    pub(crate) jobs: Jobs,
+    /// Outputs in the order of the step's bindings.
+    pub(crate) outputs: Vec<Made>,
+    pub(crate) errors: Option<Made>,
+    /// Jobs that the step runs again, and outputs that are due later.
+    pub(crate) delayed: Vec<Delayed>,
+    /// Outcome of each job, if the step keeps delivery records.
+    pub(crate) outcomes: Vec<(DeliveryHash, Outcome)>,
+    /// Suspects that are cleared by the commit.
+    pub(crate) settles: Vec<tidegate_store::Span>,
+    pub(crate) counters: Counters,
+    /// Bytes of the jobs, as they were read.
+    pub(crate) bytes: usize,
+    /// Source positions, unless its beginning had them.
+    pub(crate) places: Places,
+    /// Jobs that were begun with it and come after it: their snapshot gets this number.
+    pub(crate) rest: Option<(BatchId, Jobs)>,
+}
+
+/// Source positions of the jobs of a batch, by input, as far as the reader knows them.
+pub(crate) type Places = Vec<(usize, Option<Mark>, Vec<Segment>)>;
+
+/// Identity of the jobs of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Jobs {
+    /// Ranges of indices, by input, in order.
+    pub(crate) spans: Vec<Span>,
+    /// Keys of the redelivered jobs.
+    pub(crate) returned: Vec<DelayedKey>,
+}
+
+/// Contiguous jobs of one input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) input: usize,
+    pub(crate) first: u64,
+    pub(crate) jobs: u64,
+}
+
+/// Payloads for one target, encoded for the log if that is a queue.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) payloads: Payloads,
+    /// Provenance of each payload, as JSON; `None` if no job has any.
+    pub(crate) carried: Option<Payloads>,
+    pub(crate) block: Option<Block>,
+}
+
+impl Jobs {
+    /// Joins two ranges of jobs, input by input.
+    pub(crate) fn followed_by(mut self, behind: Self) -> Self {
+        self.spans.extend(behind.spans);
+        self.spans.sort_by_key(|span| (span.input, span.first));
+        self.spans.dedup_by(|next, last| {
+            let follows = last.input == next.input && last.first + last.jobs == next.first;
+            last.jobs += if follows { next.jobs } else { 0 };
+            follows
+        });
+        self.returned.extend(behind.returned);
+        self
+    }
+}
+
+impl Made {
+    pub(crate) fn for_queue(payloads: Payloads, origins: &Origins, carried: Option<Payloads>) -> Self {
+        let details = Details { origins: Some(origins), carried: carried.as_ref() };
+        let block = Some(Block::encode(&payloads, details));
+        Self { payloads, carried, block }
+    }
+
+    pub(crate) fn for_sink(payloads: Payloads) -> Self {
+        Self { payloads, carried: None, block: None }
+    }
+}
+
+impl Entry {
+    pub(crate) fn step(&self) -> usize {
+        match self {
+            Self::Begin(begin) => begin.step,
+            Self::Delivery(delivery) => delivery.step,
+            Self::Rewind(rewind) => rewind.step,
+        }
+    }
+
+    pub(crate) fn as_delivery(&self) -> Option<&Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Begin(_) | Self::Rewind(_) => None,
+        }
+    }
+
+    /// Bytes that it adds to a group.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.as_delivery().map_or(0, |delivery| {
+            delivery.outputs.iter().chain(&delivery.errors).map(|made| made.payloads.byte_len()).sum()
+        })
+    }
+}

@@ -1,0 +1,407 @@
+//! Coordinator: translates thread messages into dispatcher events, and dispatcher commands into actions.
+//!
+//! It does no I/O and owns no threads, so tests can drive it directly.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use self::schedules::Ticks;
+use super::error::{Chain, EngineError};
+use super::report::Halt;
+use crate::batch::input::{Fetched, Work};
+use crate::batch::result::{Halts, Hindrance, Ran, Stumble};
+use crate::commit::queue_cache::Tails;
+use crate::commit::request::Order;
+use crate::operator::request::Asked;
+use crate::operator::request::Request;
+use crate::processor::monitor_protocol::Asking;
+use crate::runtime::message::Message;
+use crate::runtime::readers::StoreAsk;
+use crate::step::in_flight::Held;
+use crate::step::job_buffer::Shelf;
+use crate::step::stats::{ClosedBy, Stats};
+use tidegate_components::source::BatchLimit;
+use tidegate_config::{Configuration, QueueRef, Step};
+use tidegate_dispatch::{
+    BatchEnd, BatchId, Bounds, Dispatcher, End, Event, FailureLog, Flow, Port, ReadId, Ticker, Turn,
+};
+use tidegate_model::Timestamp;
+use tidegate_model::log_target;
+use tidegate_store::{DelayedKey, Stop};
+
+/// Maximum bytes of one step between reading and committing, inputs and outputs together.
+const STEP_BYTES: usize = 8 << 20;
+
+/// Action for the threads.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Request the next batch of a source.
+    ReadSource(Port),
+    /// Replace the reader of a source by one that starts at this index.
+    ReopenSource {
+        port: Port,
+        reader: u64,
+        next: u64,
+    },
+    ReadStore(StoreAsk),
+    Run(Task),
+    /// Check whether the gate of a step is open.
+    LookAtGate(usize),
+    /// Poll the status of pending jobs.
+    AskStatus(Asking),
+    Commit(Order),
+    /// End the run.
+    Finish(End),
+}
+
+/// Batch for the next idle worker.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) step: usize,
+    pub(crate) id: BatchId,
+    pub(crate) work: Work,
+    /// Whether it runs on the blocking pool, because it may block.
+    pub(crate) aside: bool,
+}
+
+/// Initial state of a coordinator.
+pub(crate) struct Plan {
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) flows: Vec<Flow>,
+    /// Schedule sources, by the queues that they fill.
+    pub(crate) tickers: Vec<(QueueRef, Ticker)>,
+    pub(crate) heads: Vec<u64>,
+    pub(crate) tails: Arc<Tails>,
+    pub(crate) workers: usize,
+    pub(crate) batch: BatchLimit,
+    pub(crate) until_idle: bool,
+    pub(crate) stats: Arc<Stats>,
+}
+
+pub(crate) mod commands;
+pub(crate) mod commits;
+pub(crate) mod completions;
+pub(crate) mod failures;
+pub(crate) mod gates;
+pub(crate) mod move_jobs;
+pub(crate) mod pending;
+pub(crate) mod queued;
+pub(crate) mod replay;
+pub(crate) mod schedules;
+pub(crate) mod timers;
+pub(crate) mod turns;
+
+use self::pending::{Watch, watches};
+
+pub(crate) struct Floor {
+    configuration: Arc<Configuration>,
+    dispatcher: Dispatcher,
+    reads: HashMap<ReadId, Fetched>,
+    next_read: u64,
+    held: HashMap<BatchId, Held>,
+    /// First index that is not read yet, by step and input.
+    read_up_to: Vec<Vec<u64>>,
+    /// Epoch of the current reader, by step and input.
+    readers: Vec<Vec<u64>>,
+    /// Keys of the parked jobs that keep their turn, by step.
+    turns: Vec<BTreeMap<Turn, DelayedKey>>,
+    /// Keys of the redelivered jobs in flight, by step.
+    returned: Vec<BTreeSet<DelayedKey>>,
+    /// Keys of redelivered jobs that a request moves, by step. The value is true once the move is over: an
+    /// older read may still contain them.
+    moved: Vec<BTreeMap<DelayedKey, bool>>,
+    /// Job buffers of the queued steps; `None` for an ordered step.
+    shelves: Vec<Option<Shelf>>,
+    tails: Arc<Tails>,
+    /// Number of batches that will reach the committer without waiting for another batch.
+    pub(crate) coming: Arc<AtomicUsize>,
+    batch: BatchLimit,
+    /// Requested start positions, by step, with the request to answer.
+    rewinds: HashMap<usize, (Vec<u64>, Asked)>,
+    ticks: Ticks,
+    /// Time of the next retention sweep, if a queue has a maximum age.
+    lets_go: Option<Timestamp>,
+    /// Whether a stop was requested.
+    stopping: bool,
+    pub(crate) halts: Vec<Halt>,
+    failures: FailureLog,
+    /// Stopped steps whose stop is not recorded yet.
+    stops: Vec<Stop>,
+    stats: Arc<Stats>,
+    /// Pending jobs, by step; `None` for an ordered step.
+    watches: Vec<Option<Watch>>,
+}
+
+impl Floor {
+    pub(crate) fn new(plan: Plan) -> Self {
+        let Plan { configuration, flows, tickers, heads, tails, workers, batch, until_idle, stats } = plan;
+        // Two batches a worker, so that no worker waits for the event loop, and as many again for those that
+        // are being committed.
+        let batches = 4 * workers + 4;
+        let jobs = batches.saturating_mul(batch.jobs);
+        let room = Bounds { slots: 2 * workers, batches, jobs, bytes: STEP_BYTES };
+        let lets_go = timers::first_look(&configuration);
+        let inputs = flows.iter().map(|flow| flow.inputs.iter().map(|input| input.next).collect());
+        Self {
+            read_up_to: inputs.collect(),
+            readers: flows.iter().map(|flow| vec![0; flow.inputs.len() + 2]).collect(),
+            turns: flows.iter().map(|_| BTreeMap::new()).collect(),
+            returned: flows.iter().map(|_| BTreeSet::new()).collect(),
+            moved: flows.iter().map(|_| BTreeMap::new()).collect(),
+            shelves: shelves(&configuration),
+            watches: watches(&configuration),
+            dispatcher: Dispatcher::new(flows, heads, room, until_idle),
+            configuration,
+            reads: HashMap::new(),
+            next_read: 0,
+            held: HashMap::new(),
+            tails,
+            coming: Arc::default(),
+            batch,
+            rewinds: HashMap::new(),
+            ticks: Ticks::new(tickers),
+            lets_go,
+            stopping: false,
+            halts: Vec::new(),
+            failures: FailureLog::default(),
+            stops: Vec::new(),
+            stats,
+        }
+    }
+
+    /// Excludes the steps that cannot start.
+    pub(crate) fn without(mut self, halts: Vec<(usize, String)>, now: Timestamp) -> Self {
+        for (step, why) in halts {
+            if !self.dispatcher.is_halted(step) {
+                self.halt(step, why, now);
+                self.dispatcher.exclude(step);
+            }
+        }
+        self
+    }
+
+    /// Adds the first actions of the run.
+    pub(crate) fn start(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.pass(now, actions);
+        // Completions from before this run are delivered before the run may end.
+        self.dispatcher.expect(true);
+        let mut commands = Vec::new();
+        self.dispatcher.start(now, &mut commands);
+        self.carry_out(commands, now, actions);
+        self.look_after(now, actions);
+        self.dispatcher.expect(self.ticks.are_behind());
+        let mut commands = Vec::new();
+        self.dispatcher.handle(Event::Tick, now, &mut commands);
+        self.carry_out(commands, now, actions);
+    }
+
+    /// Time of the next [`Self::tick`].
+    pub(crate) fn wakes(&self, now: Timestamp) -> Option<Timestamp> {
+        let wakes = self.dispatcher.wakes(now).into_iter().chain(self.monitor_wakes(now));
+        wakes.chain(self.passes()).chain(self.failures.wakes()).min()
+    }
+
+    /// Pauses a step before the run starts.
+    pub(crate) fn pause(&mut self, step: usize) {
+        self.dispatcher.pause(step);
+    }
+
+    /// Handles the passing of time.
+    pub(crate) fn tick(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        self.report_failures(now);
+        self.pass(now, actions);
+        let mut commands = Vec::new();
+        self.dispatcher.handle(Event::Tick, now, &mut commands);
+        self.carry_out(commands, now, actions);
+        self.look_after(now, actions);
+    }
+
+    /// Handles one message.
+    ///
+    /// # Errors The committer has failed: the run is over.
+    pub(crate) fn take_in(
+        &mut self,
+        message: Message,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), EngineError> {
+        let mut commands = Vec::new();
+        self.report_failures(now);
+        self.pass(now, actions);
+        match message {
+            Message::Read { port, reader, fetched } if self.listens(port, reader) => {
+                let event = match self.without_moved(port, fetched) {
+                    Some(fetched) => Some(self.hold(port, fetched, now)),
+                    // A commit notice will have the new state of the job.
+                    None if self.is_turn(port) => None,
+                    None => Some(Event::NoneDue { step: port.step, next: Some(now) }),
+                };
+                if let Some(event) = event {
+                    self.dispatcher.handle(event, now, &mut commands);
+                }
+            }
+            Message::Idle { port, reader } if self.listens(port, reader) => {
+                self.dispatcher.handle(Event::Idle { port }, now, &mut commands);
+            }
+            Message::Ended { port, reader } if self.listens(port, reader) => {
+                self.dispatcher.handle(Event::Ended { port }, now, &mut commands);
+            }
+            Message::Broken { port, reader, error } if self.listens(port, reader) => {
+                self.halt(port.step, Chain(&error).to_string(), now);
+                self.dispatcher.handle(Event::Broken { port }, now, &mut commands);
+            }
+            Message::NoneDue { step, next } => {
+                self.dispatcher.handle(Event::NoneDue { step, next }, now, &mut commands);
+            }
+            Message::Moved
+            | Message::Read { .. }
+            | Message::Idle { .. }
+            | Message::Ended { .. }
+            | Message::Broken { .. } => {}
+            Message::Gathered { step, id, gathered } => {
+                if let Some(event) = self.gathered(step, id, gathered, now) {
+                    self.dispatcher.handle(event, now, &mut commands);
+                }
+            }
+            Message::Ran { step, id, ran } => {
+                self.note_held(step, &ran, now);
+                if let Some(Hindrance { by: ClosedBy::Setup { until }, .. }) = ran.held {
+                    self.dispatcher.handle(Event::Hold { step, until }, now, &mut commands);
+                }
+                let event = self.take_ran(step, id, ran, now);
+                self.dispatcher.handle(event, now, &mut commands);
+            }
+            Message::GateSeen { step, seen } => {
+                let open = self.gate_seen(step, seen, now);
+                self.dispatcher.handle(Event::Gate { step, open }, now, &mut commands);
+            }
+            Message::StatusSeen { step, ask, seen } => self.status_seen(step, ask, seen, now),
+            Message::Committed(durable) => self.committed(durable, now, &mut commands, actions),
+            Message::Refused { step, error } => {
+                self.halt(step, Chain(&*error).to_string(), now);
+                self.dispatcher.handle(Event::Failed { step }, now, &mut commands);
+            }
+            Message::CommitterFailed(error) => return Err(error),
+            Message::Arrived => actions.push(Action::Commit(Order::Arrived)),
+            // The caller may have gone away.
+            Message::Look { step, reply } => _ = reply.send(self.sight(step)),
+            Message::Payload { step, input, index, reply } => {
+                _ = reply.send(self.payload(step, input, index));
+            }
+            Message::Glance { lanes, reply } => _ = reply.send(self.glances(lanes, now)),
+            Message::Asked(asked) => match asked.request {
+                Request::Poll { .. } => self.poll(&asked, now),
+                Request::Complete { .. } => self.complete(asked, now, actions),
+                _ => self.asked(asked, now, &mut commands, actions),
+            },
+            Message::Stop => {
+                self.stopping = true;
+                self.dispatcher.handle(Event::Stop, now, &mut commands);
+            }
+        }
+        self.carry_out(commands, now, actions);
+        self.look_after(now, actions);
+        Ok(())
+    }
+
+    fn listens(&self, port: Port, reader: u64) -> bool {
+        self.readers[port.step][port.input] == reader
+    }
+
+    fn hold(&mut self, port: Port, fetched: Fetched, now: Timestamp) -> Event {
+        let read = ReadId(self.next_read);
+        self.next_read += 1;
+        let batch = &fetched.batch;
+        match &fetched.returned {
+            Some(returned) => {
+                self.returned[port.step].extend(returned.iter().map(|returned| returned.key.clone()));
+            }
+            None => self.read_up_to[port.step][port.input] = batch.end(),
+        }
+        let (first, jobs, bytes) = (batch.first, batch.len(), batch.payloads.byte_len());
+        if self.shelves[port.step].is_some() {
+            self.shelve(port, read, fetched, now);
+        } else {
+            self.reads.insert(read, fetched);
+        }
+        Event::Read { port, read, first, jobs, bytes }
+    }
+
+    fn take_ran(&mut self, step: usize, id: BatchId, ran: Box<Ran>, now: Timestamp) -> Event {
+        if let Some(stumble) = &ran.halt {
+            let (at, why) = describe(stumble);
+            self.halt_at(step, Some((stumble.index, at)), why, now);
+        }
+        if ran.goes_back {
+            return Event::PutBack { step, batch: id };
+        }
+        let (taken, ending, bytes, took) = (ran.taken, ran.ending(), ran.byte_len(), ran.took);
+        // The outcome of each job is needed for queued steps only.
+        let ends = if self.shelves[step].is_some() { ran.ends.clone() } else { Vec::new() };
+        // The batch may be blocked for long, and the committer must not wait for it.
+        self.comes(id, false);
+        if let Some(held) = self.held.get_mut(&id) {
+            held.ends.clone_from(&ends);
+            held.ran = Some(match *ran {
+                // No job was taken, so the waiting job is the whole result.
+                Ran { taken: 0, waits: Some(waits), .. } => waits,
+                _ => ran,
+            });
+        }
+        Event::Ran { step, batch: id, ran: BatchEnd { taken, ending, bytes, took, ends } }
+    }
+
+    /// Whether this is the port of parked jobs that are read in their turn.
+    fn is_turn(&self, port: Port) -> bool {
+        port.input > self.configuration.steps[port.step].inputs.len()
+    }
+
+    fn halt(&mut self, step: usize, why: String, now: Timestamp) {
+        self.halt_at(step, None, why, now);
+    }
+
+    /// `at`: the index of the halting job, and its description.
+    fn halt_at(&mut self, step: usize, at: Option<(u64, String)>, why: String, now: Timestamp) {
+        let whole = at.as_ref().map_or_else(|| why.clone(), |(_, at)| format!("{at}: {why}"));
+        self.stats.steps[step].halt(whole.clone(), now);
+        let Step { address, inputs, .. } = &self.configuration.steps[step];
+        let (step, since) = (address.clone(), now);
+        tracing::error!(target: log_target::ENGINE, step = %step, "the step stops: {whole}");
+        let input = if let [input] = &inputs[..] { Some(input.address.clone()) } else { None };
+        let (index, at) = at.unzip();
+        self.stops.push(Stop { step: step.clone(), since, at, job: input.zip(index), why });
+        self.halts.push(Halt { step, why: whole });
+    }
+
+    /// Requests that the stops of steps be recorded.
+    fn note_stops(&mut self, actions: &mut Vec<Action>) {
+        let stops = self.stops.drain(..);
+        actions.extend(stops.map(|stop| Action::Commit(Order::Stopped(stop))));
+    }
+}
+
+/// Description of the halting job, and the reason for the halt as a sentence fragment.
+fn describe(stumble: &Stumble) -> (String, String) {
+    let Stumble { index, failure, halts, file } = stumble;
+    let place = |(path, line): &(Arc<Path>, u64)| format!(" ({}:{line})", path.display());
+    let file = file.as_ref().map_or_else(String::new, place);
+    let (why, way_out) = match halts {
+        Halts::NoErrors => (
+            "the step has no error queue for it, so progress stays before it",
+            "name one with `errors = \"…\"`, or fix the job or the script, and run again",
+        ),
+        Halts::Policy => (
+            "the step stops at it because its retry policy has `then = \"halt\"`",
+            "fix the job or the script and run again, or set `then = \"error-queue\"`",
+        ),
+        Halts::Run => ("progress stays before it", "fix this and run again"),
+    };
+    (format!("job {index}{file}"), format!("{failure}; {why} ({way_out})"))
+}
+
+fn shelves(configuration: &Configuration) -> Vec<Option<Shelf>> {
+    let shelf = |step: &Step| step.picks().map(|queuer| Shelf::new(configuration, step, &queuer));
+    configuration.steps.iter().map(shelf).collect()
+}

@@ -1,0 +1,112 @@
+//! Commit notices: pass on the facts that have become durable.
+
+use super::{Action, Floor};
+use crate::runtime::message::{Durable, Stays};
+use crate::step::in_flight::Held;
+use tidegate_dispatch::{BatchId, Command, Event};
+use tidegate_model::Timestamp;
+
+impl Floor {
+    pub(crate) fn committed(
+        &mut self,
+        durable: Durable,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+        actions: &mut Vec<Action>,
+    ) {
+        let Durable { begun, delivered, rewound, grown, returned, ticked, moved, paused, told } = durable;
+        if !ticked.is_empty() {
+            for &(queue, jobs) in &ticked {
+                self.ticks.committed(queue, jobs);
+            }
+            self.pass(now, actions);
+            self.dispatcher.expect(self.ticks.are_behind());
+        }
+        for (queue, head) in grown {
+            self.dispatcher.handle(Event::Grew { queue, head }, now, commands);
+        }
+        for (step, row, job) in returned {
+            self.stands(step, &row, &job, now);
+            self.dispatcher.handle(Event::Returned { step, due: row.due }, now, commands);
+        }
+        for (step, batch, rows) in begun {
+            if self.shelves[step].is_some() {
+                self.begun(step, batch, rows);
+            } else {
+                self.comes(batch, true);
+            }
+            self.dispatcher.handle(Event::Begun { step, batch }, now, commands);
+        }
+        for (step, batch, stays) in delivered {
+            self.delivered((step, batch), stays, now, commands);
+        }
+        if let Some(moves) = moved {
+            self.moved(moves, now, commands);
+        }
+        if let Some((step, paused)) = paused {
+            self.dispatcher.handle(Event::Pause { step, paused }, now, commands);
+        }
+        for telling in told {
+            let step = telling.step;
+            if let Some(due) = self.told(telling, now) {
+                self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+            }
+        }
+        for (step, next) in rewound {
+            self.rewound((step, &next), now, commands, actions);
+        }
+        if !ticked.is_empty() {
+            self.dispatcher.handle(Event::Tick, now, commands);
+        }
+    }
+
+    fn delivered(
+        &mut self,
+        (step, batch): (usize, BatchId),
+        stays: Vec<Stays>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        let held = self.held.remove(&batch);
+        if let Some(held) = &held {
+            self.forget_returned(&held.work);
+        }
+        let held = held.map(|mut held| {
+            self.note_failed(step, std::mem::take(&mut held.failed), now);
+            held
+        });
+        if self.shelves[step].is_none() {
+            self.settle_taken(step, held.as_ref(), stays, now, commands);
+        } else if let Some(held) = &held {
+            self.settle_picked(step, held, stays, now);
+        }
+        self.dispatcher.handle(Event::Committed { step, batch }, now, commands);
+    }
+
+    /// Applies the delivery of a batch of an ordered step.
+    fn settle_taken(
+        &mut self,
+        step: usize,
+        held: Option<&Held>,
+        stays: Vec<Stays>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        for portion in held.iter().flat_map(|held| &held.work.portions) {
+            for returned in portion.returned() {
+                self.turns[step].retain(|_, key| *key != returned.key);
+            }
+        }
+        let mut due: Option<Timestamp> = None;
+        for Stays { row, turn, .. } in stays {
+            if let Some(turn) = turn {
+                self.parks(step, turn, row, now, commands);
+            } else {
+                due = Some(due.map_or(row.due, |due| due.min(row.due)));
+            }
+        }
+        if let Some(due) = due {
+            self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+        }
+    }
+}

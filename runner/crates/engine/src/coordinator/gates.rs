@@ -1,0 +1,84 @@
+//! Gates: track the state of each step's gate, and log its changes.
+
+use std::time::Duration;
+
+use tidegate_plugin::{Failure, FailureKind};
+
+use super::Floor;
+use crate::batch::result::{Hindrance, Ran};
+use crate::step::probe_health::Asked;
+use crate::step::stats::ClosedBy;
+use tidegate_config::GateRef;
+use tidegate_dispatch::JobEnd;
+use tidegate_model::log_target;
+use tidegate_model::{Timestamp, format_duration};
+
+impl Floor {
+    /// Records the result of a check of the step's gate and returns whether it is open. A failed check counts
+    /// as closed.
+    pub(crate) fn gate_seen(&mut self, step: usize, seen: Result<bool, Failure>, now: Timestamp) -> bool {
+        let declared = &self.configuration.steps[step];
+        let gate = declared.gate.map(|GateRef(gate)| &self.configuration.gates[gate].name);
+        let gate = gate.map_or("", |name| name.as_str());
+        let (stats, step) = (&self.stats.steps[step], &declared.address);
+        let unknown = |failure: &Failure| failure.kind != FailureKind::GateClosed;
+        let trouble = seen.as_ref().err().filter(|failure| unknown(failure)).map(Failure::to_string);
+        stats.answered(Asked::Gate, trouble, now);
+        let (by, why) = match seen {
+            Ok(true) => {
+                if stats.open(|by| matches!(by, ClosedBy::Gate | ClosedBy::Failure)) {
+                    tracing::info!(target: log_target::ENGINE, %step, gate, "the gate is open");
+                }
+                return true;
+            }
+            Ok(false) => (ClosedBy::Gate, String::new()),
+            Err(failure) if failure.kind == FailureKind::GateClosed => (ClosedBy::Gate, failure.message),
+            Err(failure) => (ClosedBy::Failure, failure.to_string()),
+        };
+        if stats.close(by, why.clone(), now) {
+            let why = if why.is_empty() { why } else { format!(": {why}") };
+            match by {
+                ClosedBy::Failure => tracing::warn!(
+                    target: log_target::ENGINE,
+                    %step, gate, "the check of the gate failed, so the gate counts as closed{why}"
+                ),
+                ClosedBy::Gate | ClosedBy::Job | ClosedBy::Setup { .. } => {
+                    tracing::info!(target: log_target::ENGINE, %step, gate, "the gate is closed{why}");
+                }
+            }
+        }
+        false
+    }
+
+    /// Records whether a job or a failed setup holds the step back.
+    pub(crate) fn note_held(&mut self, step: usize, ran: &Ran, now: Timestamp) {
+        let (stats, step) = (&self.stats.steps[step], &self.configuration.steps[step].address);
+        if let Some(Hindrance { by, why }) = &ran.held {
+            if stats.close(*by, why.clone(), now) {
+                match by {
+                    ClosedBy::Setup { until } => {
+                        let wait = format_duration(Duration::from_millis(
+                            until.0.saturating_sub(now.0).try_into().unwrap_or(0),
+                        ));
+                        tracing::warn!(target: log_target::ENGINE, %step, "the step is held back, and its setup is retried in {wait}: {why}");
+                    }
+                    _ => {
+                        tracing::info!(target: log_target::ENGINE, %step, "the step is held back by one of its jobs: {why}");
+                    }
+                }
+            }
+            return;
+        }
+        let runs = ran.ends.iter().any(|end| !matches!(end, JobEnd::Held(_)))
+            || ran.ends.is_empty() && ran.taken > 0;
+        let goes_on = stats.open(|by| match by {
+            ClosedBy::Job => runs,
+            // Another worker may still run jobs.
+            ClosedBy::Setup { until } => (runs || ran.taken > 0) && until <= now,
+            ClosedBy::Gate | ClosedBy::Failure => false,
+        });
+        if goes_on {
+            tracing::info!(target: log_target::ENGINE, %step, "the step resumes");
+        }
+    }
+}

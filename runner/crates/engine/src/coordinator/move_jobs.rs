@@ -1,0 +1,249 @@
+//! Move requests: make waiting jobs due or cancel them. The jobs are locked until the request is committed.
+
+use std::collections::BTreeSet;
+
+use super::Floor;
+use crate::batch::input::{Fetched, Returned};
+use crate::operator::cancel;
+use crate::operator::request::{Asked, Moved, Request, Row};
+use crate::runtime::message::Moves;
+use crate::runtime::readers::returned;
+use crate::step::job_buffer::Shelf;
+use crate::step::turn;
+use tidegate_dispatch::{Command, Event, JobKey, Port, State};
+use tidegate_model::Timestamp;
+use tidegate_store::DelayedKey;
+
+/// Operation of a request on waiting jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    Hasten,
+    /// `pending`: whether it includes jobs that an external system has.
+    Cancel {
+        pending: bool,
+    },
+}
+
+impl Floor {
+    /// Locks the jobs of the request that can be moved, and returns the request with these jobs only. Returns
+    /// `None` if the request is answered already. The state here is newer than that in the store.
+    pub(crate) fn hold_back(
+        &mut self,
+        mut asked: Asked,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) -> Option<Asked> {
+        let mut moved = Moved::default();
+        match &mut asked.request {
+            Request::Hasten { step, rows } | Request::Shift { step, rows, .. } => {
+                let Some(step) = self.position(step) else { return Some(asked) };
+                let wanted = std::mem::take(rows);
+                *rows = self.hold_rows(step, Aim::Hasten, wanted, now, &mut moved);
+            }
+            Request::Cancel { step, rows, jobs, drop, pending } => {
+                let Some(step) = self.position(step) else { return Some(asked) };
+                let declared = &self.configuration.steps[step];
+                if let Err(why) = cancel::may_cancel(declared, !jobs.is_empty(), *drop) {
+                    asked.answer(Err(why));
+                    return None;
+                }
+                let wanted = std::mem::take(rows);
+                let aim = Aim::Cancel { pending: *pending };
+                *rows = self.hold_rows(step, aim, wanted, now, &mut moved);
+                jobs.retain(|&index| self.hold_job(step, index, now, &mut moved));
+            }
+            _ => return Some(asked),
+        }
+        asked.moved = moved;
+        // A round may have ended with a cancelled job.
+        self.dispatcher.handle(Event::Tick, now, commands);
+        Some(asked)
+    }
+
+    /// Applies the result of a committed request to the locked jobs.
+    pub(crate) fn moved(&mut self, moves: Moves, now: Timestamp, commands: &mut Vec<Command>) {
+        let Moves { step, rows, jobs, left } = moves;
+        for index in left {
+            self.dispatcher.release(step, index);
+        }
+        for index in jobs {
+            self.dispatcher.account(step, index, now, commands);
+        }
+        let mut due = None;
+        for (was, stands) in rows {
+            if self.shelves[step].is_some() {
+                self.moved[step].remove(&was);
+                self.moved_picked(step, &was, stands.as_ref(), now);
+            } else if self.turns[step].values().any(|row| *row == was) {
+                let row = stands.map(|(row, _)| row);
+                // An unchanged row may be read again.
+                if let Some(row) = &row {
+                    self.moved[step].remove(row);
+                }
+                if row.as_ref() != Some(&was) {
+                    self.moved[step].insert(was.clone(), true);
+                }
+                self.turn_moved(step, &was, row, now, commands);
+                continue;
+            } else {
+                // If a row is gone, the next read finds the next due job.
+                let stands = stands.map_or(now, |(row, _)| {
+                    // An unchanged row may be read again.
+                    self.moved[step].remove(&row);
+                    row.due
+                });
+                due = Some(due.map_or(stands, |due| stands.min(due)));
+            }
+            self.moved[step].entry(was).and_modify(|over| *over = true);
+        }
+        if let Some(due) = due {
+            self.dispatcher.handle(Event::Returned { step, due }, now, commands);
+        }
+        self.dispatcher.handle(Event::Tick, now, commands);
+    }
+
+    /// Removes the moved jobs from a read. Parked jobs with a turn are removed, too, unless the read was for
+    /// the turn: their new rows may not be known yet. Returns `None` if no job is left.
+    pub(crate) fn without_moved(&self, port: Port, fetched: Fetched) -> Option<Fetched> {
+        let Some(rows) = &fetched.returned else { return Some(fetched) };
+        let (step, declared) = (port.step, &self.configuration.steps[port.step]);
+        let picks = self.shelves[step].is_some();
+        let comes = |row: &&Returned| {
+            let has_turn = || !picks && turn::of(declared, &row.job).is_some();
+            !self.moved[step].contains_key(&row.key) && (self.is_turn(port) || !has_turn())
+        };
+        if rows.iter().all(|row| comes(&row)) {
+            return Some(fetched);
+        }
+        let left = rows.iter().filter(comes);
+        let left: Vec<_> = left.map(|row| (row.key.clone(), row.job.clone())).collect();
+        (!left.is_empty()).then(|| returned(left))
+    }
+
+    /// Keys of jobs that must not be read: they are in flight, or a request moves them.
+    pub(crate) fn not_again(&mut self, step: usize) -> BTreeSet<DelayedKey> {
+        // Reads from now on see the store after these moves.
+        self.moved[step].retain(|_, over| !*over);
+        let on_their_way = self.returned[step].iter().chain(self.turns[step].values());
+        on_their_way.chain(self.moved[step].keys()).cloned().collect()
+    }
+
+    fn hold_rows(
+        &mut self,
+        step: usize,
+        aim: Aim,
+        mut rows: Vec<Row>,
+        now: Timestamp,
+        moved: &mut Moved,
+    ) -> Vec<Row> {
+        let address = self.configuration.steps[step].address.clone();
+        let known = self.shelves[step].as_ref().map(|shelf| shelf.find(&rows));
+        rows.retain(|row| {
+            let key = row.key(&address);
+            // Another request moves it now.
+            let is_moved = self.moved[step].get(&key) == Some(&false);
+            if is_moved || self.returned[step].contains(&key) {
+                moved.busy += 1;
+                return false;
+            }
+            let held = known
+                .as_ref()
+                .is_none_or(|known| self.hold_picked(step, aim, known.get(row).copied(), now, moved));
+            if held {
+                self.moved[step].insert(key, false);
+            }
+            held
+        });
+        if let Some(watch) = &mut self.watches[step] {
+            watch.forget_left();
+        }
+        rows
+    }
+
+    /// Whether the job of a queued step was locked.
+    fn hold_picked(
+        &mut self,
+        step: usize,
+        aim: Aim,
+        key: Option<JobKey>,
+        now: Timestamp,
+        moved: &mut Moved,
+    ) -> bool {
+        let state = key.and_then(|key| Some((key, self.dispatcher.state(step, key)?)));
+        match (state, aim) {
+            (Some((key, State::Pending)), Aim::Cancel { pending: true })
+                if self.watches[step].as_mut().is_some_and(|watch| watch.lets_go(key, now)) =>
+            {
+                self.dispatcher.cancel(step, key, now);
+                true
+            }
+            (Some((_, State::Running | State::Pending)), _) => {
+                moved.busy += 1;
+                false
+            }
+            (Some((key, State::Delayed { .. })), Aim::Hasten) => {
+                self.dispatcher.hold(step, key);
+                true
+            }
+            (Some((key, _)), Aim::Cancel { .. }) => {
+                self.dispatcher.cancel(step, key, now);
+                true
+            }
+            // The job is due already, or it is finished.
+            (Some(_) | None, _) => {
+                moved.gone += 1;
+                false
+            }
+        }
+    }
+
+    /// Whether a job of the input was locked.
+    fn hold_job(&mut self, step: usize, index: u64, now: Timestamp, moved: &mut Moved) -> bool {
+        let key = JobKey::fresh(index);
+        let state = self.dispatcher.state(step, key);
+        let stands = |shelf: &Shelf| shelf.row(key).is_some();
+        // Another request may cancel it now.
+        if matches!(state, Some(State::Running | State::Pending)) || self.dispatcher.withholds(step, index) {
+            moved.busy += 1;
+        } else if state.is_some() && self.shelves[step].as_ref().is_some_and(stands) {
+            // The job is accounted for and parked in the store.
+            moved.gone += 1;
+        } else {
+            // The job may not have been read yet, or it may be finished; its progress decides.
+            self.dispatcher.cancel(step, key, now);
+            return true;
+        }
+        false
+    }
+
+    fn moved_picked(
+        &mut self,
+        step: usize,
+        was: &DelayedKey,
+        stands: Option<&(DelayedKey, tidegate_store::DelayedJob)>,
+        now: Timestamp,
+    ) {
+        let Some(shelf) = &mut self.shelves[step] else { return };
+        let Some(key) = shelf.find(&[Row::of(was)]).into_values().next() else { return };
+        let Some((row, job)) = stands else { return shelf.leaves(key) };
+        let is_known = self.dispatcher.state(step, key).is_some();
+        if is_known && job.to.is_none() {
+            shelf.stands(key, row);
+            return self.dispatcher.reschedule(step, key, row.due);
+        }
+        shelf.leaves(key);
+        if is_known {
+            // Delayed outputs that are moved together keep their order under their new numbers.
+            self.dispatcher.cancel(step, key, now);
+        }
+        self.stands(step, row, job, now);
+    }
+
+    /// Position of a step. Without one the request goes to the store, which reports the unknown step.
+    pub(crate) fn position(&self, address: &tidegate_model::Address) -> Option<usize> {
+        self.configuration.steps.iter().position(|step| step.address == *address)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! Move request tests: run conflicting requests on a coordinator without threads.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::commit::queue_cache::Tails;
+use crate::commit::request::Order;
+use crate::coordinator::{Action, Plan};
+use crate::processor::monitor_protocol::{Asking, Seen, Word};
+use crate::recovery::start;
+use crate::recovery::start::Started;
+use crate::runtime::message::{Durable, Message, Telling};
+use crate::step::stats::Stats;
+use tidegate_components::source::BatchLimit;
+use tidegate_config::{LoadOptions, load};
+use tidegate_model::{Address, Status};
+use tidegate_store::testing::FaultyDisk;
+use tidegate_store::{Changes, Completion, Delayed, DelayedJob, NEVER, Standing, Store, Writer, open_disk};
+
+const NOW: Timestamp = Timestamp(1000);
+
+/// Coordinator of one step with one delayed job.
+struct Play {
+    floor: Floor,
+    store: Store,
+    /// Keeps the store open.
+    _writer: Writer,
+}
+
+impl Play {
+    /// Creates a step with the configuration lines `queuer`.
+    fn new(queuer: &str) -> Self {
+        Self::with(queuer, Timestamp(5000), Standing::Delayed)
+    }
+
+    /// Creates a step with one job that is pending in an external system.
+    fn pending(queuer: &str) -> Self {
+        Self::with(queuer, NEVER, Standing::Pending { handle: "h".to_owned(), since: NOW })
+    }
+
+    fn with(queuer: &str, due: Timestamp, standing: Standing) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let toml = format!(
+            "[pipeline]\nname = \"p\"\nerrors = \"failed\"\n\
+             [source.in]\ntype = \"file\"\npath = \"in\"\nformat = \"lines\"\n\
+             [step.first]\nfrom = \"in\"\nto = \"q\"\n\
+             [step.t]\nfrom = \"q\"\nto = \"out\"\n{queuer}\n"
+        );
+        std::fs::write(folder.path().join("p.toml"), toml).unwrap();
+        for name in ["in", "submit.rhai", "status.rhai"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let configuration = Arc::new(load(folder.path(), &LoadOptions::default()).finish().unwrap().0);
+        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
+        let job = DelayedJob {
+            inputs: vec![("p/q".into(), 1)],
+            payload: b"1".to_vec(),
+            standing,
+            ..DelayedJob::default()
+        };
+        let delayed = vec![Delayed { step: step(), due, job }];
+        writer.commit(&Changes { delayed, ..Changes::default() }).unwrap();
+        let Started { flows, tickers, heads, .. } =
+            start::start(&configuration, &store, NOW, &AtomicBool::new(false)).unwrap().unwrap();
+        let mut floor = Floor::new(Plan {
+            flows,
+            tickers,
+            heads,
+            tails: Arc::new(Tails::new(configuration.queues.len())),
+            workers: 1,
+            batch: BatchLimit { jobs: 10, bytes: 1000 },
+            until_idle: false,
+            stats: Arc::new(Stats::new(configuration.steps.len(), NOW)),
+            configuration: Arc::clone(&configuration),
+        });
+        start::recall(&mut floor, &configuration, &store, NOW).unwrap();
+        floor.start(NOW, &mut Vec::new());
+        Self { floor, store, _writer: writer }
+    }
+
+    fn row(&self) -> DelayedKey {
+        self.store.due(&step(), NEVER, None, 9, 999).unwrap().remove(0).0
+    }
+
+    /// Request that reaches the committer, with the number of jobs that it leaves alone.
+    fn ask(&mut self, request: Request) -> (Request, u64) {
+        let (reply, _) = crossbeam_channel::bounded(1);
+        let mut actions = Vec::new();
+        self.floor.take_in(Message::Asked(Asked::new(request, reply)), NOW, &mut actions).unwrap();
+        let asked = actions.into_iter().find_map(|action| match action {
+            Action::Commit(Order::Amend(asked)) => Some((asked.request, asked.moved.busy + asked.moved.gone)),
+            _ => None,
+        });
+        asked.unwrap()
+    }
+
+    fn hasten(&mut self) -> (Request, u64) {
+        let rows = vec![Row::of(&self.row())];
+        self.ask(Request::Hasten { step: step(), rows })
+    }
+
+    fn cancel(&mut self, rows: Vec<Row>, jobs: Vec<u64>) -> (Request, u64) {
+        self.ask(Request::Cancel { step: step(), rows, jobs, drop: false, pending: true })
+    }
+
+    /// Completes the job externally; returns its row, as far as the coordinator knows it.
+    fn say(&mut self, status: Status) -> Option<Row> {
+        let completion = Completion { status, result: None, reason: None };
+        let token = String::new();
+        match self.ask(Request::Complete { step: step(), index: 1, token, completion, row: None }) {
+            (Request::Complete { row, .. }, _) => row,
+            odd => panic!("{odd:?}"),
+        }
+    }
+
+    /// Reports the completion as durable.
+    fn is_told(&mut self, completion: Completion) {
+        let row = self.row();
+        let mut job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
+        let Standing::Pending { handle, since } = job.standing else { panic!("{:?}", job.standing) };
+        job.standing = Standing::Told { handle, since, completion };
+        let told = vec![Telling { step: 1, index: 1, taken: Some((row, job)) }];
+        let durable = Durable { told, ..Durable::default() };
+        self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
+    }
+
+    /// Returns the next poll of the monitor.
+    fn asks(&mut self, now: Timestamp) -> Asking {
+        let mut actions = Vec::new();
+        self.floor.tick(now, &mut actions);
+        let asking = actions.into_iter().find_map(|action| match action {
+            Action::AskStatus(asking) => Some(asking),
+            _ => None,
+        });
+        asking.unwrap()
+    }
+
+    /// Answers a poll; returns whether that delivers anything.
+    fn answers(&mut self, asking: &Asking, status: Status, now: Timestamp) -> bool {
+        let word = Word { status, result: None, reason: None };
+        let answers = asking.jobs.iter().map(|&(key, _)| (key, word.clone())).collect();
+        let (step, ask, seen) = (asking.step, asking.ask, Ok(Seen { answers, ..Seen::default() }));
+        let mut actions = Vec::new();
+        self.floor.take_in(Message::StatusSeen { step, ask, seen }, now, &mut actions).unwrap();
+        actions.iter().any(|action| matches!(action, Action::ReadStore(_)))
+    }
+
+    /// Reports that the job is unchanged.
+    fn is_left(&mut self) {
+        let row = self.row();
+        let job = self.store.delayed(std::slice::from_ref(&row)).unwrap().remove(0).unwrap();
+        self.is_moved(vec![(row.clone(), Some((row, job)))]);
+    }
+
+    fn is_moved(&mut self, rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>) {
+        let position = 1;
+        let moves = Moves { step: position, rows, jobs: Vec::new(), left: Vec::new() };
+        let durable = Durable { moved: Some(moves), ..Durable::default() };
+        self.floor.take_in(Message::Committed(durable), NOW, &mut Vec::new()).unwrap();
+    }
+}
+
+fn step() -> Address {
+    Address::parse("p/t").unwrap()
+}
+
+const MONITORED: &str = "run = \"submit.rhai\"\nqueuer = { strategy = \"serial\" }\n\
+                         monitor = { run = \"status.rhai\", every = \"2s\" }";
+const QUEUERS: [&str; 2] = ["", "queuer = { strategy = \"serial\" }"];
+
+#[test]
+fn a_job_that_somebody_moves_is_left_alone_by_others_until_that_is_durable() {
+    for queuer in QUEUERS {
+        let mut play = Play::new(queuer);
+        let row = Row::of(&play.row());
+        let hastened = play.hasten();
+        assert!(matches!(hastened, (Request::Hasten { rows, .. }, 0) if rows == [row]), "{queuer}");
+        // A cancelled job must not return with the answer to the first request.
+        let cancelled = play.cancel(vec![row], Vec::new());
+        assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{queuer}");
+        play.is_left();
+        let cancelled = play.cancel(vec![row], Vec::new());
+        assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]), "{queuer}");
+    }
+}
+
+#[test]
+fn a_job_that_somebody_takes_out_is_left_alone_by_others_though_it_was_not_read_yet() {
+    let mut play = Play::new(QUEUERS[1]);
+    let first = play.cancel(Vec::new(), vec![7]);
+    assert!(matches!(first, (Request::Cancel { jobs, .. }, 0) if jobs == [7]));
+    let second = play.cancel(Vec::new(), vec![7, 8]);
+    assert!(matches!(second, (Request::Cancel { jobs, .. }, 1) if jobs == [8]));
+}
+
+#[test]
+fn a_pending_job_that_somebody_takes_out_is_nobodys_from_then_on() {
+    let mut play = Play::pending(QUEUERS[1]);
+    let row = Row::of(&play.row());
+    let asked = play.ask(Request::Cancel {
+        step: step(),
+        rows: vec![row],
+        jobs: Vec::new(),
+        drop: false,
+        pending: false,
+    });
+    assert!(matches!(asked, (Request::Cancel { rows, .. }, 1) if rows.is_empty()));
+    let cancelled = play.cancel(vec![row], Vec::new());
+    assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 0) if rows == [row]));
+    assert_eq!(play.say(Status::Committed), None);
+    let watch = play.floor.watches[1].as_ref().unwrap();
+    assert!(watch.monitor.is_empty() && watch.by_index.is_empty());
+    // The request had no effect, so the job is pending as before.
+    play.is_left();
+    assert_eq!(play.say(Status::Committed), Some(row));
+}
+
+#[test]
+fn a_pending_job_that_is_out_stays_out() {
+    let mut play = Play::pending(QUEUERS[1]);
+    let row = play.row();
+    play.cancel(vec![Row::of(&row)], Vec::new());
+    play.is_moved(vec![(row.clone(), None)]);
+    assert_eq!(play.say(Status::Committed), None);
+    assert_eq!(play.floor.dispatcher.state(1, JobKey::stored(row.sequence)), None);
+    assert!(play.floor.shelves[1].as_ref().unwrap().row(JobKey::stored(row.sequence)).is_none());
+}
+
+#[test]
+fn what_the_outside_says_of_a_job_goes_before_taking_it_out() {
+    for status in [Status::Valid, Status::Committed] {
+        let mut play = Play::pending(QUEUERS[1]);
+        let row = Row::of(&play.row());
+        assert_eq!(play.say(status), Some(row));
+        // The row changes as soon as the completion is durable.
+        let cancelled = play.cancel(vec![row], Vec::new());
+        assert!(matches!(cancelled, (Request::Cancel { rows, .. }, 1) if rows.is_empty()), "{status:?}");
+    }
+}
+
+#[test]
+fn a_monitor_is_not_believed_while_what_somebody_has_said_is_on_its_way_to_the_store() {
+    let mut play = Play::pending(MONITORED);
+    let row = Row::of(&play.row());
+    let asking = play.asks(Timestamp(3000));
+    assert_eq!(play.say(Status::Valid), Some(row));
+    // The row to deliver is about to change.
+    assert!(!play.answers(&asking, Status::Committed, Timestamp(3000)));
+    play.is_told(Completion { status: Status::Valid, result: None, reason: None });
+    // The monitor is polled again, and its answer counts.
+    let asking = play.asks(Timestamp(5000));
+    assert!(play.answers(&asking, Status::Committed, Timestamp(5000)));
+}

@@ -1,0 +1,207 @@
+//! Pending jobs: are polled through the step's monitor, and delivered when completed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tidegate_plugin::Failure;
+
+use super::{Action, Floor};
+use crate::processor::monitor_protocol::{Asking, Seen, Word};
+use crate::step::job_attributes::Lane;
+use crate::step::probe_health::Asked;
+use tidegate_config::{Configuration, Step};
+use tidegate_dispatch::{JobKey, Monitor, MonitorCommand, MonitorEvent};
+use tidegate_model::log_target;
+use tidegate_model::{Address, Status, Timestamp};
+
+/// Pending jobs of one step.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) monitor: Monitor,
+    /// Pending jobs by index of the input.
+    pub(crate) by_index: HashMap<u64, JobKey>,
+    /// Jobs with an external completion that is not durable yet, by index.
+    pub(crate) told: HashMap<u64, JobKey>,
+    /// Verdicts of completed jobs, until their delivery is durable.
+    pub(crate) words: HashMap<JobKey, Word>,
+    /// Commands that are not carried out yet.
+    pub(crate) commands: Vec<MonitorCommand>,
+}
+
+/// Pending jobs by step; `None` for an ordered step, which has no monitor.
+pub(crate) fn watches(configuration: &Configuration) -> Vec<Option<Watch>> {
+    let monitor = |step: &Step| match &step.monitor {
+        Some(monitor) => Monitor::new(monitor.batch, monitor.inquiry.every),
+        None => Monitor::silent(),
+    };
+    let watch = |step: &Step| Watch {
+        monitor: monitor(step),
+        by_index: HashMap::new(),
+        told: HashMap::new(),
+        words: HashMap::new(),
+        commands: Vec::new(),
+    };
+    configuration.steps.iter().map(|step| step.picks().map(|_| watch(step))).collect()
+}
+
+impl Watch {
+    pub(crate) fn handle(&mut self, event: MonitorEvent<'_>, now: Timestamp) {
+        self.monitor.handle(event, now, &mut self.commands);
+    }
+
+    /// Adds a job at this index of the input that is pending since this time.
+    pub(crate) fn pended(
+        &mut self,
+        (key, index): (JobKey, u64),
+        lane: &Lane<'_>,
+        since: Timestamp,
+        now: Timestamp,
+    ) {
+        let lane = match lane {
+            Lane::Named(name) => name.as_bytes(),
+            Lane::Shared | Lane::Missing => &[],
+        };
+        self.by_index.insert(index, key);
+        self.handle(MonitorEvent::Pended { key, lane, since }, now);
+    }
+
+    /// Releases a pending job that a request cancels, and returns whether it could. A job with a completion
+    /// that is in flight or being delivered is not released.
+    pub(crate) fn lets_go(&mut self, key: JobKey, now: Timestamp) -> bool {
+        let waits = self.monitor.status(key).is_some_and(Status::waits);
+        let lets_go = waits && !self.told.values().any(|&told| told == key);
+        if lets_go {
+            self.handle(MonitorEvent::Left { key }, now);
+        }
+        lets_go
+    }
+
+    /// Removes the released jobs from the index. If there are any, the cost is a walk over all pending jobs.
+    pub(crate) fn forget_left(&mut self) {
+        let Self { monitor, by_index, .. } = self;
+        if by_index.len() > monitor.len() {
+            by_index.retain(|_, key| monitor.status(*key).is_some());
+        }
+    }
+
+    /// Verdicts of these jobs, if all of them have one.
+    pub(crate) fn words(&self, jobs: &[JobKey]) -> Option<Arc<[Word]>> {
+        jobs.iter().map(|key| self.words.get(key).cloned()).collect()
+    }
+
+    /// Removes a job whose delivery is durable.
+    pub(crate) fn settled(&mut self, (key, index): (JobKey, u64), now: Timestamp) {
+        if self.words.remove(&key).is_some() {
+            self.by_index.remove(&index);
+            self.handle(MonitorEvent::Left { key }, now);
+        }
+    }
+}
+
+impl Floor {
+    /// Handles the answer of a monitor.
+    pub(crate) fn status_seen(&mut self, step: usize, ask: u64, seen: Result<Seen, Failure>, now: Timestamp) {
+        let (address, stats) = (&self.configuration.steps[step].address, &self.stats.steps[step]);
+        let Some(watch) = &mut self.watches[step] else { return };
+        let Seen { answers, unasked, nonsense } = match seen {
+            Ok(seen) => seen,
+            Err(failure) => {
+                let why = failure.to_string();
+                if stats.answered(Asked::Monitor, Some(why.clone()), now) {
+                    tracing::warn!(
+                        target: log_target::ENGINE,
+                        step = %address,
+                        "the poll of the monitor failed, so its jobs stay pending: {why}"
+                    );
+                }
+                return watch.handle(MonitorEvent::Failed { ask }, now);
+            }
+        };
+        let trouble = nonsense.map(|(answers, why)| {
+            let answers = if answers == 1 { "1 answer".to_owned() } else { format!("{answers} answers") };
+            format!("{answers} of the monitor cannot be read: {why}")
+        });
+        if stats.answered(Asked::Monitor, trouble.clone(), now)
+            && let Some(trouble) = trouble
+        {
+            tracing::warn!(target: log_target::ENGINE, step = %address, "{trouble}; their jobs stay pending");
+        }
+        if unasked > 0 {
+            warn_of_unasked(address, unasked);
+        }
+        // A completion that is in flight takes precedence; the job is polled again.
+        let told: HashSet<JobKey> = watch.told.values().copied().collect();
+        let answers: Vec<_> = answers.into_iter().filter(|(key, _)| !told.contains(key)).collect();
+        let statuses: Vec<_> = answers.iter().map(|(key, word)| (*key, word.status)).collect();
+        for (key, word) in answers {
+            // The first verdict is being made durable.
+            if watch.monitor.status(key).is_some_and(Status::waits) {
+                watch.words.insert(key, word);
+            }
+        }
+        watch.handle(MonitorEvent::Answered { ask, answers: &statuses }, now);
+        let Watch { monitor, words, .. } = watch;
+        words.retain(|key, _| !monitor.status(*key).is_some_and(Status::waits));
+    }
+
+    /// Carries out the commands of the pollers.
+    pub(crate) fn look_after(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        let mut commands = Vec::new();
+        for step in 0..self.watches.len() {
+            if self.watches[step].is_none() || self.stopping || self.dispatcher.is_halted(step) {
+                continue;
+            }
+            let Some(watch) = &mut self.watches[step] else { continue };
+            watch.handle(MonitorEvent::Tick, now);
+            let wanted = std::mem::take(&mut watch.commands);
+            let (pending, valid) = (watch.monitor.len(), watch.monitor.valid());
+            self.stats.steps[step].set_pending(pending as u64, valid as u64);
+            let address = &self.configuration.steps[step].address;
+            let mut settled = Vec::new();
+            for command in wanted {
+                match command {
+                    MonitorCommand::Ask { ask, jobs } => {
+                        let Some(shelf) = &self.shelves[step] else { continue };
+                        let jobs = jobs.into_iter().filter_map(|key| Some((key, shelf.row(key)?))).collect();
+                        self.stats.steps[step].ask(Asked::Monitor, now);
+                        actions.push(Action::AskStatus(Asking { step, ask, jobs }));
+                    }
+                    MonitorCommand::Settle { key, .. } => settled.push(key),
+                    MonitorCommand::Discarded { answers } => warn_of_unasked(address, answers),
+                    MonitorCommand::Refused { from, to, .. } => tracing::warn!(
+                        target: log_target::ENGINE,
+                        step = %address,
+                        "a job that is {} cannot become {}: the answer of the monitor is refused",
+                        from.as_str(),
+                        to.as_str()
+                    ),
+                }
+            }
+            if !settled.is_empty() {
+                self.dispatcher.settle(step, settled, now, &mut commands);
+            }
+        }
+        if !commands.is_empty() {
+            self.carry_out(commands, now, actions);
+        }
+    }
+
+    /// Time of the next poll.
+    pub(crate) fn monitor_wakes(&self, now: Timestamp) -> Option<Timestamp> {
+        if self.stopping {
+            return None;
+        }
+        let watches = self.watches.iter().enumerate();
+        let awake = watches.filter(|(step, _)| !self.dispatcher.is_halted(*step));
+        awake.filter_map(|(_, watch)| watch.as_ref()?.monitor.wakes(now)).min()
+    }
+}
+
+fn warn_of_unasked(step: &Address, answers: usize) {
+    tracing::warn!(
+        target: log_target::ENGINE,
+        %step,
+        answers,
+        "the monitor answered for jobs that were not polled: these answers are discarded"
+    );
+}

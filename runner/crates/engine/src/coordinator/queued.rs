@@ -1,0 +1,199 @@
+//! Queued steps: buffer the jobs that wait, and form batches of the jobs that the dispatcher picks.
+
+use super::{Action, Floor};
+use crate::batch::input::{Fetched, Work};
+use crate::batch::job_builder::Walk;
+use crate::batch::retry;
+use crate::runtime::message::Stays;
+use crate::runtime::readers::{StoreAsk, Wanted};
+use crate::step::counts::Glance;
+use crate::step::in_flight::Held;
+use crate::step::job_buffer::Gathered;
+use crate::step::queue_view;
+use crate::step::queue_view::Sight;
+use tidegate_dispatch::{BatchId, Event, JobEnd, JobKey, Port, ReadId, State};
+use tidegate_model::Timestamp;
+use tidegate_store::{Delayed, DelayedJob, DelayedKey};
+
+impl Floor {
+    /// Restores a job that is parked in the store.
+    pub(crate) fn stands(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob, now: Timestamp) {
+        let Some(shelf) = &mut self.shelves[step] else { return self.recall_turn(step, row, job) };
+        let key = JobKey::stored(row.sequence);
+        shelf.stands(key, row);
+        if job.to.is_some() {
+            self.dispatcher.saw_late(step, key, row.due);
+            return;
+        }
+        let (state, index) = (queue_view::state(job, row.due), queue_view::index(job));
+        let waiting_since = job.first_attempt.unwrap_or(now);
+        if let (Some((_, since, said)), Some(watch)) = (job.standing.outside(), &mut self.watches[step]) {
+            watch.recall((key, index), &shelf.cards.lane(&job.payload), (since, said), now);
+        }
+        let Self { dispatcher, .. } = self;
+        let card = (index, waiting_since);
+        shelf.cards.write(key, card, &job.payload, |card| dispatcher.saw(step, card, state));
+    }
+
+    /// View of the waiting jobs of a queued step.
+    pub(crate) fn sight(&self, step: usize) -> Option<Box<Sight>> {
+        let (look, shelf) = (self.dispatcher.look(step)?, self.shelves.get(step)?.as_ref()?);
+        Some(Box::new(Sight::new(&look, shelf.all_rows())))
+    }
+
+    /// Payload of a job that was begun and is not delivered.
+    pub(crate) fn payload(&self, step: usize, input: usize, index: u64) -> Option<Vec<u8>> {
+        let of_step = self.held.values().filter(|held| held.step == step);
+        of_step.flat_map(|held| &held.work.portions).find_map(|portion| {
+            let first = portion.batch.first + portion.skip as u64;
+            let has = portion.input == input
+                && portion.returned.is_none()
+                && (first..first + portion.jobs as u64).contains(&index);
+            let position = usize::try_from(index.checked_sub(portion.batch.first)?).ok()?;
+            has.then(|| portion.batch.payloads.get(position).map(<[u8]>::to_vec)).flatten()
+        })
+    }
+
+    /// Counts of all steps.
+    pub(crate) fn glances(&self, lanes: usize, now: Timestamp) -> Vec<Glance> {
+        (0..self.shelves.len()).map(|step| self.glance(step, lanes, now)).collect()
+    }
+
+    fn glance(&self, step: usize, lanes: usize, now: Timestamp) -> Glance {
+        let counts = self.dispatcher.glance(step, lanes, now);
+        let survey = counts.picked.as_ref().map(|picked| &picked.survey);
+        let oldest =
+            survey.map(|survey| survey.lanes.iter().filter_map(|lane| lane.oldest).chain(survey.oldest));
+        let spots = match (&self.shelves[step], oldest) {
+            (Some(shelf), Some(oldest)) => oldest.map(|key| shelf.spot(key)).collect(),
+            _ => Vec::new(),
+        };
+        Glance { counts, returned: self.returned[step].len() as u64, spots }
+    }
+
+    /// Adds the jobs of a read to the waiting room and to the job buffer.
+    pub(crate) fn shelve(&mut self, port: Port, read: ReadId, fetched: Fetched, now: Timestamp) {
+        let Self { dispatcher, shelves, .. } = self;
+        let Some(shelf) = &mut shelves[port.step] else { return };
+        let Fetched { batch, mark, segments, .. } = fetched;
+        let mut stamps = batch.stamps.iter().peekable();
+        let mut since = now;
+        for (position, payload) in batch.payloads.iter().enumerate() {
+            while let Some(stamp) = stamps.next_if(|stamp| stamp.position <= position) {
+                since = stamp.time;
+            }
+            let index = batch.first + position as u64;
+            let key = JobKey::fresh(index);
+            shelf.cards.write(key, (index, since), payload, |card| {
+                dispatcher.saw(port.step, card, State::Waiting);
+            });
+        }
+        shelf.put(read, &batch, now);
+        if mark.is_some() || !segments.is_empty() {
+            shelf.places.push((port.input, mark, segments));
+        }
+    }
+
+    /// Forms a batch of picked jobs, or requests the missing ones.
+    pub(crate) fn pick(
+        &mut self,
+        step: usize,
+        id: BatchId,
+        jobs: Vec<JobKey>,
+        now: Timestamp,
+        actions: &mut Vec<Action>,
+    ) -> Option<Event> {
+        let shelf = self.shelves[step].as_mut()?;
+        let missing = shelf.missing(&jobs);
+        let places = std::mem::take(&mut shelf.places);
+        self.held.insert(id, Held { step, picked: jobs, places, ..Held::default() });
+        if missing.is_empty() {
+            return self.gathered(step, id, Gathered::default(), now);
+        }
+        let input = self.configuration.steps[step].inputs.first()?;
+        let port = Port { step, input: 0 };
+        let what = Wanted::Picked { batch: id, queue: input.address.clone(), missing };
+        actions.push(Action::ReadStore(StoreAsk { port, reader: self.readers[step][0], what, picks: true }));
+        None
+    }
+
+    /// Completes a batch with its missing jobs.
+    pub(crate) fn gathered(
+        &mut self,
+        step: usize,
+        id: BatchId,
+        gathered: Gathered,
+        now: Timestamp,
+    ) -> Option<Event> {
+        let shelf = self.shelves[step].as_mut()?;
+        let held = self.held.get_mut(&id)?;
+        let Some(mut work) = shelf.work(&held.picked, gathered) else {
+            let verify = self.configuration.command("store verify");
+            let why = format!("a waiting job is missing in the store: run `{verify}`");
+            self.halt(step, why, now);
+            return Some(Event::Failed { step });
+        };
+        work.words = self.watches[step].as_ref().and_then(|watch| watch.words(&held.picked));
+        let bytes = work.byte_len();
+        held.work = work;
+        if !shelf.aside {
+            self.comes(id, true);
+        }
+        Some(Event::Picked { step, batch: id, bytes })
+    }
+
+    /// Rows of the jobs of a batch for the time of their attempt.
+    pub(crate) fn begun_rows(&mut self, step: usize, work: &Work, now: Timestamp) -> Vec<Delayed> {
+        let Some(shelf) = &mut self.shelves[step] else { return Vec::new() };
+        let address = &self.configuration.steps[step].address;
+        let carries = shelf.gatherer.carries(work);
+        let (mut walk, mut rows) = (Walk::new(work), Vec::with_capacity(work.jobs));
+        while let Some(item) = shelf.gatherer.next(&mut walk, carries) {
+            rows.push(retry::begun(address, &item, now));
+        }
+        rows
+    }
+
+    /// Records the rows of a batch that may run.
+    pub(crate) fn begun(&mut self, step: usize, id: BatchId, rows: Vec<DelayedKey>) {
+        let (Some(shelf), Some(held)) = (&mut self.shelves[step], self.held.get_mut(&id)) else { return };
+        for (&key, row) in held.picked.iter().zip(&rows) {
+            shelf.stands(key, row);
+        }
+        held.begun = rows;
+    }
+
+    /// Applies the delivery of a batch of picked jobs.
+    pub(crate) fn settle_picked(&mut self, step: usize, held: &Held, stays: Vec<Stays>, now: Timestamp) {
+        let Self { dispatcher, shelves, watches, .. } = self;
+        let Some(shelf) = &mut shelves[step] else { return };
+        let mut rows = Vec::with_capacity(stays.len());
+        for Stays { row, is_late, .. } in stays {
+            if is_late {
+                let key = JobKey::stored(row.sequence);
+                shelf.stands(key, &row);
+                dispatcher.saw_late(step, key, row.due);
+            } else {
+                rows.push(row);
+            }
+        }
+        let mut rows = rows.iter();
+        for (&key, end) in held.picked.iter().zip(&held.ends) {
+            match (end, (*end != JobEnd::Finished).then(|| rows.next()).flatten()) {
+                (JobEnd::Finished, _) => shelf.leaves(key),
+                (_, Some(row)) => shelf.stands(key, row),
+                (_, None) => {}
+            }
+        }
+        let Some(watch) = &mut watches[step] else { return };
+        let mut walk = Walk::new(&held.work);
+        for (&key, end) in held.picked.iter().zip(&held.ends) {
+            let Some(item) = shelf.gatherer.next(&mut walk, false) else { break };
+            let job = (key, item.index());
+            watch.settled(job, now);
+            if *end == JobEnd::Pending {
+                watch.pended(job, &shelf.cards.lane(item.payload), now, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Timers: turn due ticks into jobs, and start retention sweeps.
+
+use super::{Action, Floor};
+use crate::commit::request::Order;
+use tidegate_config::{Configuration, Retain};
+use tidegate_model::Timestamp;
+
+/// Time between two retention sweeps, in milliseconds.
+const LETTING_GO: i64 = 60_000;
+
+/// Time of the first retention sweep; `None` if no queue has a maximum age.
+pub(crate) fn first_look(configuration: &Configuration) -> Option<Timestamp> {
+    let limited = configuration.queues.iter().any(|queue| matches!(queue.retain, Retain::For(_)));
+    limited.then_some(Timestamp(i64::MIN))
+}
+
+impl Floor {
+    /// Runs the timers that are due.
+    pub(crate) fn pass(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        if self.stopping {
+            return;
+        }
+        let ticked = self.ticks.take(&self.configuration, now);
+        actions.extend(ticked.into_iter().map(|ticked| Action::Commit(Order::Ticked(ticked))));
+        // A clock that was set back makes a sweep due at once.
+        let next = now.0.saturating_add(LETTING_GO);
+        if self.lets_go.is_some_and(|due| due <= now || due.0 > next) {
+            self.lets_go = Some(Timestamp(next));
+            actions.push(Action::Commit(Order::LetGo));
+        }
+    }
+
+    /// Time of the next [`Self::pass`].
+    pub(crate) fn passes(&self) -> Option<Timestamp> {
+        if self.stopping {
+            return None;
+        }
+        self.ticks.wakes().into_iter().chain(self.lets_go).min()
+    }
+}

@@ -1,0 +1,76 @@
+//! Turns: track the rows of parked jobs that keep their place in an ordered step.
+
+use super::{Action, Floor};
+use crate::batch::input::{Portion, Work};
+use crate::runtime::readers::{StoreAsk, Wanted};
+use crate::step::turn;
+use tidegate_dispatch::{Command, Event, Port, Turn};
+use tidegate_model::Timestamp;
+use tidegate_store::{DelayedJob, DelayedKey};
+
+impl Floor {
+    /// Restores a parked job of an earlier run, if it keeps its place.
+    pub(crate) fn recall_turn(&mut self, step: usize, row: &DelayedKey, job: &DelayedJob) {
+        if let Some(turn) = turn::of(&self.configuration.steps[step], job) {
+            self.turns[step].insert(turn, row.clone());
+            self.dispatcher.park(step, turn, row.due);
+        }
+    }
+
+    /// Records a job that is parked from now on.
+    pub(crate) fn parks(
+        &mut self,
+        step: usize,
+        turn: Turn,
+        row: DelayedKey,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) {
+        let due = row.due;
+        self.turns[step].insert(turn, row);
+        self.dispatcher.handle(Event::Parked { step, turn, due }, now, commands);
+    }
+
+    /// Moves or removes a parked job on request. Returns whether it had a turn.
+    pub(crate) fn turn_moved(
+        &mut self,
+        step: usize,
+        was: &DelayedKey,
+        stands: Option<DelayedKey>,
+        now: Timestamp,
+        commands: &mut Vec<Command>,
+    ) -> bool {
+        let found = self.turns[step].iter().find(|(_, key)| *key == was);
+        let Some(turn) = found.map(|(turn, _)| *turn) else { return false };
+        if let Some(row) = stands {
+            self.parks(step, turn, row, now, commands);
+        } else {
+            self.turns[step].remove(&turn);
+            self.dispatcher.handle(Event::Gone { step, turn }, now, commands);
+        }
+        true
+    }
+
+    /// Requests the read of a parked job. If a request is moving the job, the commit notice reports it
+    /// instead.
+    pub(crate) fn read_turn(&mut self, step: usize, turn: Turn, actions: &mut Vec<Action>) {
+        let Some(row) = self.turns[step].get(&turn) else { return };
+        if self.moved[step].get(row) == Some(&false) {
+            return;
+        }
+        let port = Port { step, input: self.configuration.steps[step].inputs.len() + 1 };
+        let what = Wanted::Turn { row: row.clone() };
+        actions.push(Action::ReadStore(StoreAsk { port, reader: 0, what, picks: false }));
+    }
+
+    /// Removes the redelivered jobs of a batch from those in flight.
+    pub(crate) fn forget_returned(&mut self, work: &Work) {
+        let keys = work.portions.iter().flat_map(Portion::returned);
+        let keys: Vec<DelayedKey> = keys.map(|returned| returned.key.clone()).collect();
+        for key in keys {
+            for rows in &mut self.returned {
+                rows.remove(&key);
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Requests of operators and external systems: retry, cancel, complete.
+
+pub(crate) mod apply;
+pub(crate) mod cancel;
+pub(crate) mod complete;
+pub(crate) mod effect;
+pub(crate) mod pending_index;
+pub(crate) mod request;

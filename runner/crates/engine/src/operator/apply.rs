@@ -1,0 +1,356 @@
+//! Operator requests: compute the changes of the store, in the same way for a stopped store and for a running
+//! engine.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tidegate_plugin::Payloads;
+
+use super::cancel::{self, Wanted};
+use super::complete;
+use super::complete::Told;
+use super::effect::{Amendment, Moving, Place, said};
+use super::request::{Granted, Moved, Request, Row};
+use crate::batch::reason;
+use tidegate_components::script::json;
+use tidegate_config::{Configuration, Input, PushSource, QueueRef, Retain, Take};
+use tidegate_model::suggest::{did_you_mean_address, listed};
+use tidegate_model::{Address, Progress, Timestamp, on_one_line};
+use tidegate_store::{
+    Append, Block, Changes, Delayed, DelayedJob, DelayedKey, Details, JobForm, Standing, Store, Trim,
+    TrimWhen,
+};
+
+/// # Errors The reason for a refusal, as a sentence; nothing is changed then.
+pub fn amend(
+    store: &Store,
+    configuration: &Configuration,
+    request: &Request,
+    now: Timestamp,
+) -> Result<Amendment, String> {
+    let changes = Changes { now, ..Changes::default() };
+    match request {
+        Request::Push { queue, jobs } => push(configuration, queue, jobs, changes),
+        Request::Retry { queue, errors } => retry(store, configuration, (queue, errors), None, changes),
+        Request::Replace { queue, error, payload } => {
+            retry(store, configuration, (queue, &[*error]), Some(payload), changes)
+        }
+        Request::Drop { queue, errors } => take_off(store, configuration, queue, errors, changes),
+        Request::Replay { step, from } => replay(store, configuration, step, from, changes),
+        // Time 0 makes the jobs due even if the clock is set back later.
+        Request::Hasten { step, rows } => hasten(store, configuration, step, rows, |_| Timestamp(0), changes),
+        Request::Shift { step, rows, by } => {
+            let earlier = |due: Timestamp| Timestamp(due.0.saturating_sub(*by));
+            hasten(store, configuration, step, rows, earlier, changes)
+        }
+        Request::Cancel { step, rows, jobs, drop, pending } => {
+            let step = position(configuration, step)?;
+            let wanted = Wanted { step, rows, jobs, drop: *drop, pending: *pending };
+            cancel::cancel(store, configuration, &wanted, changes)
+        }
+        Request::Pause { step, paused } => pause(store, configuration, step, *paused, changes),
+        Request::Poll { .. } => Err("no runner is running, so no monitor can be polled now".to_owned()),
+        Request::Complete { step, index, token, completion, row } => {
+            let step = position(configuration, step)?;
+            let told = Told { step, index: *index, token, completion, row: *row };
+            complete::complete(store, configuration, &told, changes)
+        }
+    }
+}
+
+/// Reason for which no job can be pushed to an error queue.
+#[must_use]
+pub fn error_queue(queue: &Address) -> String {
+    format!(
+        "`{queue}` is an error queue and has error records, not jobs: push to the queue that the step reads"
+    )
+}
+
+fn push(
+    configuration: &Configuration,
+    queue: &Address,
+    jobs: &[String],
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let position = configuration.queues.iter().position(|declared| declared.address == *queue);
+    let Some(position) = position else { return Err(format!("the configuration has no queue `{queue}`")) };
+    if configuration.queues[position].holds_errors {
+        return Err(error_queue(queue));
+    }
+    if let Some(PushSource::Http(source)) = &configuration.queues[position].source
+        && !source.key.is_empty()
+    {
+        let key = source.key.join(".");
+        return Err(format!("the source `{queue}` identifies jobs by `{key}`: push them over HTTP"));
+    }
+    let mut payloads = Payloads::new();
+    for (at, job) in jobs.iter().enumerate() {
+        json::check(job.as_bytes()).map_err(|error| format!("job {} is no JSON: {error}", at + 1))?;
+        payloads.push(job.as_bytes());
+    }
+    let block = Block::encode(&payloads, Details::default());
+    changes.appends.push(Append { queue: queue.clone(), block });
+    let granted = Granted::Pushed { jobs: payloads.len() as u64 };
+    let mut amendment = Amendment::new(changes, granted);
+    amendment.appended.push((QueueRef(position), payloads, None));
+    Ok(amendment)
+}
+
+/// Fields of an error record that are needed to run its job again.
+#[derive(Deserialize)]
+struct Failed<'a> {
+    pipeline: String,
+    step: String,
+    input: String,
+    index: u64,
+    #[serde(default)]
+    inputs: Option<BTreeMap<String, Given>>,
+    attempt: u32,
+    message: String,
+    #[serde(borrow, default)]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    job: Option<&'a RawValue>,
+    #[serde(default)]
+    job_text: Option<String>,
+    #[serde(default)]
+    job_bytes: Option<Vec<u8>>,
+}
+
+#[derive(Deserialize)]
+struct Given {
+    index: u64,
+}
+
+/// `payload`: replaces the payloads of the jobs.
+fn retry(
+    store: &Store,
+    configuration: &Configuration,
+    (queue, errors): (&Address, &[u64]),
+    payload: Option<&str>,
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    must_hold_errors(configuration, queue)?;
+    let mut handled = handled(store, queue)?;
+    for &index in errors {
+        let record = error_at(store, queue, &handled, index)?;
+        let wrong = |why: String| format!("{queue}/{index} cannot be retried: {why}");
+        let from_error = Some((queue.clone(), index));
+        let (step, mut job) = failed_job(configuration, &record).map_err(wrong)?;
+        if let Some(payload) = payload {
+            job = with_payload(configuration, &step, job, payload)?;
+        }
+        // Time 0 makes the job due even if the clock is set back later.
+        let delayed = Delayed { step, due: Timestamp(0), job: DelayedJob { from_error, ..job } };
+        changes.delayed.push(delayed);
+        handled.finish(index, index);
+    }
+    dealt_with(configuration, queue, handled, &mut changes);
+    Ok(Amendment::new(changes, Granted::Retried { jobs: errors.len() as u64 }))
+}
+
+/// Job with another payload. Its index stays, and so does its delivery hash.
+fn with_payload(
+    configuration: &Configuration,
+    step: &Address,
+    job: DelayedJob,
+    payload: &str,
+) -> Result<DelayedJob, String> {
+    json::check(payload.as_bytes()).map_err(|error| format!("the payload is no JSON: {error}"))?;
+    let declared = configuration.steps.iter().find(|declared| declared.address == *step);
+    if declared.is_some_and(|step| step.take != Take::From) {
+        let parts: BTreeMap<String, &RawValue> = serde_json::from_str(payload).unwrap_or_default();
+        let wanted = || job.inputs.iter().map(|(binding, _)| binding.as_str());
+        if parts.len() != job.inputs.len() || !wanted().all(|binding| parts.contains_key(binding)) {
+            let wanted = listed(wanted(), "and");
+            return Err(format!("the payload of a job of `{step}` must be an object with {wanted}"));
+        }
+    }
+    Ok(DelayedJob { form: JobForm::Json, payload: on_one_line(payload.trim()).into_bytes(), ..job })
+}
+
+/// Job of an error record, and the step that runs it again.
+fn failed_job(configuration: &Configuration, record: &[u8]) -> Result<(Address, DelayedJob), String> {
+    let failed: Failed<'_> =
+        serde_json::from_slice(record).map_err(|error| format!("the error record is malformed: {error}"))?;
+    let name = format!("{}/{}", failed.pipeline, failed.step);
+    let step = configuration.steps.iter().find(|step| step.address.to_string() == name);
+    let step = step.ok_or_else(|| format!("its step `{name}` is not in the configuration"))?;
+    let (form, payload) = match (failed.job, failed.job_text, failed.job_bytes) {
+        (Some(job), ..) => (JobForm::Json, job.get().as_bytes().to_vec()),
+        (None, Some(text), _) => (JobForm::Text, text.into_bytes()),
+        (None, None, Some(bytes)) => (JobForm::Bytes, bytes),
+        (None, None, None) => return Err("the error record has no job".to_owned()),
+    };
+    let inputs: Vec<(String, u64)> = match failed.inputs {
+        Some(inputs) => inputs.into_iter().map(|(binding, given)| (binding, given.index)).collect(),
+        None => vec![(failed.input, failed.index)],
+    };
+    let known = |name: &String| step.inputs.iter().any(|input| input.hash_name() == *name);
+    if let Some((lost, _)) = inputs.iter().find(|(name, _)| !known(name)) {
+        return Err(format!("its step `{name}` no longer reads `{lost}`"));
+    }
+    let job = DelayedJob {
+        inputs,
+        attempt: failed.attempt,
+        last_error: Some(reason::shortened(failed.message)),
+        form,
+        payload,
+        carried: failed.meta.map(|meta| meta.get().to_owned()),
+        ..DelayedJob::default()
+    };
+    Ok((step.address.clone(), job))
+}
+
+fn take_off(
+    store: &Store,
+    configuration: &Configuration,
+    queue: &Address,
+    errors: &[u64],
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    must_hold_errors(configuration, queue)?;
+    let mut handled = handled(store, queue)?;
+    for &index in errors {
+        let record = error_at(store, queue, &handled, index)?;
+        serde_json::from_slice::<Failed<'_>>(&record)
+            .map_err(|error| format!("{queue}/{index} is not an error record: {error}"))?;
+        handled.finish(index, index);
+    }
+    dealt_with(configuration, queue, handled, &mut changes);
+    Ok(Amendment::new(changes, Granted::Dropped { jobs: errors.len() as u64 }))
+}
+
+/// Only for a stopped store: a running engine must first drop its jobs in flight.
+fn replay(
+    store: &Store,
+    configuration: &Configuration,
+    step: &Address,
+    from: &[(Address, u64)],
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let declared = configuration.steps.iter().find(|declared| declared.address == *step);
+    let Some(declared) = declared else { return Err(format!("the configuration has no step `{step}`")) };
+    let mut now_at = Vec::new();
+    for input in &declared.inputs {
+        let progress = store.progress(step, &input.address).map_err(|error| said(&error))?;
+        let mut progress = progress.unwrap_or_default();
+        if let Some((_, next)) = from.iter().find(|(address, _)| *address == input.address) {
+            progress.rewind(next.saturating_sub(1));
+            changes.progress.push((step.clone(), input.address.clone(), progress.clone()));
+        }
+        now_at.push((input.address.clone(), progress.watermark() + 1));
+    }
+    for snapshot in store.snapshots(step).map_err(|error| said(&error))? {
+        let (step, number) = (step.clone(), snapshot.number);
+        changes.settled.push(tidegate_store::SnapshotKey { step, number });
+    }
+    Ok(Amendment::new(changes, Granted::Replayed { from: now_at }))
+}
+
+/// Jobs that wait for a time become due earlier; the others are unchanged.
+fn hasten(
+    store: &Store,
+    configuration: &Configuration,
+    step: &Address,
+    rows: &[Row],
+    earlier: impl Fn(Timestamp) -> Timestamp,
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let position = position(configuration, step)?;
+    let keys: Vec<DelayedKey> = rows.iter().map(|row| row.key(step)).collect();
+    let found = store.delayed(&keys).map_err(|error| said(&error))?;
+    let (mut moved, mut places) = (Moved::default(), Vec::with_capacity(keys.len()));
+    for (key, job) in keys.into_iter().zip(found) {
+        let place = match job {
+            None => {
+                moved.gone += 1;
+                Place::Gone
+            }
+            Some(job) if job.standing == Standing::Delayed && key.due > changes.now => {
+                moved.jobs += 1;
+                changes.undelayed.push(key.clone());
+                changes.delayed.push(Delayed { step: step.clone(), due: earlier(key.due), job });
+                Place::Delayed(changes.delayed.len() - 1)
+            }
+            Some(job) => {
+                match job.standing {
+                    Standing::Pending { .. } | Standing::Told { .. } => moved.busy += 1,
+                    Standing::Delayed | Standing::Started => moved.gone += 1,
+                }
+                Place::Same(Box::new(job))
+            }
+        };
+        places.push((key, place));
+    }
+    let mut amendment = Amendment::new(changes, Granted::Hastened(moved));
+    amendment.moves = Some(Moving { step: position, rows: places, jobs: Vec::new(), left: Vec::new() });
+    Ok(amendment)
+}
+
+fn pause(
+    store: &Store,
+    configuration: &Configuration,
+    step: &Address,
+    paused: bool,
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let position = position(configuration, step)?;
+    let before = store.pauses().map_err(|error| said(&error))?;
+    let changed = before.iter().any(|pause| pause.step == *step) != paused;
+    if changed {
+        changes.pauses.push((step.clone(), paused));
+    }
+    let mut amendment = Amendment::new(changes, Granted::Paused { changed });
+    amendment.paused = Some((position, paused));
+    Ok(amendment)
+}
+
+fn position(configuration: &Configuration, step: &Address) -> Result<usize, String> {
+    let position = configuration.steps.iter().position(|declared| declared.address == *step);
+    position.ok_or_else(|| {
+        let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
+        let hint = did_you_mean_address(&step.to_string(), names.iter().map(String::as_str));
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        format!("the configuration has no step `{step}`{hint}")
+    })
+}
+
+/// Records the handled errors. If no step reads the queue, they can be deleted.
+fn dealt_with(configuration: &Configuration, queue: &Address, handled: Progress, changes: &mut Changes) {
+    let position = configuration.queues.iter().position(|declared| declared.address == *queue);
+    if let Some(position) = position
+        && configuration.queues[position].retain == Retain::Consumed
+        && configuration.readers(Input::Queue(QueueRef(position))).next().is_none()
+        && handled.watermark() > 0
+    {
+        let (up_to, when) = (handled.watermark(), TrimWhen::Always);
+        changes.trims.push(Trim { queue: queue.clone(), up_to, when, max_bytes: None });
+    }
+    changes.handled.push((queue.clone(), handled));
+}
+
+/// Other queues have no failed jobs, so nothing may be removed from them. An unknown queue may have been an
+/// error queue in an earlier configuration.
+fn must_hold_errors(configuration: &Configuration, queue: &Address) -> Result<(), String> {
+    match configuration.queues.iter().find(|declared| declared.address == *queue) {
+        Some(declared) if !declared.holds_errors => Err(format!("`{queue}` is no error queue")),
+        _ => Ok(()),
+    }
+}
+
+/// Handled errors of a queue.
+fn handled(store: &Store, queue: &Address) -> Result<Progress, String> {
+    store.handled(queue).map(Option::unwrap_or_default).map_err(|error| said(&error))
+}
+
+/// Error record at `index`, unless it is handled already.
+fn error_at(store: &Store, queue: &Address, handled: &Progress, index: u64) -> Result<Vec<u8>, String> {
+    if handled.has(index) {
+        return Err(format!("{queue}/{index} was retried or dropped already"));
+    }
+    let batch = store.read(queue, index, 1, usize::MAX).map_err(|error| said(&error))?;
+    let payload = batch.as_ref().and_then(|batch| batch.payloads.get(0));
+    payload.map(<[u8]>::to_vec).ok_or_else(|| format!("the error {queue}/{index} does not exist"))
+}

@@ -1,0 +1,187 @@
+//! External completion: checks the token of a pending job, and records the status that its external system
+//! reports.
+//!
+//! An accepted completion is stored with the job and delivered from there, in as many attempts as it takes. A
+//! record of it distinguishes repeated completions from contradicting ones.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use tidegate_plugin::Outputs;
+
+use super::effect::{Amendment, said};
+use super::pending_index::Whereabouts;
+use super::request::{Completed, Granted, Row};
+use crate::commit::committed_state::later;
+use crate::processor::monitor_protocol::Word;
+use tidegate_config::{Configuration, PluginStep, Processor, Step, Take};
+use tidegate_model::{Address, DeliveryHash, Status, Timestamp, delivery_hash, key_hash, piece_hash};
+use tidegate_store::{
+    Changes, Completion, Delayed, DelayedJob, DelayedKey, Delivered, NEVER, Outcome, ReadError, Standing,
+    Store,
+};
+
+/// Time for which a completion is remembered.
+const KNOWN: Duration = Duration::from_hours(7 * 24);
+
+/// Maximum number of pieces of a job whose tokens are accepted.
+const PIECES_MAX: u32 = 256;
+
+/// Job that a token belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub step: Address,
+    pub index: u64,
+    /// Row of the job, if the search has found it.
+    pub row: Option<Row>,
+}
+
+/// External completion of a pending job.
+pub(crate) struct Told<'a> {
+    pub(crate) step: usize,
+    pub(crate) index: u64,
+    pub(crate) token: &'a str,
+    pub(crate) completion: &'a Completion,
+    pub(crate) row: Option<Row>,
+}
+
+/// Job that `token` belongs to, among those made of the job at `index` of `queue`.
+///
+/// # Errors The store cannot be read.
+pub fn claim(
+    store: &Store,
+    configuration: &Configuration,
+    whereabouts: &Whereabouts,
+    (queue, index): (&Address, u64),
+    token: &str,
+) -> Result<Option<Claim>, ReadError> {
+    let Some(key) = store.token_key()? else { return Ok(None) };
+    for step in &configuration.steps {
+        let (times, pieces) = pieces(step);
+        let accepts = |hash: DeliveryHash| {
+            let all = (0..times).flat_map(|earlier| (0..pieces).map(move |piece| (earlier, piece)));
+            let mut all = all.map(|(earlier, piece)| piece_hash(hash, earlier, piece));
+            all.any(|hash| key.accepts(hash, token.as_bytes()))
+        };
+        let claim = |row| Some(Claim { step: step.address.clone(), index, row });
+        let inputs = step.inputs.iter().enumerate();
+        for (at, input) in inputs.filter(|(_, input)| input.address == *queue) {
+            let name = input.hash_name();
+            if step.take != Take::Join {
+                if !accepts(hash_of(step, &[(name, index)])) {
+                    continue;
+                }
+                // For a queued step, the running engine knows the rows of the jobs.
+                let row = match step.picks() {
+                    Some(_) => None,
+                    None => whereabouts.find(store, step, (at, index), |_| true)?,
+                };
+                return Ok(claim(row));
+            }
+            // Only the job itself has the other parts of its tuple.
+            let is_it = |job: &DelayedJob| accepts(hash_of(step, &job.inputs));
+            let row = whereabouts.find(store, step, (at, index), is_it)?;
+            if row.is_some() || store.delivery(record(step, token))?.is_some() {
+                return Ok(claim(row));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Maximum number of uses of a plugin in the step, and of pieces of a job there. Each has a token of its own,
+/// and each token completes the job.
+fn pieces(step: &Step) -> (u32, u32) {
+    let plugins: Vec<String> =
+        step.processors.iter().filter_map(Processor::plugin).map(PluginStep::named).collect();
+    let times = plugins.iter().map(|one| plugins.iter().filter(|other| *other == one).count()).max();
+    let alone = plugins.is_empty() || step.processors.len() == 1;
+    (times.and_then(|times| times.try_into().ok()).unwrap_or(1), if alone { 1 } else { PIECES_MAX })
+}
+
+/// Completion in `body`, which is JSON in the form of a monitor's verdict.
+///
+/// # Errors The reason for which it is malformed, as a sentence fragment.
+pub fn completion_of(body: &[u8]) -> Result<Completion, String> {
+    let raw: &RawValue = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let word = Word::read(raw)?.ok_or("`null` is not a status of the job")?;
+    let result = word.result.map(|result| result.get().to_owned());
+    Ok(Completion { status: word.status, result, reason: word.reason })
+}
+
+/// Whether `step` can deliver the result.
+///
+/// # Errors The reason for a refusal, as a sentence fragment.
+pub fn check(step: &Step, completion: &Completion) -> Result<(), String> {
+    if completion.status != Status::Committed || completion.result.is_none() {
+        return Ok(());
+    }
+    let mut outputs = Outputs::new(step.outputs.iter().map(|output| output.binding.as_str()));
+    Word::of(completion).settle(b"null", &mut outputs).map_err(|failure| failure.message)
+}
+
+/// Records the completion with the job, if the job is pending.
+pub(crate) fn complete(
+    store: &Store,
+    configuration: &Configuration,
+    told: &Told<'_>,
+    mut changes: Changes,
+) -> Result<Amendment, String> {
+    let step = &configuration.steps[told.step];
+    let Told { index, completion, .. } = *told;
+    let (record, content) = (record(step, told.token), completion.content());
+    let keys: Vec<DelayedKey> = told.row.iter().map(|row| row.key(&step.address)).collect();
+    let found = store.delayed(&keys).map_err(|error| said(&error))?.pop().flatten();
+    let is_it = |job: &DelayedJob| job.inputs.iter().any(|&(_, other)| other == index);
+    let job = found.filter(is_it).filter(|job| job.standing.status().is_some_and(Status::waits));
+    let done = |changes, completed| Ok(Amendment::new(changes, Granted::Completed(completed)));
+    let Some(job) = job else {
+        let before = store.delivery(record).map_err(|error| said(&error))?;
+        let completed = match before {
+            Some(Outcome::Told { content: before, .. }) if before == content => Completed::Known,
+            Some(Outcome::Told { status, .. }) => Completed::Otherwise { status },
+            _ => Completed::NotPending,
+        };
+        return done(changes, completed);
+    };
+    let (from, status) = (job.standing.status().unwrap_or(Status::Pending), completion.status);
+    if from == status {
+        return done(changes, Completed::Known);
+    }
+    if !from.may_become(status) {
+        return done(changes, Completed::Refused { from });
+    }
+    // A job that stays pending has no due time. A completed job is due at once, even if the clock is set
+    // back.
+    let due = if status.waits() { NEVER } else { Timestamp(0) };
+    let (step, keep_until) = (step.address.clone(), later(changes.now, KNOWN));
+    changes.undelayed.extend(keys);
+    changes.delayed.push(Delayed { step, due, job: said_of(job, completion.clone()) });
+    let outcome = Outcome::Told { status, content };
+    changes.deliveries.push(Delivered { hash: record, outcome, keep_until });
+    let mut amendment = Amendment::new(changes, Granted::Completed(Completed::Taken));
+    amendment.told = true;
+    Ok(amendment)
+}
+
+fn said_of(job: DelayedJob, completion: Completion) -> DelayedJob {
+    let standing = match job.standing {
+        Standing::Pending { handle, since } | Standing::Told { handle, since, .. } => {
+            Standing::Told { handle, since, completion }
+        }
+        other => other,
+    };
+    DelayedJob { standing, ..job }
+}
+
+fn hash_of(step: &Step, inputs: &[(String, u64)]) -> DeliveryHash {
+    let (pipeline, name) = (step.address.pipeline.as_str(), step.address.name.as_str());
+    let inputs = inputs.iter().map(|(input, index)| (input.as_str(), std::slice::from_ref(index)));
+    delivery_hash(pipeline, name, inputs)
+}
+
+/// Key of the record of all completions under `token`.
+fn record(step: &Step, token: &str) -> DeliveryHash {
+    let Address { pipeline, name, .. } = &step.address;
+    key_hash(pipeline.as_str(), name.as_str(), "completion", token.as_bytes())
+}

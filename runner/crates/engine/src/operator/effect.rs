@@ -1,0 +1,60 @@
+//! Request effect: holds the changes to commit, and the updates of a running engine.
+
+use tidegate_plugin::Payloads;
+
+use super::request::Granted;
+use crate::error::Chain;
+use tidegate_config::QueueRef;
+use tidegate_model::Progress;
+use tidegate_store::{Changes, DelayedJob, DelayedKey, ReadError};
+
+/// Effect of a request.
+#[derive(Debug)]
+pub struct Amendment {
+    pub changes: Changes,
+    /// Appended jobs by queue, with their provenance.
+    pub(crate) appended: Vec<(QueueRef, Payloads, Option<Payloads>)>,
+    /// New progress by step and input.
+    pub(crate) progress: Vec<(usize, usize, Progress)>,
+    /// Moved jobs.
+    pub(crate) moves: Option<Moving>,
+    /// Step that was paused or resumed.
+    pub(crate) paused: Option<(usize, bool)>,
+    /// Whether an external completion was accepted, with its job as the one parked row.
+    pub(crate) told: bool,
+    pub granted: Granted,
+}
+
+/// Moved jobs of a step.
+#[derive(Debug)]
+pub(crate) struct Moving {
+    pub(crate) step: usize,
+    pub(crate) rows: Vec<(DelayedKey, Place)>,
+    /// Indices of the input that are accounted for now.
+    pub(crate) jobs: Vec<u64>,
+    /// Indices that were accounted for before, or that do not exist.
+    pub(crate) left: Vec<u64>,
+}
+
+/// New row of a parked job.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// The job left the store.
+    Gone,
+    /// The row is unchanged.
+    Same(Box<DelayedJob>),
+    /// The row is at this position of the newly parked jobs.
+    Delayed(usize),
+}
+
+impl Amendment {
+    pub(crate) fn new(changes: Changes, granted: Granted) -> Self {
+        let (appended, progress) = (Vec::new(), Vec::new());
+        Self { changes, appended, progress, moves: None, paused: None, told: false, granted }
+    }
+}
+
+/// Text of a store error as a sentence.
+pub(crate) fn said(error: &ReadError) -> String {
+    Chain(error).to_string()
+}

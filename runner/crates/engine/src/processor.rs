@@ -1,0 +1,261 @@
+//! Processor: runs a job through one part of a chain.
+
+pub(crate) mod chain;
+pub(crate) mod deadline;
+pub(crate) mod monitor_protocol;
+pub(crate) mod probe;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tidegate_plugin::{Failure, Job, Outputs};
+
+use tidegate_components::exec::{ExecSpec, ExecStep, Leash};
+use tidegate_components::http::{HttpSpec, HttpStep};
+use tidegate_components::plugin::{Custody, Deaths, Isolated, PluginRunner, PluginSpec, Plugins, Setups};
+use tidegate_components::script::{Entry, Outlet, ScriptStep, ScriptStepSpec};
+use tidegate_config::{ExecCommand, HttpRequest, Limits, PluginStep, Promise, Script, Step, StepFilter};
+use tidegate_model::{Address, Secret, TokenKey};
+
+/// Consecutive scripts, or one other processor.
+#[derive(Debug)]
+pub(crate) enum Link {
+    Script(Box<ScriptStep>),
+    /// Filter without a script.
+    Filter(Box<ScriptStep>, Outputs),
+    Plugin(Box<PluginRunner>),
+    Isolated(Box<Isolated>),
+    Http(Box<HttpStep>),
+    Exec(Box<ExecStep>),
+    /// No processor: jobs are passed on unchanged.
+    Pass,
+}
+
+/// Step or gate that owns the processors, with their common settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner<'c> {
+    pub(crate) step: &'c Address,
+    pub(crate) limits: &'c Limits,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) config: &'c serde_json::Value,
+    /// Secrets that must not be shown.
+    pub(crate) secrets: &'c [Secret],
+    /// File that names the processors, for messages.
+    pub(crate) file: &'c str,
+    /// Key of the completion tokens.
+    pub(crate) token_key: &'c TokenKey,
+    /// Kills the commands.
+    pub(crate) leash: &'c Arc<Leash>,
+    /// Set when the run must end.
+    pub(crate) ending: &'c Arc<AtomicBool>,
+    /// Deaths of plugin processes.
+    pub(crate) deaths: &'c Arc<Deaths>,
+    pub(crate) setups: &'c Setups,
+    /// Whether plugins run in their own processes.
+    pub(crate) isolate: bool,
+    /// Maximum number of process deaths a job may cause; `None` if no job is attempted twice.
+    pub(crate) crash_limit: Option<u32>,
+}
+
+/// Maximum number of process deaths in a row while a plugin is created for a step that attempts no job twice.
+const CREATION_LIMIT: u32 = 3;
+
+/// Resources that the processors of all steps share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Common<'c> {
+    pub(crate) plugins: &'c Plugins,
+    pub(crate) token_key: &'c TokenKey,
+    /// Kills the commands.
+    pub(crate) leash: &'c Arc<Leash>,
+    /// Set when the run must end.
+    pub(crate) ending: &'c Arc<AtomicBool>,
+    /// Deaths of plugin processes.
+    pub(crate) deaths: &'c Arc<Deaths>,
+    /// Record of setups in progress.
+    pub(crate) setups: &'c Setups,
+}
+
+/// Scripts of one processor, with its settings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scripts<'c> {
+    pub(crate) scripts: &'c [Script],
+    pub(crate) filter: &'c StepFilter,
+    pub(crate) wrapped: bool,
+    pub(crate) outlet: Outlet,
+    pub(crate) entry: Entry,
+}
+
+impl<'c> Owner<'c> {
+    pub(crate) fn of(step: &'c Step, file: &'c str, common: &Common<'c>) -> Self {
+        Self {
+            step: &step.address,
+            limits: &step.limits,
+            timeout: step.timeout,
+            config: &step.config,
+            secrets: &step.secrets,
+            file,
+            token_key: common.token_key,
+            leash: common.leash,
+            ending: common.ending,
+            deaths: common.deaths,
+            setups: common.setups,
+            isolate: step.isolate,
+            // The progress of `at-most-once` is committed first, so no job is attempted after a crash.
+            crash_limit: (step.delivery != Promise::AtMostOnce).then_some(step.crash_limit),
+        }
+    }
+
+    pub(crate) fn script(&self, scripts: &Scripts<'_>) -> Result<Box<ScriptStep>, String> {
+        let spec = ScriptStepSpec {
+            pipeline: self.step.pipeline.as_str(),
+            step: self.step.name.as_str(),
+            scripts: scripts.scripts,
+            filter: scripts.filter,
+            limits: self.limits,
+            timeout: self.timeout,
+            config: self.config,
+            secrets: self.secrets,
+            file: self.file,
+            wrapped: scripts.wrapped,
+            outlet: scripts.outlet,
+            entry: scripts.entry,
+            token_key: self.token_key,
+        };
+        let made = ScriptStep::new(&spec).map(Box::new);
+        made.map_err(|error| format!("a script no longer compiles: {}", error.message))
+    }
+
+    pub(crate) fn http(&self, request: &HttpRequest) -> HttpStep {
+        HttpStep::new(&HttpSpec {
+            pipeline: self.step.pipeline.as_str(),
+            step: self.step.name.as_str(),
+            request,
+            timeout: self.timeout,
+            memory: self.limits.memory,
+            token_key: self.token_key,
+        })
+    }
+
+    pub(crate) fn exec(&self, command: &ExecCommand) -> ExecStep {
+        ExecStep::new(&ExecSpec {
+            pipeline: self.step.pipeline.as_str(),
+            step: self.step.name.as_str(),
+            command,
+            timeout: self.timeout,
+            memory: self.limits.memory,
+            token_key: self.token_key,
+            leash: self.leash,
+        })
+    }
+
+    pub(crate) fn plugin(
+        &self,
+        plugin: &PluginStep,
+        plugins: &Plugins,
+        bindings: &[&str],
+        earlier: u32,
+    ) -> Result<Link, String> {
+        let named = plugin.named();
+        let loaded = plugins.get(&plugin.plugin).ok_or_else(|| format!("plugin `{named}` is not loaded"))?;
+        let offered = loaded
+            .description()
+            .step(&plugin.plugin, plugin.step.as_deref())
+            .map_err(|(message, _)| plugin.masked(message))?;
+        let spec = PluginSpec {
+            named: &named,
+            pipeline: self.step.pipeline.as_str(),
+            step: self.step.name.as_str(),
+            config: self.config,
+            secrets: self.secrets,
+            bindings,
+            timeout: self.timeout,
+            memory: self.limits.memory,
+            token_key: self.token_key,
+            earlier,
+        };
+        let link = if self.isolate {
+            let custody = Custody {
+                crash_limit: self.crash_limit,
+                ending: Arc::clone(self.ending),
+                deaths: Arc::clone(self.deaths),
+            };
+            Link::Isolated(Box::new(Isolated::new(loaded, offered, &spec, custody)))
+        } else {
+            self.refuse_after_deaths(&PluginRunner::creation(&spec))?;
+            let loading = self.setups.begin(format!("plugin `{named}` was being loaded"));
+            let opened = loaded.plugin().map_err(|error| plugin.masked(error.to_string()))?;
+            let missing = || plugin.masked(format!("plugin `{named}` no longer has its step"));
+            let offer = opened.offer(&offered.name).ok_or_else(missing)?;
+            drop(loading);
+            Link::Plugin(Box::new(PluginRunner::recorded(offer, &spec, self.setups)))
+        };
+        Ok(link)
+    }
+}
+
+impl Owner<'_> {
+    /// Refuses a setup that crashed the process repeatedly; the next run tries it again.
+    fn refuse_after_deaths(&self, at: &str) -> Result<(), String> {
+        let (deaths, limit) = (self.setups.deaths(at), self.crash_limit.unwrap_or(CREATION_LIMIT));
+        if deaths < limit {
+            return Ok(());
+        }
+        let often = if deaths == 1 { String::new() } else { format!(" {deaths} times in a row") };
+        Err(format!("the process died{often} while {at}; the next run tries it again"))
+    }
+}
+
+impl Link {
+    /// Sets up a plugin that is not set up.
+    ///
+    /// # Errors The error of the plugin, or the reason for which it cannot be reached.
+    pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
+        match self {
+            Self::Plugin(plugin) => plugin.set_up(),
+            Self::Isolated(isolated) => isolated.set_up(),
+            Self::Script(_) | Self::Filter(..) | Self::Http(_) | Self::Exec(_) | Self::Pass => Ok(()),
+        }
+    }
+
+    /// Runs `job` through the processor within the time `left`. `pieces` counts requests and commands.
+    ///
+    /// # Errors The failure.
+    pub(crate) fn process(
+        &mut self,
+        job: &Job<'_>,
+        pieces: &mut u32,
+        outputs: &mut Outputs,
+        left: Option<Duration>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Http(http) => {
+                *pieces += 1;
+                http.process(job, *pieces, outputs)
+            }
+            Self::Exec(exec) => {
+                *pieces += 1;
+                exec.process(job, *pieces, outputs)
+            }
+            Self::Pass => {
+                for position in 0..outputs.bindings() {
+                    if let Some(payloads) = outputs.get_mut(position) {
+                        payloads.push(job.payload);
+                    }
+                }
+                Ok(())
+            }
+            Self::Script(script) => script.process_within(job, outputs, left),
+            Self::Plugin(plugin) => plugin.process_within(job, outputs, left),
+            Self::Isolated(isolated) => isolated.process_within(job, outputs, left),
+            Self::Filter(filter, passed) => {
+                passed.clear();
+                filter.process_within(job, passed, left)?;
+                if let (1.., Some(payloads)) = (passed.total(), outputs.get_mut(0)) {
+                    payloads.push(job.payload);
+                }
+                Ok(())
+            }
+        }
+    }
+}

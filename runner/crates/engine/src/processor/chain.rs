@@ -1,0 +1,396 @@
+//! Processor chain: runs a job through processors of different kinds, in memory.
+//!
+//! Consecutive scripts are one processor, and pass values without serialization. Other processors pass JSON
+//! texts. Each unnamed output of a processor is a piece of the job for the next one. A script in the middle
+//! emits straight to the outputs of the step. At the end the outputs for HTTP sinks are sent.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::Duration;
+
+use tidegate_plugin::{Checkpoint, Failure, FailureKind, Job, Outputs, Payloads, Step as _};
+
+use super::deadline::Allowance;
+use super::{Common, Link, Owner, Scripts};
+use tidegate_components::http::HttpStep;
+use tidegate_components::script::json;
+use tidegate_components::script::{Entry, Outlet};
+use tidegate_config::{
+    Configuration, HttpRequest, PluginStep, Processor, Script, SinkKind, SinkRef, Step, StepFilter, Take,
+    Target,
+};
+
+/// Processors of a step, set up for one thread.
+#[derive(Debug)]
+pub(crate) struct Links {
+    links: Vec<Link>,
+    /// Outputs of each processor except the last.
+    middles: Vec<Outputs>,
+    /// Position of the first processor that runs in its own process and gains from batches.
+    isolated: Option<usize>,
+    /// Time limit that all processors share.
+    allowance: Allowance,
+    /// Results of the processors before that one, for the jobs of a batch.
+    prepared: VecDeque<Prepared>,
+    /// Outputs that are HTTP services, by position.
+    services: Vec<(usize, HttpStep)>,
+    /// Number of requests and commands of the current job.
+    pieces: u32,
+    /// Number of pieces of the current job, by processor.
+    counts: Vec<u32>,
+    /// State of the outputs before the current job.
+    before: Checkpoint,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    index: u64,
+    /// Number of pieces that wait for the isolated processor.
+    pieces: usize,
+    /// Time that the attempt has used.
+    spent: Duration,
+    /// Outputs emitted so far.
+    emitted: Outputs,
+    failed: Option<Failure>,
+}
+
+impl Links {
+    /// Whether a step needs a chain.
+    pub(crate) fn needed(configuration: &Configuration, step: &Step) -> bool {
+        step.processors.iter().any(|processor| !matches!(processor, Processor::Script(_)))
+            || requests(configuration, step).next().is_some()
+    }
+
+    /// # Errors The part that cannot be set up, as a sentence fragment.
+    pub(crate) fn new(
+        configuration: &Configuration,
+        step: &Step,
+        common: &Common<'_>,
+    ) -> Result<Self, String> {
+        let file = shown(configuration, &step.file);
+        let (owner, plugins) = (Owner::of(step, &file, common), common.plugins);
+        let bindings: Vec<&str> = step.outputs.iter().map(|output| output.binding.as_str()).collect();
+        let named = bindings.iter().any(|binding| !binding.is_empty());
+        let none = StepFilter::default();
+        let script = |scripts: &[Script], first: bool, last: bool| {
+            owner.script(&Scripts {
+                scripts,
+                filter: if first { &step.filter } else { &none },
+                wrapped: first && step.take == Take::Alts,
+                outlet: match (last, named) {
+                    (false, _) => Outlet::Next,
+                    (true, true) => Outlet::Named,
+                    (true, false) => Outlet::Unnamed,
+                },
+                entry: Entry::Process,
+            })
+        };
+        let groups = step
+            .processors
+            .chunk_by(|a, b| matches!(a, Processor::Script(_)) && matches!(b, Processor::Script(_)));
+        let (mut links, mut named_before) = (Vec::new(), Vec::new());
+        if !step.filter.is_empty() && !matches!(step.processors.first(), Some(Processor::Script(_))) {
+            links.push(Link::Filter(script(&[], true, false)?, Outputs::new([""])));
+        }
+        let count = links.len() + groups.clone().count();
+        if count == 0 {
+            links.push(Link::Pass);
+        }
+        for group in groups {
+            let last = links.len() + 1 == count;
+            let link = match group {
+                [Processor::Plugin(plugin)] => {
+                    let bindings = if last { &bindings[..] } else { &[""] };
+                    owner.plugin(plugin, plugins, bindings, earlier(&mut named_before, plugin))?
+                }
+                [Processor::Http(request)] => Link::Http(Box::new(owner.http(request))),
+                [Processor::Exec(command)] => Link::Exec(Box::new(owner.exec(command))),
+                scripts => {
+                    let scripts: Vec<Script> =
+                        scripts.iter().filter_map(Processor::script).cloned().collect();
+                    Link::Script(script(&scripts, links.is_empty(), last)?)
+                }
+            };
+            links.push(link);
+        }
+        let emits = if named { &bindings[..] } else { &[] };
+        let middle = || Outputs::new(std::iter::once("").chain(emits.iter().copied()));
+        let middles = (1..links.len()).map(|_| middle()).collect();
+        let services = requests(configuration, step)
+            .map(|(position, request)| (position, owner.http(request)))
+            .collect();
+        Ok(Self {
+            isolated: isolated(&links),
+            counts: vec![0; links.len()],
+            links,
+            middles,
+            allowance: Allowance::new(step.timeout),
+            prepared: VecDeque::new(),
+            services,
+            pieces: 0,
+            before: Checkpoint::default(),
+        })
+    }
+
+    /// Sets the lane of the next job.
+    pub(crate) fn set_lane(&self, lane: Option<&str>) {
+        for link in &self.links {
+            if let Link::Script(script) | Link::Filter(script, _) = link {
+                script.set_lane(lane);
+            }
+        }
+    }
+
+    /// Sets up the plugins that are not set up: at first, and after a panic or a crash.
+    ///
+    /// # Errors The error of the plugin, or the reason for which it cannot be reached.
+    pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
+        self.links.iter_mut().try_for_each(Link::set_up)
+    }
+
+    /// Whether jobs of a batch should be passed to the isolated processor before they run.
+    pub(crate) fn wants_batches(&self) -> bool {
+        self.isolated.is_some()
+    }
+
+    /// Whether the isolated processor has finished jobs behind the current one.
+    pub(crate) fn is_ahead(&self) -> bool {
+        let isolated = self.isolated.and_then(|at| self.links.get(at));
+        matches!(isolated, Some(Link::Isolated(isolated)) if isolated.is_ahead())
+    }
+
+    /// Discards the prefetched jobs, and the outcome of the last batch.
+    pub(crate) fn begin(&mut self, stops_at_failure: bool) {
+        self.prepared.clear();
+        if let Some(Link::Isolated(isolated)) = self.isolated.and_then(|at| self.links.get_mut(at)) {
+            isolated.begin(stops_at_failure);
+        }
+    }
+
+    /// Runs a job up to the isolated processor, where it waits with the others of its batch.
+    pub(crate) fn prepare(&mut self, job: &Job<'_>) {
+        let Some(until) = self.isolated else { return };
+        let mut emitted =
+            self.middles.first().map_or_else(Outputs::default, |middle| Outputs::new(middle.names().skip(1)));
+        let mut pieces = 0;
+        self.counts.fill(0);
+        self.allowance.begin(Duration::ZERO);
+        let failed = self.run_until(until, 0, job, &mut emitted, &mut pieces).err();
+        let spent = self.allowance.spent();
+        self.prepared.push_back(Prepared { index: job.index, pieces, spent, emitted, failed });
+    }
+
+    /// Runs a job through all processors and sends its requests to services.
+    ///
+    /// # Errors The first failure.
+    pub(crate) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        self.pieces = 0;
+        self.counts.fill(0);
+        if self.services.is_empty() {
+            return self.run(job, outputs);
+        }
+        outputs.mark(&mut self.before);
+        self.run(job, outputs)?;
+        if let Some((position, ..)) = outputs.delayed().iter().find(|(position, ..)| self.sends(*position)) {
+            return Err(late_request(outputs.names().nth(position).unwrap_or_default()));
+        }
+        for (position, service) in &mut self.services {
+            let before = self.before.lengths().get(*position).copied().unwrap_or(0);
+            for payload in outputs.get(*position).into_iter().flat_map(Payloads::iter).skip(before) {
+                self.pieces += 1;
+                service.send(&job.with_piece(job.piece, payload), self.pieces)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the output at this position is sent as a request.
+    pub(crate) fn sends(&self, position: usize) -> bool {
+        self.services.iter().any(|(of, _)| *of == position)
+    }
+
+    fn run(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let Some(at) = self.isolated.filter(|_| !self.prepared.is_empty()) else {
+            return self.run_all(job, outputs);
+        };
+        let prepared = loop {
+            match self.prepared.pop_front() {
+                Some(prepared) if prepared.index == job.index => break prepared,
+                // The job was rejected meanwhile, so its answers are not needed.
+                Some(other) => self.discard(at, other.pieces),
+                None => return self.run_all(job, outputs),
+            }
+        };
+        self.allowance.begin(prepared.spent);
+        let mut result = Ok(());
+        for _ in 0..prepared.pieces {
+            // Answers come in order, so those of a failed job must be read, too.
+            let answered = self.answer(at, job, outputs);
+            result = result.and(answered);
+        }
+        result?;
+        append_named(&prepared.emitted, outputs);
+        prepared.failed.map_or(Ok(()), Err)
+    }
+
+    /// Reads and drops the isolated processor's answers for a job that is not needed.
+    fn discard(&mut self, at: usize, pieces: usize) {
+        let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return };
+        for _ in 0..pieces {
+            let _ = isolated.next(&mut Outputs::default()); // the result is not needed
+        }
+    }
+
+    /// Reads the isolated processor's answer for one piece and runs the processors after it.
+    fn answer(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let Some(Link::Isolated(isolated)) = self.links.get_mut(at) else { return Ok(()) };
+        if at == self.middles.len() {
+            return isolated.next(outputs).map(drop);
+        }
+        let mut middle = std::mem::take(&mut self.middles[at]);
+        // The wait for the whole batch does not count against the time of this job.
+        let spent = self.allowance.spent();
+        let answered = isolated.next(&mut middle);
+        let answered = answered.and_then(|took| {
+            self.allowance.begin(spent + took);
+            self.hand_on(at, job, &middle, outputs)
+        });
+        middle.clear();
+        self.middles[at] = middle;
+        answered
+    }
+
+    fn run_all(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        if let [Link::Plugin(only)] = &mut self.links[..] {
+            return only.process(job, outputs);
+        }
+        self.allowance.begin(Duration::ZERO);
+        self.run_from(0, job, outputs)
+    }
+
+    /// Next piece of the job at this processor. Each processor counts its own pieces, so a piece has the same
+    /// number on its own and in a batch.
+    fn counted<'j>(&mut self, at: usize, job: &Job<'j>) -> Job<'j> {
+        let piece = self.counts[at];
+        self.counts[at] = piece.saturating_add(1);
+        job.with_piece(piece, job.payload)
+    }
+
+    fn run_from(&mut self, at: usize, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
+        let left = self.allowance.left()?;
+        let job = &self.counted(at, job);
+        if at == self.middles.len() {
+            return self.links[at].process(job, &mut self.pieces, outputs, left);
+        }
+        let mut middle = std::mem::take(&mut self.middles[at]);
+        let ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
+        let ran = ran.and_then(|()| self.hand_on(at, job, &middle, outputs));
+        middle.clear();
+        self.middles[at] = middle;
+        ran
+    }
+
+    fn hand_on(
+        &mut self,
+        at: usize,
+        job: &Job<'_>,
+        middle: &Outputs,
+        outputs: &mut Outputs,
+    ) -> Result<(), Failure> {
+        for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
+            self.run_from(at + 1, &job.with_piece(0, payload), outputs)?;
+        }
+        append_named(middle, outputs);
+        Ok(())
+    }
+
+    /// Like [`Self::run_from`], but ends at the processor `until`, which only receives the pieces.
+    fn run_until(
+        &mut self,
+        until: usize,
+        at: usize,
+        job: &Job<'_>,
+        emitted: &mut Outputs,
+        pieces: &mut usize,
+    ) -> Result<(), Failure> {
+        let job = &self.counted(at, job);
+        if at == until {
+            let spent = self.allowance.spent();
+            if let Some(Link::Isolated(isolated)) = self.links.get_mut(at) {
+                isolated.queue(job, spent);
+                *pieces += 1;
+            }
+            return Ok(());
+        }
+        let left = self.allowance.left()?;
+        let mut middle = std::mem::take(&mut self.middles[at]);
+        let mut ran = self.links[at].process(job, &mut self.pieces, &mut middle, left);
+        for payload in middle.get(0).into_iter().flat_map(Payloads::iter) {
+            let piece = job.with_piece(0, payload);
+            ran = ran.and_then(|()| self.run_until(until, at + 1, &piece, emitted, pieces));
+        }
+        append_named(&middle, emitted);
+        middle.clear();
+        self.middles[at] = middle;
+        ran
+    }
+}
+
+/// Failure of a delayed request: a request is sent within the attempt, under its hash.
+pub(crate) fn late_request(output: &str) -> Failure {
+    let which = if output.is_empty() { "an output".to_owned() } else { format!("the output `{output}`") };
+    let why = format!("{which} cannot be delayed, because it goes to an HTTP sink: put a queue between them");
+    Failure::new(FailureKind::Rejected, why)
+}
+
+/// Number of earlier processors with the same plugin; the plugin is added to them.
+fn earlier(before: &mut Vec<String>, plugin: &PluginStep) -> u32 {
+    let named = plugin.named();
+    let count = before.iter().filter(|other| **other == named).count();
+    before.push(named);
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// First isolated processor, if no processor before it has external effects: effects belong to an attempt,
+/// and not to its preparation.
+fn isolated(links: &[Link]) -> Option<usize> {
+    let outside = |link: &Link| matches!(link, Link::Isolated(_) | Link::Http(_) | Link::Exec(_));
+    links.iter().position(outside).filter(|&at| matches!(links[at], Link::Isolated(_)))
+}
+
+/// Outputs of `step` that are HTTP services, by position.
+fn requests<'c>(
+    configuration: &'c Configuration,
+    step: &'c Step,
+) -> impl Iterator<Item = (usize, &'c HttpRequest)> {
+    step.outputs.iter().enumerate().filter_map(|(position, output)| match output.target {
+        Target::Sink(SinkRef(sink)) => match &configuration.sinks.get(sink)?.kind {
+            SinkKind::Http(request) => Some((position, &**request)),
+            _ => None,
+        },
+        Target::Queue(_) => None,
+    })
+}
+
+/// Checks that a payload is JSON, for processors that pass it on unchanged.
+pub(crate) fn check_form(job: &Job<'_>) -> Result<(), Failure> {
+    json::check(job.payload)
+        .map_err(|error| Failure::new(FailureKind::Payload, format!("the job is no JSON: {error}")))
+}
+
+/// Adds the named outputs of `from` to those of `to`.
+fn append_named(from: &Outputs, to: &mut Outputs) {
+    for (position, name) in from.names().enumerate().filter(|(_, name)| !name.is_empty()) {
+        let place = to.position(name);
+        if let (Some(payloads), Some(place)) = (from.get(position), place.and_then(|place| to.get_mut(place)))
+        {
+            place.append(payloads);
+        }
+    }
+    to.append_delayed(from);
+}
+
+/// Path for messages: relative to the configuration's folder if it is in it.
+pub(crate) fn shown(configuration: &Configuration, path: &Path) -> String {
+    path.strip_prefix(&configuration.root).unwrap_or(path).display().to_string()
+}

@@ -1,0 +1,104 @@
+//! Probe: runs the processors of a gate or a monitor, set up for one thread.
+//!
+//! The processors run one after the other. Each one gets the result of the one before as a single value. A
+//! list stays one value, although between the processors of a step it would be several jobs.
+
+use tidegate_plugin::{Failure, Job, Outputs, Payloads};
+
+use super::chain::shown;
+use super::deadline::Allowance;
+use super::{Common, Link, Owner, Scripts};
+use tidegate_components::redact::Scrub;
+use tidegate_components::script::{Entry, Outlet};
+use tidegate_config::{Configuration, Inquiry, Limits, Processor, Step, StepFilter};
+use tidegate_model::{Address, Timestamp, delivery_hash};
+
+/// Gate or monitor of a step.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    step: Address,
+    links: Vec<Link>,
+    allowance: Allowance,
+    entry: Entry,
+    outputs: Outputs,
+    scrub: Scrub,
+}
+
+impl Asker {
+    /// # Errors The part that cannot be set up, as a sentence fragment.
+    pub(crate) fn new(
+        configuration: &Configuration,
+        step: &Step,
+        (inquiry, entry): (&Inquiry, Entry),
+        common: &Common<'_>,
+    ) -> Result<Self, String> {
+        let (limits, filter, file) =
+            (Limits::default(), StepFilter::default(), shown(configuration, &step.file));
+        let owner = Owner {
+            limits: &limits,
+            timeout: Some(inquiry.timeout),
+            config: &inquiry.config,
+            secrets: &inquiry.secrets,
+            // A failed call is repeated later, so no limit is needed.
+            crash_limit: None,
+            ..Owner::of(step, &file, common)
+        };
+        let last = inquiry.run.len().saturating_sub(1);
+        let link = |(position, processor): (usize, &Processor)| match processor {
+            Processor::Plugin(plugin) => owner.plugin(plugin, common.plugins, &[""], 0),
+            Processor::Http(request) => Ok(Link::Http(Box::new(owner.http(request)))),
+            Processor::Exec(command) => Ok(Link::Exec(Box::new(owner.exec(command)))),
+            Processor::Script(script) => {
+                let entry = if position == last { entry } else { Entry::Process };
+                let scripts = std::slice::from_ref(script);
+                let (wrapped, outlet) = (false, Outlet::Next);
+                let scripts = Scripts { scripts, filter: &filter, wrapped, outlet, entry };
+                owner.script(&scripts).map(Link::Script)
+            }
+        };
+        Ok(Self {
+            step: step.address.clone(),
+            links: inquiry.run.iter().enumerate().map(link).collect::<Result<_, _>>()?,
+            allowance: Allowance::new(Some(inquiry.timeout)),
+            entry,
+            outputs: Outputs::new([""]),
+            scrub: Scrub::new(&inquiry.secrets),
+        })
+    }
+
+    /// Answer of the last processor, as JSON. The first processor gets `given`.
+    ///
+    /// # Errors The first failure.
+    pub(crate) fn ask(&mut self, given: &[u8], now: Timestamp) -> Result<Vec<u8>, Failure> {
+        // Each call needs its own key: a service that recognizes the key would repeat its first answer for
+        // ever.
+        let what = match self.entry {
+            Entry::Status => "monitor",
+            Entry::Process | Entry::Open => "gate",
+        };
+        let time = now.0.cast_unsigned();
+        let (pipeline, step) = (self.step.pipeline.as_str(), self.step.name.as_str());
+        let hash = delivery_hash(pipeline, step, std::iter::once((what, std::slice::from_ref(&time))));
+        self.allowance.begin(std::time::Duration::ZERO);
+        let (mut answer, mut pieces) = (given.to_vec(), 0);
+        for link in &mut self.links {
+            let left = self.allowance.left()?;
+            let job = Job::new(0, &answer).attempted(1, now.0).hashed(hash.0);
+            self.outputs.clear();
+            let asked = link.process(&job, &mut pieces, &mut self.outputs, left);
+            asked.map_err(|failure| self.scrub.failure(failure))?;
+            answer = whole(self.outputs.get(0));
+        }
+        Ok(answer)
+    }
+}
+
+/// All outputs as one value: several are a list, none is `null`.
+fn whole(came: Option<&Payloads>) -> Vec<u8> {
+    let values: Vec<&[u8]> = came.into_iter().flat_map(Payloads::iter).collect();
+    match values[..] {
+        [] => b"null".to_vec(),
+        [one] => one.to_vec(),
+        _ => [b"[", &*values.join(&b","[..]), b"]"].concat(),
+    }
+}

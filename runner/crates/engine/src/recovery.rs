@@ -1,0 +1,7 @@
+//! Recovery: the state in which a run starts, from the store and the configuration.
+
+pub(crate) mod clock_set_back;
+pub(crate) mod last_run;
+pub(crate) mod snapshots;
+pub(crate) mod start;
+pub(crate) mod start_position;

@@ -1,0 +1,180 @@
+//! Start position: finds the first job of a step that has never taken a job of an input (`begin_at`).
+//!
+//! The position is found at the first start and recorded with the first commit. After that neither a crash
+//! nor a change of `begin_at` moves it. Progress records it as if all earlier jobs were accounted for.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::Chain;
+use tidegate_components::source::{Reader, Source, SourceEnd};
+use tidegate_config::{BeginAt, Configuration, Input, InputRef, QueueRef, SourceRef, Step, Take};
+use tidegate_dispatch::FlowInput;
+use tidegate_model::log_target;
+use tidegate_model::{Mark, Progress};
+use tidegate_store::{Changes, ReadError, Store};
+
+/// Ends of the sources that a step starts at, or the reason for which an end is unknown.
+pub(crate) type Ends = BTreeMap<usize, Result<SourceEnd, String>>;
+
+/// Time to wait if too many files are open to read a source.
+const SHORT_OF_FILES_WAIT: Duration = Duration::from_millis(100);
+
+/// Whether `step` has never taken a job of `input`.
+pub(crate) fn is_new(store: &Store, step: &Step, input: &InputRef) -> Result<bool, ReadError> {
+    // A batch that was begun and never delivered is recorded in snapshots only.
+    Ok(store.progress(&step.address, &input.address)?.is_none() && store.snapshots(&step.address)?.is_empty())
+}
+
+/// Jobs of an input that a step has accounted for. If it has never taken one, the result is the position that
+/// its first start will record, as far as the store knows.
+///
+/// # Errors The store cannot be read.
+pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress, ReadError> {
+    if let Some(progress) = store.progress(&step.address, &input.address)? {
+        return Ok(progress);
+    }
+    let mut progress = Progress::default();
+    if is_new(store, step, input)? {
+        let queue = store.queue(&input.address)?;
+        let there = queue.map_or((1, 0), |queue| (queue.first, queue.head));
+        progress.begin_behind(behind(step, there));
+    }
+    Ok(progress)
+}
+
+/// Last job that the step skips, if the jobs from `first` to `last` exist. Jobs that retention deleted before
+/// are skipped, too.
+fn behind(step: &Step, (first, last): (u64, u64)) -> u64 {
+    let wanted = match step.begin_at {
+        BeginAt::Oldest => 0,
+        BeginAt::Newest => last,
+        BeginAt::Index(index) => index - 1,
+    };
+    wanted.max(first - 1)
+}
+
+/// Reads the sources to their ends for the steps that start there. While too many files are open, the start
+/// of the run waits. Returns `None` if the run was `stopped` meanwhile.
+pub(crate) fn ends(
+    configuration: &Configuration,
+    store: &Store,
+    sources: &[Option<Source>],
+    stopped: &AtomicBool,
+) -> Result<Option<Ends>, ReadError> {
+    let mut ends = BTreeMap::new();
+    for (position, source) in sources.iter().enumerate() {
+        let (Some(source), address) = (source, &configuration.sources[position].address) else { continue };
+        let (mut wanted, mut known) = (false, Vec::new());
+        for (step, input) in configuration.readers(Input::Source(SourceRef(position))) {
+            let step = &configuration.steps[step];
+            let input = &step.inputs[input];
+            wanted |= step.begin_at == BeginAt::Newest && is_new(store, step, input)?;
+            known.extend(store.progress(&step.address, &input.address)?);
+        }
+        if !wanted {
+            continue;
+        }
+        known.iter().filter(|known| !known.is_at_its_beginning()).for_each(|known| {
+            source.join(known.watermark() + 1);
+        });
+        let Some(end) = end(source, store.mark(address, u64::MAX)?, stopped) else { return Ok(None) };
+        ends.insert(position, end);
+    }
+    Ok(Some(ends))
+}
+
+fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Result<SourceEnd, String>> {
+    let mut waits = false;
+    loop {
+        match source.end(mark) {
+            Err(error) if error.is_short_of_files() => {
+                if stopped.load(Ordering::Acquire) {
+                    return None;
+                }
+                if !std::mem::replace(&mut waits, true) {
+                    tracing::warn!(target: log_target::ENGINE, error = %Chain(&error), "too many files are open; the source waits");
+                }
+                thread::sleep(SHORT_OF_FILES_WAIT);
+            }
+            end => return Some(end.map_err(|error| Chain(&error).to_string())),
+        }
+    }
+}
+
+/// First and last available job of an input; a source starts at 1.
+///
+/// # Errors The reason for which the end is unknown.
+pub(crate) fn there(
+    input: Input,
+    (firsts, heads): (&BTreeMap<usize, u64>, &[u64]),
+    ends: &Ends,
+) -> Result<(u64, u64), String> {
+    match input {
+        Input::Queue(QueueRef(queue)) => Ok((firsts.get(&queue).copied().unwrap_or(1), heads[queue])),
+        Input::Source(SourceRef(source)) => match ends.get(&source) {
+            Some(Ok(end)) => Ok((1, end.last)),
+            Some(Err(why)) => Err(why.clone()),
+            None => Ok((1, 0)),
+        },
+    }
+}
+
+/// Initial progress of `step` on an input that is new to it, with available jobs from `first` to `last`.
+pub(crate) fn begin(step: &Step, input: &InputRef, there: (u64, u64)) -> Progress {
+    let mut progress = Progress::default();
+    let behind = behind(step, there);
+    progress.begin_behind(behind);
+    let wanted = match step.begin_at {
+        BeginAt::Index(index) => index,
+        BeginAt::Oldest | BeginAt::Newest => behind + 1,
+    };
+    let (index, input, step) = (behind + 1, &input.address, &step.address);
+    if wanted < index {
+        tracing::warn!(
+            target: log_target::ENGINE,
+            %step, %input, index = wanted, oldest = index,
+            "the job that `begin_at` names has been deleted by retention; the step starts at the oldest job instead"
+        );
+    }
+    progress
+}
+
+/// Logs the start positions, once they are durable.
+pub(crate) fn say(opening: &Changes) {
+    let begun = opening.progress.iter().filter(|(.., progress)| progress.is_at_its_beginning());
+    for (step, input, progress) in begun {
+        let index = progress.watermark() + 1;
+        tracing::info!(
+            target: log_target::ENGINE,
+            %step, %input, index,
+            "the step starts at this job; earlier jobs are skipped"
+        );
+    }
+}
+
+/// Reader of a source for a step with this progress, from the job `next` on.
+pub(crate) fn reader(source: &Source, progress: &Progress, next: u64, mark: Option<Mark>) -> Reader {
+    if progress.is_at_its_beginning() { source.beginner(next, mark) } else { source.reader(next, mark) }
+}
+
+/// Warns of a join with a new input: it may pair jobs that do not belong together.
+pub(crate) fn warn_of_new_inputs(step: &Step, known: &[bool], inputs: &[FlowInput]) {
+    if step.take != Take::Join || !known.contains(&true) {
+        return;
+    }
+    let with =
+        if step.begin_at == BeginAt::Newest { "the next job to come" } else { "the oldest available job" };
+    for ((declared, input), _) in step.inputs.iter().zip(inputs).zip(known).filter(|(_, known)| !**known) {
+        tracing::warn!(
+            target: log_target::ENGINE,
+            step = %step.address,
+            input = %declared.address,
+            from = input.next,
+            "the join has never taken jobs of this input, but of its other inputs. It starts at {with} and pairs \
+             it with the next jobs of the others. To pair them from an earlier job, use `tidegate replay`."
+        );
+    }
+}

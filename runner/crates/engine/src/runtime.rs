@@ -1,0 +1,450 @@
+//! Runtime: owns the threads of a run, and carries out the coordinator's actions.
+
+pub(crate) mod message;
+pub(crate) mod readers;
+pub(crate) mod source_pool;
+pub(crate) mod workers;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use self::message::Message;
+use self::readers::QueueThread;
+use self::source_pool::{SourcePool, SourceReader};
+use self::workers::{Aside, Errand};
+use super::error::EngineError;
+use super::report::{Options, Report};
+use crate::commit::committed_state::Ledger;
+use crate::commit::committer::Committer;
+use crate::commit::inbox::Inbox;
+use crate::commit::queue_cache::Tails;
+use crate::commit::request::Order;
+use crate::commit::sinks::Sinks;
+use crate::coordinator::{Action, Floor, Plan};
+use crate::recovery::clock_set_back::Watched;
+use crate::recovery::last_run;
+use crate::recovery::start;
+use crate::recovery::start::Started;
+use crate::recovery::start_position;
+use crate::step::stats::Stats;
+use tidegate_components::exec::Leash;
+use tidegate_components::plugin::Plugins;
+use tidegate_components::plugin::{Setup, Setups};
+use tidegate_components::source::Source;
+use tidegate_config::{Configuration, Input, SourceRef};
+use tidegate_dispatch::{End, Port};
+use tidegate_model::log_target;
+use tidegate_model::{Clock, Timestamp, format_duration};
+use tidegate_store::{Attempts, Store, Writer};
+
+/// Extra time for the commit in progress when `shutdown_timeout` expires.
+const LAST_COMMIT: Duration = Duration::from_secs(1);
+/// Extra time at the end of a run for open gate and monitor calls; their results are not needed.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// Time that it takes to kill the commands that still run when `shutdown_timeout` expires.
+const LAST_KILLS: Duration = Duration::from_millis(500);
+/// Maximum time between two reads of the clock while a timer is set, because the clock may be set.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Parts of a run before its threads start.
+pub(crate) struct Parts {
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) store: Store,
+    pub(crate) writer: Writer,
+    pub(crate) attempts: Attempts,
+    pub(crate) setups: Setups,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: Options,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) messages: (Sender<Message>, Receiver<Message>),
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) leash: Arc<Leash>,
+    /// Set by a stop.
+    pub(crate) ending: Arc<AtomicBool>,
+}
+
+/// Event loop of a run: the coordinator and the threads that it works with.
+pub(crate) struct Crew {
+    configuration: Arc<Configuration>,
+    store: Store,
+    attempts: Attempts,
+    setups: Setups,
+    /// Record that plugins run in this process, if any do.
+    plugged: Option<Setup>,
+    inbox: Arc<Inbox>,
+    options: Options,
+    clock: Watched,
+    floor: Floor,
+    messages: (Sender<Message>, Receiver<Message>),
+    tasks: Sender<Errand>,
+    orders: Sender<Order>,
+    queues: QueueThread,
+    /// Sources in the order of the configuration; `None` for a source that cannot be opened.
+    sources: Vec<Option<Source>>,
+    source_pool: SourcePool,
+    readers: BTreeMap<Port, SourceReader>,
+    /// Closed by a stop: the committer waits no longer for room on a full disk.
+    stop_committer: Option<Sender<()>>,
+    committer: JoinHandle<Option<Writer>>,
+    /// Closed when the committer has ended.
+    committed: Receiver<()>,
+    workers: Vec<JoinHandle<()>>,
+    /// Pool for batches that may block.
+    aside: Aside,
+    /// Pool for gates and monitors, whose results are not needed at the end of a run.
+    askers: Aside,
+    /// Time at which a stop gives up waiting.
+    deadline: Option<Instant>,
+}
+
+impl Crew {
+    /// Opens the resources of the run and starts its threads. Returns `None` if the run was stopped before.
+    #[expect(clippy::too_many_lines, reason = "one list of what a run is made of")]
+    pub(crate) fn start(parts: Parts) -> Result<Option<Self>, EngineError> {
+        let Parts {
+            configuration,
+            plugins,
+            store,
+            writer,
+            attempts,
+            setups,
+            clock,
+            options,
+            stats,
+            messages,
+            inbox,
+            leash,
+            ending,
+        } = parts;
+        let plugged = last_run::tell(&configuration, &attempts, &setups);
+        let Some(started) = start::start(&configuration, &store, clock.now(), &ending)? else {
+            inbox.close();
+            drop(inbox.take(usize::MAX));
+            return Ok(None);
+        };
+        let Started {
+            progress,
+            snapshots,
+            heads,
+            flows,
+            sources,
+            readers,
+            sinks,
+            marks,
+            segments,
+            generation,
+            tickers,
+            token_key,
+            opening,
+            halts,
+        } = started;
+        let workers = worker_count(&options);
+        let tails = Arc::new(Tails::new(configuration.queues.len()));
+        let mut floor = Floor::new(Plan {
+            configuration: Arc::clone(&configuration),
+            flows,
+            tickers,
+            heads: heads.clone(),
+            tails: Arc::clone(&tails),
+            workers,
+            batch: options.batch,
+            until_idle: options.until_idle,
+            stats: Arc::clone(&stats),
+        })
+        .without(halts, clock.now());
+        start::recall(&mut floor, &configuration, &store, clock.now())?;
+        let (tasks, for_workers) = crossbeam_channel::unbounded();
+        let (orders, for_committer) = crossbeam_channel::unbounded();
+        let (stop_committer, stop) = crossbeam_channel::bounded(0);
+        let configured = Arc::clone(&configuration);
+        let ledger = Ledger { configuration: configured, progress, snapshots, heads, marks, segments };
+        let committer = Committer {
+            writer,
+            store: store.clone(),
+            attempts: attempts.clone(),
+            opening,
+            ledger,
+            sinks: Sinks::new(Arc::clone(&configuration), sinks),
+            broken_steps: BTreeSet::new(),
+            inbox: Arc::clone(&inbox),
+            tails,
+            stats,
+            clock: Arc::clone(&clock),
+            coming: Arc::clone(&floor.coming),
+            retry_after: options.retry_after,
+            messages: messages.0.clone(),
+            stop,
+        };
+        let (ends, committed) = crossbeam_channel::bounded(0);
+        let committer = start_committer(committer, for_committer, messages.0.clone(), ends)?;
+        let shop = Arc::new(workers::Shop {
+            configuration: Arc::clone(&configuration),
+            plugins,
+            store: store.clone(),
+            clock: Arc::clone(&clock),
+            generation,
+            token_key,
+            leash,
+            ending,
+            deaths: Arc::default(),
+            attempts: attempts.clone(),
+            ever_set_up: configuration.steps.iter().map(|_| Arc::default()).collect(),
+            setups: setups.clone(),
+        });
+        let [aside, askers] = [(); 2].map(|()| Aside::new(Arc::clone(&shop), messages.0.clone()));
+        let workers = workers::start(workers, &shop, &for_workers, &messages.0)?;
+        let queues =
+            QueueThread::start(store.clone(), Arc::clone(&clock), options.batch, messages.0.clone())?;
+        let source_pool = SourcePool::start(readers.len(), options.batch, &messages.0)?;
+        let mut crew = Self {
+            clock: Watched::new(clock, store.committed_at()?),
+            configuration,
+            store,
+            attempts,
+            setups,
+            plugged,
+            inbox,
+            options,
+            floor,
+            messages,
+            tasks,
+            orders,
+            queues,
+            sources,
+            source_pool,
+            readers: BTreeMap::new(),
+            stop_committer: Some(stop_committer),
+            committer,
+            committed,
+            workers,
+            aside,
+            askers,
+            deadline: None,
+        };
+        for (port, reader) in readers {
+            let reader = crew.source_pool.add(port, 0, reader);
+            crew.readers.insert(port, reader);
+        }
+        Ok(Some(crew))
+    }
+
+    /// Handles messages until the coordinator ends the run. Returns `None` if `shutdown_timeout` expired.
+    pub(crate) fn work(&mut self) -> Result<Option<End>, EngineError> {
+        let mut actions = Vec::new();
+        let now = self.now()?;
+        self.floor.start(now, &mut actions);
+        loop {
+            for action in std::mem::take(&mut actions) {
+                if let Action::Finish(end) = action {
+                    return Ok(Some(end));
+                }
+                self.carry_out(action)?;
+            }
+            let message = match self.patience() {
+                None => self.messages.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(until) => self.messages.1.recv_deadline(until),
+            };
+            match message {
+                Ok(message) => {
+                    if matches!(message, Message::Stop) {
+                        self.stop_committer = None;
+                        self.inbox.close();
+                        self.deadline.get_or_insert_with(|| Instant::now() + self.options.shutdown_timeout);
+                    }
+                    let now = self.now()?;
+                    self.floor.take_in(message, now, &mut actions)?;
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                        return Ok(None);
+                    }
+                    let now = self.now()?;
+                    self.floor.tick(now, &mut actions);
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(EngineError::Died),
+            }
+        }
+    }
+
+    /// Current time. If the clock was set back, the due times in the store are moved.
+    fn now(&mut self) -> Result<Timestamp, EngineError> {
+        let (now, set_back) = self.clock.look();
+        if let Some(set_back) = set_back {
+            set_back.make_up(&self.store, &self.configuration, &self.messages.0)?;
+        }
+        Ok(now)
+    }
+
+    /// Time until which to wait for a message; `None`: without a limit.
+    fn patience(&self) -> Option<Instant> {
+        let wakes = self.floor.wakes(self.clock.now()).map(|wakes| {
+            let millis = wakes.0.saturating_sub(self.clock.now().0);
+            let wait = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+            Instant::now() + wait.min(LONGEST_WAIT)
+        });
+        wakes.into_iter().chain(self.deadline).min()
+    }
+
+    /// Carries out one action. A thread lives until its channel is closed. A committer that failed has
+    /// reported that, and the run is about to end.
+    fn carry_out(&mut self, action: Action) -> Result<(), EngineError> {
+        match action {
+            Action::ReadSource(port) => {
+                if let Some(reader) = self.readers.get(&port) {
+                    reader.ask();
+                }
+            }
+            Action::ReopenSource { port, reader, next } => self.reopen(port, reader, next)?,
+            Action::ReadStore(ask) => self.queues.ask(ask),
+            Action::Run(task) if task.aside => self.aside.give(Errand::Batch(task))?,
+            Action::Run(task) => _ = self.tasks.send(Errand::Batch(task)),
+            Action::AskStatus(asking) => self.askers.give(Errand::Status(asking))?,
+            Action::LookAtGate(step) => self.askers.give(Errand::Gate(step))?,
+            Action::Commit(order) => _ = self.orders.send(order),
+            // `work` ends its loop with this action.
+            Action::Finish(_) => {}
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, port: Port, number: u64, next: u64) -> Result<(), EngineError> {
+        if let Some(old) = self.readers.remove(&port) {
+            old.end();
+        }
+        let Input::Source(SourceRef(source)) = self.configuration.steps[port.step].inputs[port.input].input
+        else {
+            return Ok(());
+        };
+        let Some(opened) = &self.sources[source] else { return Ok(()) };
+        let mark = self.store.mark(&self.configuration.sources[source].address, next)?;
+        let step = &self.configuration.steps[port.step];
+        let progress = self.store.progress(&step.address, &step.inputs[port.input].address)?;
+        let reader = start_position::reader(opened, &progress.unwrap_or_default(), next, mark);
+        self.readers.insert(port, self.source_pool.add(port, number, reader));
+        Ok(())
+    }
+
+    /// Ends the threads, then closes the store.
+    pub(crate) fn close(self, outcome: Result<Option<End>, EngineError>) -> Result<Report, EngineError> {
+        let Self {
+            attempts,
+            setups,
+            plugged,
+            inbox,
+            mut floor,
+            clock,
+            tasks,
+            orders,
+            queues,
+            source_pool,
+            readers,
+            stop_committer,
+            committer,
+            committed,
+            workers,
+            aside,
+            askers,
+            messages,
+            options,
+            deadline,
+            ..
+        } = self;
+        floor.report_last_failures(clock.now());
+        if !matches!(outcome, Ok(Some(_))) {
+            // Attempts that still run end with the process; no job is blamed for that.
+            attempts.close();
+            setups.close();
+        }
+        inbox.close();
+        drop((tasks, stop_committer, orders));
+        drop(readers);
+        source_pool.end();
+        queues.end();
+        let abandoned = matches!(outcome, Ok(None));
+        let aside = if abandoned {
+            // Jobs in the pool run again in the next run, so their commands must be dead by then.
+            aside.abandon(LAST_KILLS);
+            Vec::new()
+        } else {
+            aside.close()
+        };
+        // A sink may write to a pipe without a reader. Jobs that are not committed run again.
+        if abandoned && committed.recv_timeout(LAST_COMMIT) == Err(RecvTimeoutError::Timeout) {
+            return Ok(Report { end: End::Stopped, halts: floor.halts, abandoned, left_behind: true });
+        }
+        let writer = committer.join().map_err(|_| EngineError::Died);
+        // Pushes that a failed committer left in the inbox get no answer.
+        drop(inbox.take(usize::MAX));
+        let end = outcome?;
+        // When `shutdown_timeout` expired, a worker may still be busy; it ends with the process.
+        let mut left_behind = abandoned;
+        if end.is_some() {
+            askers.abandon(LAST_ANSWERS);
+            let deadline = deadline.unwrap_or_else(|| Instant::now() + options.shutdown_timeout);
+            left_behind = !end_by(deadline, workers.into_iter().chain(aside).collect());
+            if left_behind {
+                drop(plugged);
+                let timeout = format_duration(options.shutdown_timeout);
+                for at in setups.under_way() {
+                    tracing::warn!(target: log_target::ENGINE, "{at}, which exceeded `shutdown_timeout` ({timeout})");
+                }
+                setups.close();
+            }
+        }
+        if writer?.is_none() {
+            let reason = messages.1.try_iter().find_map(|message| match message {
+                Message::CommitterFailed(error) => Some(error),
+                _ => None,
+            });
+            return Err(reason.unwrap_or(EngineError::Died));
+        }
+        Ok(Report { end: end.unwrap_or(End::Stopped), halts: floor.halts, abandoned, left_behind })
+    }
+}
+
+/// Whether all these threads end before the deadline. The destructor of a plugin's step may take any time.
+fn end_by(deadline: Instant, threads: Vec<JoinHandle<()>>) -> bool {
+    let (ends, ended) = crossbeam_channel::bounded::<()>(0);
+    let join = move || {
+        let _ends = ends;
+        for thread in threads {
+            let _ = thread.join();
+        }
+    };
+    match thread::Builder::new().name("joiner".into()).spawn(join) {
+        Ok(_) => ended.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout),
+        Err(_) => false,
+    }
+}
+
+fn worker_count(options: &Options) -> usize {
+    match options.workers {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        workers => workers,
+    }
+}
+
+fn start_committer(
+    committer: Committer,
+    orders: Receiver<Order>,
+    messages: Sender<Message>,
+    ends: Sender<()>,
+) -> std::io::Result<JoinHandle<Option<Writer>>> {
+    thread::Builder::new().name("committer".into()).spawn(move || {
+        let _ends = ends;
+        match committer.run(&orders) {
+            Ok(writer) => Some(writer),
+            Err(error) => {
+                // If the run is over, its end reports this error.
+                let _ = messages.send(Message::CommitterFailed(error));
+                None
+            }
+        }
+    })
+}

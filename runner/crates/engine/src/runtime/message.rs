@@ -1,0 +1,155 @@
+//! Messages: report the results of all other threads to the event loop.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use tidegate_plugin::Failure;
+
+use crate::batch::input::Fetched;
+use crate::batch::result::Ran;
+use crate::error::EngineError;
+use crate::operator::request::Asked;
+use crate::processor::monitor_protocol::Seen;
+use crate::step::counts::Glance;
+use crate::step::job_buffer::Gathered;
+use crate::step::queue_view::Sight;
+use tidegate_components::sink::SinkError;
+use tidegate_config::QueueRef;
+use tidegate_dispatch::{BatchId, Port, Turn};
+use tidegate_model::Timestamp;
+use tidegate_store::{DelayedJob, DelayedKey};
+
+/// Result or request, with its data.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// `reader` is the reader's epoch: messages from a replaced reader are ignored.
+    Read {
+        port: Port,
+        reader: u64,
+        fetched: Fetched,
+    },
+    Idle {
+        port: Port,
+        reader: u64,
+    },
+    Ended {
+        port: Port,
+        reader: u64,
+    },
+    /// The step has no due jobs to redeliver except those that were read.
+    NoneDue {
+        step: usize,
+        next: Option<Timestamp>,
+    },
+    Broken {
+        port: Port,
+        reader: u64,
+        error: EngineError,
+    },
+    /// The requested job was moved meanwhile.
+    Moved,
+    /// Missing jobs of a picked batch.
+    Gathered {
+        step: usize,
+        id: BatchId,
+        gathered: Gathered,
+    },
+    Ran {
+        step: usize,
+        id: BatchId,
+        ran: Box<Ran>,
+    },
+    /// Result of a check of the step's gate.
+    GateSeen {
+        step: usize,
+        seen: Result<bool, Failure>,
+    },
+    /// Answer of a monitor.
+    StatusSeen {
+        step: usize,
+        ask: u64,
+        seen: Result<Seen, Failure>,
+    },
+    Committed(Durable),
+    Refused {
+        step: usize,
+        error: Arc<SinkError>,
+    },
+    CommitterFailed(EngineError),
+    Asked(Asked),
+    /// Request for a view of the waiting jobs of a step; the reply is `None` for an ordered step.
+    Look {
+        step: usize,
+        reply: Sender<Option<Box<Sight>>>,
+    },
+    /// Request for the counts of all steps, with at most `lanes` lanes each.
+    Glance {
+        lanes: usize,
+        reply: Sender<Vec<Glance>>,
+    },
+    /// Request for the payload of a job that the step has in memory: the job at `index` of an input.
+    Payload {
+        step: usize,
+        input: usize,
+        index: u64,
+        reply: Sender<Option<Vec<u8>>>,
+    },
+    /// The inbox has jobs.
+    Arrived,
+    Stop,
+}
+
+/// Commit notice: facts that are durable now.
+#[derive(Debug, Default)]
+pub(crate) struct Durable {
+    /// Batches that may run, with the keys of those jobs that are parked in the store now.
+    pub(crate) begun: Vec<(usize, BatchId, Vec<DelayedKey>)>,
+    /// Delivered batches, with those of their jobs that stay parked.
+    pub(crate) delivered: Vec<(usize, BatchId, Vec<Stays>)>,
+    /// Steps that resume at these indices of their inputs.
+    pub(crate) rewound: Vec<(usize, Vec<u64>)>,
+    /// Queues with new jobs, and their last indices.
+    pub(crate) grown: Vec<(usize, u64)>,
+    /// Jobs that an operator wants steps to run again.
+    pub(crate) returned: Vec<(usize, DelayedKey, DelayedJob)>,
+    /// Schedules with handled ticks, and the number of jobs that they made.
+    pub(crate) ticked: Vec<(QueueRef, usize)>,
+    /// Result for jobs that were locked for a request.
+    pub(crate) moved: Option<Moves>,
+    /// Step that was paused or resumed.
+    pub(crate) paused: Option<(usize, bool)>,
+    /// Results of external completions.
+    pub(crate) told: Vec<Telling>,
+}
+
+/// Result of an external completion of a pending job.
+#[derive(Debug)]
+pub(crate) struct Telling {
+    pub(crate) step: usize,
+    /// Index of the job in the input.
+    pub(crate) index: u64,
+    /// New row of the job; `None` if the completion was refused.
+    pub(crate) taken: Option<(DelayedKey, DelayedJob)>,
+}
+
+/// Result of a request that moved waiting jobs of a step.
+#[derive(Debug)]
+pub(crate) struct Moves {
+    pub(crate) step: usize,
+    /// Old key of each row, with its new row if it has one.
+    pub(crate) rows: Vec<(DelayedKey, Option<(DelayedKey, DelayedJob)>)>,
+    /// Indices of the input that are accounted for now.
+    pub(crate) jobs: Vec<u64>,
+    /// Indices that are unchanged.
+    pub(crate) left: Vec<u64>,
+}
+
+/// Job that is parked in the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Stays {
+    pub(crate) row: DelayedKey,
+    /// Whether it is an output that is due later.
+    pub(crate) is_late: bool,
+    /// Turn of the job, if it keeps its place in an ordered step.
+    pub(crate) turn: Option<Turn>,
+}

@@ -1,0 +1,238 @@
+//! Store reader: reads the jobs of all queues, and the parked jobs, on one thread.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use tidegate_plugin::Payloads;
+
+use super::message::Message;
+use crate::batch::input::{Fetched, Returned};
+use crate::step::job_buffer::{Gathered, Missing};
+use tidegate_components::source::BatchLimit;
+use tidegate_dispatch::{BatchId, Port};
+use tidegate_model::{Address, Batch, Clock, Timestamp};
+use tidegate_store::{DelayedJob, DelayedKey, ReadError, Store};
+
+/// Request for jobs in the store.
+#[derive(Debug)]
+pub(crate) struct StoreAsk {
+    pub(crate) port: Port,
+    pub(crate) reader: u64,
+    pub(crate) what: Wanted,
+    /// Whether the request is for a queued step.
+    pub(crate) picks: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// Jobs of a queue, from an index on.
+    Queue { queue: Address, from: u64 },
+    /// Parked jobs of a step that are due out of order, except those that are in flight already.
+    Returned { step: Address, but: BTreeSet<DelayedKey> },
+    /// A parked job that is read again in its turn.
+    Turn { row: DelayedKey },
+    /// Picked jobs.
+    Picked { batch: BatchId, queue: Address, missing: Missing },
+}
+
+/// The thread that reads the store.
+#[derive(Debug)]
+pub(crate) struct QueueThread {
+    requests: Sender<StoreAsk>,
+    ending: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+/// Time to wait while the store is being reopened after a failed write.
+const REOPEN_WAIT: Duration = Duration::from_millis(10);
+
+impl QueueThread {
+    pub(crate) fn start(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        limit: BatchLimit,
+        messages: Sender<Message>,
+    ) -> std::io::Result<Self> {
+        let (requests, asked) = crossbeam_channel::unbounded::<StoreAsk>();
+        let ending = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&ending);
+        let thread = thread::Builder::new().name("queues".into()).spawn(move || {
+            for ask in asked {
+                let message = loop {
+                    match read_store(&store, limit, &ask, clock.now()) {
+                        Some(message) => break message,
+                        // The committer reopens the store as soon as there is room, or ends the run.
+                        None if ended.load(Ordering::Acquire) => return,
+                        None => thread::sleep(REOPEN_WAIT),
+                    }
+                };
+                if messages.send(message).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { requests, ending, thread })
+    }
+
+    pub(crate) fn ask(&self, ask: StoreAsk) {
+        // The thread lives until `end`.
+        let _ = self.requests.send(ask);
+    }
+
+    pub(crate) fn end(self) {
+        self.ending.store(true, Ordering::Release);
+        drop(self.requests);
+        let _ = self.thread.join();
+    }
+}
+
+/// Answers a request; `None` while the store is closed.
+pub(crate) fn read_store(
+    store: &Store,
+    limit: BatchLimit,
+    ask: &StoreAsk,
+    now: Timestamp,
+) -> Option<Message> {
+    let StoreAsk { port, reader, .. } = *ask;
+    let fetched = match &ask.what {
+        Wanted::Queue { queue, from } => {
+            let read = |from| store.read(queue, from, limit.jobs, limit.bytes);
+            let read = match read(*from) {
+                // A queued step may have finished jobs that it has not read in this run.
+                Err(ReadError::Gone { first, .. }) if ask.picks => {
+                    let none = || Batch::json(first, Payloads::new());
+                    read(first).map(|batch| batch.or_else(|| Some(none())))
+                }
+                read => read,
+            };
+            read.and_then(|batch| {
+                let lost = || format!("queue `{queue}` has lost its jobs from index {from}");
+                batch.map(Fetched::new).ok_or_else(|| ReadError::Damaged(lost()))
+            })
+        }
+        Wanted::Returned { step, but } => match due(store, limit, step, but, now) {
+            Ok(due) if due.is_empty() => match store.next_due(step, Some(now)) {
+                Ok(next) => return Some(Message::NoneDue { step: port.step, next }),
+                Err(error) => Err(error),
+            },
+            due => due.map(returned),
+        },
+        Wanted::Turn { row } => match store.delayed(std::slice::from_ref(row)) {
+            Ok(mut found) => match found.pop().flatten() {
+                Some(job) => Ok(returned(vec![(row.clone(), job)])),
+                // The job was moved meanwhile; a commit notice has its new state.
+                None => return Some(Message::Moved),
+            },
+            Err(error) => Err(error),
+        },
+        Wanted::Picked { batch, queue, missing } => match gather(store, limit, queue, missing) {
+            Ok(gathered) => {
+                let (step, id) = (port.step, *batch);
+                return Some(Message::Gathered { step, id, gathered });
+            }
+            Err(error) => Err(error),
+        },
+    };
+    match fetched {
+        Ok(fetched) => Some(Message::Read { port, reader, fetched }),
+        Err(ReadError::Interrupted) => None,
+        Err(error) => Some(Message::Broken { port, reader, error: error.into() }),
+    }
+}
+
+/// Due jobs that are not in `but`; empty only if there are none. The jobs in `but` may come before them in
+/// the store, and may fill more than one read.
+fn due(
+    store: &Store,
+    limit: BatchLimit,
+    step: &Address,
+    but: &BTreeSet<DelayedKey>,
+    now: Timestamp,
+) -> Result<Vec<(DelayedKey, DelayedJob)>, ReadError> {
+    let mut after = None;
+    loop {
+        let mut due = store.due(step, now, after.as_ref(), limit.jobs, limit.bytes)?;
+        let Some((last, _)) = due.last() else { return Ok(due) };
+        after = Some(last.clone());
+        due.retain(|(key, _)| !but.contains(key));
+        if !due.is_empty() {
+            return Ok(due);
+        }
+    }
+}
+
+/// Reads picked jobs; jobs of one block are read together.
+fn gather(
+    store: &Store,
+    limit: BatchLimit,
+    queue: &Address,
+    missing: &Missing,
+) -> Result<Gathered, ReadError> {
+    let mut gathered = Gathered::default();
+    for &index in &missing.fresh {
+        if gathered.blocks.last().is_some_and(|last: &Arc<Batch>| index < last.end()) {
+            continue;
+        }
+        let batch = store.read(queue, index, limit.jobs, limit.bytes)?;
+        let lost = || ReadError::Damaged(format!("queue `{queue}` has lost its job {index}"));
+        gathered.blocks.push(Arc::new(batch.ok_or_else(lost)?));
+    }
+    for (key, job) in missing.rows.iter().zip(store.delayed(&missing.rows)?) {
+        // A job that was cancelled meanwhile is missing, and the builder of the batch leaves it out.
+        gathered.rows.extend(job.map(|job| Returned { key: key.clone(), job }));
+    }
+    Ok(gathered)
+}
+
+/// Makes a read of redelivered jobs.
+pub(crate) fn returned(due: Vec<(DelayedKey, DelayedJob)>) -> Fetched {
+    let returned: Vec<Returned> = due.into_iter().map(|(key, job)| Returned { key, job }).collect();
+    let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
+    // These jobs have no common order by index; each row has the index of its job.
+    let batch = Batch::json(1, payloads);
+    Fetched { returned: Some(returned.into()), ..Fetched::new(batch) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_store::testing::FaultyDisk;
+    use tidegate_store::{Changes, Delayed, JobForm, open_disk};
+
+    fn delayed(step: &Address, payload: &str) -> Delayed {
+        let job = DelayedJob {
+            inputs: vec![("p/in".into(), 1)],
+            attempt: 2,
+            first_attempt: None,
+            last_error: None,
+            from_error: None,
+            form: JobForm::Json,
+            payload: payload.as_bytes().to_vec(),
+            carried: None,
+            ..DelayedJob::default()
+        };
+        Delayed { step: step.clone(), due: Timestamp(0), job }
+    }
+
+    #[test]
+    fn jobs_that_come_again_are_found_behind_those_that_are_on_their_way() {
+        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
+        let step = Address::parse("p/step").unwrap();
+        let delayed = vec![delayed(&step, "[1, 2, 3]"), delayed(&step, "[4]")];
+        let keys = writer.commit(&Changes { delayed, ..Changes::default() }).unwrap().delayed;
+        let found = |but: &[DelayedKey]| {
+            let but = but.iter().cloned().collect();
+            // The limit is smaller than the first job.
+            let limit = BatchLimit { jobs: 1, bytes: 3 };
+            let due = due(&store, limit, &step, &but, Timestamp(0)).unwrap();
+            due.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[]), keys[..1]);
+        assert_eq!(found(&keys[..1]), keys[1..]);
+        assert_eq!(found(&keys), []);
+    }
+}

@@ -1,0 +1,318 @@
+//! Source pool: reads all sources of a run on at most eight threads.
+//!
+//! A reader is scheduled by a request of the coordinator, or by a change of its files while a request is
+//! open. Idle readers need no thread. A reader of watched files checks them every [`POLL_WATCHED`], any other
+//! reader every [`POLL`].
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use super::message::Message;
+use crate::batch::input::Fetched;
+use crate::error::Chain;
+use tidegate_components::source::{BatchLimit, Read, Reader, Wake, Watch, Watched};
+use tidegate_dispatch::Port;
+use tidegate_model::log_target;
+
+/// Maximum number of threads that read sources. Reads of files seldom block; a hanging file system occupies
+/// one thread.
+const THREADS_MAX: usize = 8;
+
+/// Time between checks of a reader without change events: network file systems have none.
+const POLL: Duration = Duration::from_millis(250);
+/// Time between checks of a reader with change events, in case an event is lost.
+const POLL_WATCHED: Duration = Duration::from_secs(30);
+
+/// Threads that read sources.
+#[derive(Debug)]
+pub(crate) struct SourcePool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    watch: Watch,
+    /// Queue of readers to run; closed by `end`.
+    ready: Mutex<Option<Sender<Arc<Task>>>>,
+    /// All readers.
+    tasks: Mutex<Vec<Weak<Task>>>,
+    /// Next check of the timer thread; `None` if no reader waits.
+    next_look: Mutex<Option<Instant>>,
+    /// Wakes the timer thread for an earlier check. Closed by `end`.
+    resting: Mutex<Option<Sender<()>>>,
+}
+
+/// Handle to the reader of one source for one step.
+#[derive(Debug)]
+pub(crate) struct SourceReader {
+    task: Arc<Task>,
+}
+
+#[derive(Debug)]
+struct Task {
+    port: Port,
+    /// Epoch of the reader, sent with every message.
+    number: u64,
+    shared: Arc<Shared>,
+    phase: AtomicU8,
+    /// Number of requested batches that were not sent yet.
+    asked: AtomicUsize,
+    ended: AtomicBool,
+    /// The reader; `None` once it has ended.
+    reader: Mutex<Option<Reader>>,
+    /// Whether the coordinator knows that there are no jobs now.
+    idle: AtomicBool,
+    /// Whether the reader could not open a file because too many are open.
+    short_of_files: AtomicBool,
+    /// Time of the next check without an event.
+    next_look: Mutex<Option<Instant>>,
+}
+
+/// States of a task: not queued, queued for a thread, running on one, or to run again afterwards.
+const RESTING: u8 = 0;
+const QUEUED: u8 = 1;
+const RUNNING: u8 = 2;
+const AGAIN: u8 = 3;
+
+/// Result of one turn of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// A batch was sent.
+    Read,
+    /// No batch is requested, or the reader has ended.
+    Rest,
+    /// There are no jobs now.
+    Idle,
+}
+
+impl SourcePool {
+    /// Starts the pool for about `sources` readers.
+    pub(crate) fn start(
+        sources: usize,
+        limit: BatchLimit,
+        messages: &Sender<Message>,
+    ) -> std::io::Result<Self> {
+        let (ready, tasks) = crossbeam_channel::unbounded::<Arc<Task>>();
+        let (resting, rested) = crossbeam_channel::bounded(1);
+        let shared = Arc::new(Shared {
+            watch: Watch::new(),
+            ready: Mutex::new(Some(ready)),
+            tasks: Mutex::default(),
+            next_look: Mutex::default(),
+            resting: Mutex::new(Some(resting)),
+        });
+        let mut pool = Self { shared: Arc::clone(&shared), threads: vec![] };
+        if sources == 0 {
+            return Ok(pool);
+        }
+        for number in 0..sources.min(THREADS_MAX) {
+            let (tasks, messages) = (tasks.clone(), messages.clone());
+            let read = move || tasks.iter().for_each(|task| task.run(limit, &messages));
+            pool.threads.push(thread::Builder::new().name(format!("source-{number}")).spawn(read)?);
+        }
+        let poll = move || look_at_the_clock(&shared, &rested);
+        pool.threads.push(thread::Builder::new().name("source-poll".into()).spawn(poll)?);
+        Ok(pool)
+    }
+
+    /// Adds a reader; it reads on request.
+    pub(crate) fn add(&self, port: Port, number: u64, reader: Reader) -> SourceReader {
+        let task = Arc::new(Task {
+            port,
+            number,
+            shared: Arc::clone(&self.shared),
+            phase: AtomicU8::new(RESTING),
+            asked: AtomicUsize::new(0),
+            ended: AtomicBool::new(false),
+            reader: Mutex::default(),
+            idle: AtomicBool::new(false),
+            short_of_files: AtomicBool::new(false),
+            next_look: Mutex::default(),
+        });
+        let wake: Arc<dyn Wake> = Arc::<Task>::clone(&task);
+        self.shared.watch.register(reader.path(), &wake);
+        *lock(&task.reader) = Some(reader);
+        let mut tasks = lock(&self.shared.tasks);
+        tasks.retain(|task| task.strong_count() > 0);
+        tasks.push(Arc::downgrade(&task));
+        SourceReader { task }
+    }
+
+    /// Ends the threads. Remaining readers send no more messages.
+    pub(crate) fn end(self) {
+        drop((lock(&self.shared.ready).take(), lock(&self.shared.resting).take()));
+        for task in lock(&self.shared.tasks).iter().filter_map(Weak::upgrade) {
+            task.ended.store(true, Ordering::Release);
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl SourceReader {
+    /// Requests the next batch; sources are read in order, so no position is needed.
+    pub(crate) fn ask(&self) {
+        self.task.asked.fetch_add(1, Ordering::SeqCst);
+        Arc::clone(&self.task).wake();
+    }
+
+    /// Ends the reader. Its last message is sent when this returns.
+    pub(crate) fn end(self) {
+        self.task.ended.store(true, Ordering::Release);
+        drop(lock(&self.task.reader).take());
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        let next = |phase| match phase {
+            RESTING => Some(QUEUED),
+            RUNNING => Some(AGAIN),
+            _ => None,
+        };
+        let wanted = self.asked.load(Ordering::SeqCst) > 0;
+        if wanted && self.phase.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next) == Ok(RESTING) {
+            self.queue();
+        }
+    }
+}
+
+impl Task {
+    fn queue(self: Arc<Self>) {
+        let shared = Arc::clone(&self.shared);
+        if let Some(ready) = &*lock(&shared.ready) {
+            // The threads live until the channel is closed.
+            let _ = ready.send(self);
+        }
+    }
+
+    /// Runs turns until the reader has no work now, or until it is another task's turn.
+    fn run(self: Arc<Self>, limit: BatchLimit, messages: &Sender<Message>) {
+        loop {
+            self.phase.store(RUNNING, Ordering::SeqCst);
+            if self.turn(limit, messages) == Turn::Read {
+                self.phase.store(QUEUED, Ordering::SeqCst);
+                self.queue();
+                return;
+            }
+            let rested = self.phase.compare_exchange(RUNNING, RESTING, Ordering::SeqCst, Ordering::SeqCst);
+            if rested.is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn turn(&self, limit: BatchLimit, messages: &Sender<Message>) -> Turn {
+        let mut held = lock(&self.reader);
+        if self.asked.load(Ordering::SeqCst) == 0 || self.ended.load(Ordering::Acquire) {
+            return Turn::Rest;
+        }
+        let Some(reader) = &mut *held else { return Turn::Rest };
+        let (port, number) = (self.port, self.number);
+        let message = match reader.read(limit) {
+            Ok(Read::Batch(read)) => {
+                let (mark, segments) = (read.mark, read.segments);
+                let fetched = Fetched { mark, segments, ..Fetched::new(read.batch) };
+                Message::Read { port, reader: number, fetched }
+            }
+            Ok(Read::Idle) => match self.shared.watch.look_out(reader.path()) {
+                // The files changed just before the watch began, so they are read again at once.
+                Watched::Since => return Turn::Read,
+                watched => {
+                    self.rest(watched, messages);
+                    return Turn::Idle;
+                }
+            },
+            Ok(Read::End) => Message::Ended { port, reader: number },
+            // The next call resumes at this position.
+            Err(error) if error.is_short_of_files() => {
+                if !self.short_of_files.swap(true, Ordering::AcqRel) {
+                    tracing::warn!(target: log_target::ENGINE, error = %Chain(&error), "too many files are open; the source waits");
+                }
+                self.look_again_in(POLL);
+                return Turn::Idle;
+            }
+            Err(error) => Message::Broken { port, reader: number, error: error.into() },
+        };
+        *lock(&self.next_look) = None;
+        self.idle.store(false, Ordering::Release);
+        if self.short_of_files.swap(false, Ordering::AcqRel) {
+            tracing::info!(target: log_target::ENGINE, path = %reader.path().display(), "fewer files are open; the source resumes");
+        }
+        let last = !matches!(message, Message::Read { .. });
+        if messages.send(message).is_err() || last {
+            *held = None;
+            return Turn::Rest;
+        }
+        self.asked.fetch_sub(1, Ordering::SeqCst);
+        Turn::Read
+    }
+
+    fn look_again_in(&self, wait: Duration) {
+        let due = Instant::now() + wait;
+        *lock(&self.next_look) = Some(due);
+        let mut next = lock(&self.shared.next_look);
+        if next.is_some_and(|next| next <= due) {
+            return;
+        }
+        *next = Some(due);
+        drop(next);
+        if let Some(resting) = &*lock(&self.shared.resting) {
+            // One queued wake-up is enough.
+            let _ = resting.try_send(());
+        }
+    }
+
+    /// Reports once that there are no jobs now, and schedules the next check.
+    fn rest(&self, watched: Watched, messages: &Sender<Message>) {
+        self.look_again_in(if watched == Watched::Polled { POLL } else { POLL_WATCHED });
+        if !self.idle.swap(true, Ordering::AcqRel) {
+            // If the event loop has ended, no report is needed.
+            let _ = messages.send(Message::Idle { port: self.port, reader: self.number });
+        }
+    }
+}
+
+/// Timer thread: wakes the readers whose check is due, until `resting` is closed.
+fn look_at_the_clock(shared: &Shared, resting: &Receiver<()>) {
+    loop {
+        let next = *lock(&shared.next_look);
+        let told = match next {
+            Some(next) => resting.recv_deadline(next),
+            None => resting.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match told {
+            Ok(()) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        // A reader that goes idle from now on wakes this thread again.
+        *lock(&shared.next_look) = None;
+        let now = Instant::now();
+        let all: Vec<_> = lock(&shared.tasks).iter().filter_map(Weak::upgrade).collect();
+        for task in all {
+            let mut look = lock(&task.next_look);
+            let Some(due) = *look else { continue };
+            if due > now {
+                drop(look);
+                let mut next = lock(&shared.next_look);
+                *next = Some(next.map_or(due, |next| next.min(due)));
+                continue;
+            }
+            *look = None;
+            drop(look);
+            task.wake();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic of a reader ends the run. All other guarded data is consistent after every statement.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

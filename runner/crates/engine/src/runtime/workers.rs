@@ -1,0 +1,286 @@
+//! Workers: run batches, gates and monitors on threads; each thread has its own copy of the steps that it has
+//! run.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use tidegate_plugin::{Failure, FailureKind};
+
+use super::message::Message;
+use crate::batch::input::Work;
+use crate::batch::result::{Halts, Ran, Stumble};
+use crate::batch::runner::Worker;
+use crate::coordinator::Task;
+use crate::processor::Common;
+use crate::processor::monitor_protocol;
+use crate::processor::monitor_protocol::{Asking, Seen};
+use crate::processor::probe::Asker;
+use tidegate_components::exec::Leash;
+use tidegate_components::plugin::{Deaths, Plugins, Setups};
+use tidegate_components::script::{Entry, STACK};
+use tidegate_config::{Configuration, GateRef};
+use tidegate_dispatch::JobKey;
+use tidegate_model::{Clock, Status, Timestamp, TokenKey};
+use tidegate_store::{Attempts, DelayedJob, DelayedKey, Slot, Store};
+
+/// Maximum number of workers that wait for external systems at the same time.
+const ASIDE_MAX: usize = 256;
+
+/// Context that all workers share.
+pub(crate) struct Shop {
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) generation: u64,
+    pub(crate) token_key: TokenKey,
+    /// All running commands.
+    pub(crate) leash: Arc<Leash>,
+    /// Set when the run must end.
+    pub(crate) ending: Arc<AtomicBool>,
+    pub(crate) deaths: Arc<Deaths>,
+    pub(crate) attempts: Attempts,
+    /// Per step: whether its setup has succeeded at least once.
+    pub(crate) ever_set_up: Vec<Arc<AtomicBool>>,
+    pub(crate) setups: Setups,
+}
+
+impl Shop {
+    fn common(&self) -> Common<'_> {
+        Common {
+            plugins: &self.plugins,
+            token_key: &self.token_key,
+            leash: &self.leash,
+            ending: &self.ending,
+            deaths: &self.deaths,
+            setups: &self.setups,
+        }
+    }
+}
+
+/// Work item of a worker.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    Batch(Task),
+    /// Check whether the gate of this step is open.
+    Gate(usize),
+    /// Poll the status of pending jobs.
+    Status(Asking),
+}
+
+/// Starts `count` workers; they end when `tasks` is closed.
+pub(crate) fn start(
+    count: usize,
+    shop: &Arc<Shop>,
+    tasks: &Receiver<Errand>,
+    messages: &Sender<Message>,
+) -> std::io::Result<Vec<JoinHandle<()>>> {
+    (0..count)
+        .map(|number| {
+            let (shop, tasks, messages) = (Arc::clone(shop), tasks.clone(), messages.clone());
+            thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .stack_size(STACK)
+                .spawn(move || Hand::new(&shop).work(&tasks, &messages, &|| {}))
+        })
+        .collect()
+}
+
+/// Elastic pool for blocking calls: it has as many workers as there are calls at the same time.
+pub(crate) struct Aside {
+    shop: Arc<Shop>,
+    messages: Sender<Message>,
+    tasks: (Sender<Errand>, Receiver<Errand>),
+    /// Number of idle workers, minus the number of queued tasks.
+    free: Arc<AtomicIsize>,
+    workers: Vec<JoinHandle<()>>,
+    /// Closed when all workers have ended.
+    alive: (Sender<()>, Receiver<()>),
+}
+
+impl Aside {
+    pub(crate) fn new(shop: Arc<Shop>, messages: Sender<Message>) -> Self {
+        let (tasks, alive) = (crossbeam_channel::unbounded(), crossbeam_channel::bounded(0));
+        Self { shop, messages, tasks, free: Arc::default(), workers: Vec::new(), alive }
+    }
+
+    /// Runs a task on an idle worker, or on a new one. Above [`ASIDE_MAX`] workers the task waits.
+    pub(crate) fn give(&mut self, errand: Errand) -> std::io::Result<()> {
+        if self.free.fetch_sub(1, Ordering::AcqRel) <= 0 && self.workers.len() < ASIDE_MAX {
+            let (shop, tasks, messages) =
+                (Arc::clone(&self.shop), self.tasks.1.clone(), self.messages.clone());
+            let (free, alive) = (Arc::clone(&self.free), self.alive.0.clone());
+            let worker = thread::Builder::new()
+                .name(format!("aside-{}", self.workers.len()))
+                .stack_size(STACK)
+                .spawn(move || {
+                    let done = || _ = free.fetch_add(1, Ordering::AcqRel);
+                    Hand::new(&shop).work(&tasks, &messages, &done);
+                    drop(alive);
+                })?;
+            self.free.fetch_add(1, Ordering::AcqRel);
+            self.workers.push(worker);
+        }
+        // This side holds the receiver, too, so the send cannot fail.
+        let _ = self.tasks.0.send(errand);
+        Ok(())
+    }
+
+    /// Cancels the running calls, and waits at most `patience` for the workers to end. Their results are not
+    /// needed.
+    pub(crate) fn abandon(self, patience: Duration) {
+        let Self { shop, tasks, alive, .. } = self;
+        shop.leash.give_up();
+        drop((tasks, alive.0));
+        let _ = alive.1.recv_timeout(patience);
+    }
+
+    /// Closes the queue of tasks; each worker ends after its current one.
+    pub(crate) fn close(self) -> Vec<JoinHandle<()>> {
+        self.workers
+    }
+}
+
+/// A worker thread, with the steps, gates and monitors that it has set up.
+struct Hand<'s> {
+    shop: &'s Shop,
+    slot: Slot,
+    /// Steps by position; `None` until the first batch.
+    workers: Vec<Option<Worker>>,
+    gates: Vec<Option<Asker>>,
+    monitors: Vec<Option<Asker>>,
+}
+
+impl<'s> Hand<'s> {
+    fn new(shop: &'s Shop) -> Self {
+        let steps = &shop.configuration.steps;
+        Self {
+            shop,
+            slot: shop.attempts.slot(),
+            workers: steps.iter().map(|_| None).collect(),
+            gates: steps.iter().map(|_| None).collect(),
+            monitors: steps.iter().map(|_| None).collect(),
+        }
+    }
+
+    fn work(&mut self, errands: &Receiver<Errand>, messages: &Sender<Message>, done: &dyn Fn()) {
+        for errand in errands {
+            let message = match errand {
+                // The jobs are freed here, because the event loop's thread has more to do.
+                Errand::Batch(Task { step, id, work, .. }) => {
+                    Message::Ran { step, id, ran: Box::new(self.run(step, &work)) }
+                }
+                Errand::Status(asking) => {
+                    let (step, ask, seen) = (asking.step, asking.ask, self.ask_status(asking));
+                    Message::StatusSeen { step, ask, seen }
+                }
+                Errand::Gate(step) => Message::GateSeen { step, seen: self.look_at_gate(step) },
+            };
+            done();
+            if messages.send(message).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn run(&mut self, step: usize, work: &Work) -> Ran {
+        let Shop { configuration, store, clock, generation, .. } = self.shop;
+        let slot = &mut self.slot;
+        let worker = match &mut self.workers[step] {
+            Some(worker) => worker,
+            empty => {
+                let declared = &configuration.steps[step];
+                let (common, ever) = (self.shop.common(), &self.shop.ever_set_up[step]);
+                match Worker::new(configuration, declared, *generation, store, &common, ever) {
+                    Ok(made) => empty.insert(made),
+                    Err(why) => return failed(work, why),
+                }
+            }
+        };
+        // A panic is a bug of Tidegate or of a library. It stops the step instead of hanging the run. The
+        // worker's state may be inconsistent, so it is created again.
+        catch_unwind(AssertUnwindSafe(|| worker.run(work, slot, &**clock))).unwrap_or_else(|_| {
+            self.workers[step] = None;
+            failed(work, PANICKED.to_owned())
+        })
+    }
+
+    fn ask_status(&mut self, asking: Asking) -> Result<Seen, Failure> {
+        let Shop { configuration, store, clock, .. } = self.shop;
+        let failure = |message: String| Failure::new(FailureKind::Failed, message);
+        let (keys, rows): (Vec<JobKey>, Vec<DelayedKey>) = asking.jobs.into_iter().unzip();
+        let jobs = store.delayed(&rows).map_err(|error| failure(error.to_string()))?;
+        // A job that is completed meanwhile is not polled.
+        let waits = |job: &DelayedJob| job.standing.status().is_some_and(Status::waits);
+        let jobs = keys.into_iter().zip(jobs).filter_map(|(key, job)| Some((key, job.filter(waits)?)));
+        let jobs: Vec<_> = jobs.collect();
+        if jobs.is_empty() {
+            return Ok(Seen::default());
+        }
+        let question = monitor_protocol::question(&jobs).map_err(|error| failure(error.to_string()))?;
+        let declared = &configuration.steps[asking.step];
+        let Some(monitor) = &declared.monitor else { return Ok(Seen::default()) };
+        let answer = ask(&mut self.monitors[asking.step], &question, clock.now(), || {
+            Asker::new(configuration, declared, (&monitor.inquiry, Entry::Status), &self.shop.common())
+        })?;
+        monitor_protocol::read(&answer, &jobs).map_err(|why| {
+            Failure::new(FailureKind::Output, format!("{why}: the answer is {}", beginning(&answer)))
+        })
+    }
+
+    fn look_at_gate(&mut self, step: usize) -> Result<bool, Failure> {
+        let Shop { configuration, clock, .. } = self.shop;
+        let declared = &configuration.steps[step];
+        let Some(GateRef(gate)) = declared.gate else { return Ok(true) };
+        let inquiry = &configuration.gates[gate].inquiry;
+        let answer = ask(&mut self.gates[step], b"null", clock.now(), || {
+            Asker::new(configuration, declared, (inquiry, Entry::Open), &self.shop.common())
+        })?;
+        serde_json::from_slice(&answer).map_err(|_| {
+            let message = format!("the answer must be `true` or `false`: it is {}", beginning(&answer));
+            Failure::new(FailureKind::Output, message)
+        })
+    }
+}
+
+const PANICKED: &str = "the step panicked: please report this bug of Tidegate";
+
+/// Calls a gate or monitor, and sets it up first if needed.
+fn ask(
+    asker: &mut Option<Asker>,
+    given: &[u8],
+    now: Timestamp,
+    make: impl FnOnce() -> Result<Asker, String>,
+) -> Result<Vec<u8>, Failure> {
+    let failure = |message: String| Failure::new(FailureKind::Failed, message);
+    // An instance that panicked is not put back.
+    let mut ready = match asker.take() {
+        Some(ready) => ready,
+        None => make().map_err(failure)?,
+    };
+    let answer =
+        catch_unwind(AssertUnwindSafe(|| ready.ask(given, now))).map_err(|_| failure(PANICKED.to_owned()))?;
+    *asker = Some(ready);
+    answer
+}
+
+/// Beginning of an answer, short enough for a message.
+fn beginning(answer: &[u8]) -> String {
+    const SHOWN: usize = 100;
+    let text = String::from_utf8_lossy(answer);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("`{}…`", &text[..end]),
+        None => format!("`{text}`"),
+    }
+}
+
+fn failed(work: &Work, message: String) -> Ran {
+    let failure = Failure::new(FailureKind::Failed, message);
+    let first = work.portions.first();
+    let index = first.map_or(0, |portion| portion.batch.first + portion.skip as u64);
+    Ran { halt: Some(Stumble { index, failure, halts: Halts::Run, file: None }), ..Ran::default() }
+}

@@ -1,0 +1,13 @@
+//! State of one step that the coordinator keeps: batches in flight, waiting jobs, counts.
+
+pub(crate) mod counts;
+pub(crate) mod in_flight;
+pub(crate) mod job_attributes;
+pub(crate) mod job_buffer;
+pub(crate) mod peek;
+pub(crate) mod probe_health;
+pub(crate) mod queue_view;
+pub(crate) mod row_index;
+pub(crate) mod stats;
+pub(crate) mod throughput;
+pub(crate) mod turn;

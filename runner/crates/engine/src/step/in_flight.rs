@@ -1,0 +1,53 @@
+//! Batch in flight: keeps a batch from its forming until its commit.
+
+use crate::batch::input::Work;
+use crate::batch::result::Ran;
+use crate::commit::request::{Jobs, Places};
+use tidegate_dispatch::{BatchId, Failed, JobEnd, JobKey};
+use tidegate_store::DelayedKey;
+
+/// A batch from its forming until its commit.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// Position of the step in the configuration.
+    pub(crate) step: usize,
+    pub(crate) work: Work,
+    pub(crate) places: Places,
+    /// Whether it will reach the committer without waiting for another batch.
+    pub(crate) coming: bool,
+    /// Picked jobs of the batch, in order; empty for an ordered step.
+    pub(crate) picked: Vec<JobKey>,
+    /// Rows of its jobs, if its beginning parked them in the store.
+    pub(crate) begun: Vec<DelayedKey>,
+    /// Outcome of each picked job that has run.
+    pub(crate) ends: Vec<JobEnd>,
+    pub(crate) ran: Option<Box<Ran>>,
+    /// Jobs that failed permanently, to be logged once the batch is durable.
+    pub(crate) failed: Vec<Failed>,
+    /// Rest of the jobs that were begun with it: the number of their first batch, and the jobs.
+    pub(crate) rest: Option<(BatchId, Jobs)>,
+}
+
+impl Held {
+    /// Identity of the first `taken` jobs, for the store.
+    pub(crate) fn jobs(&self, taken: usize) -> Jobs {
+        if self.begun.is_empty() {
+            return self.work.first(taken);
+        }
+        Jobs { spans: Vec::new(), returned: self.begun.iter().take(taken).cloned().collect() }
+    }
+
+    /// Keeps the first `jobs` jobs; the others become the batch `id`. `begun`: whether the record of their
+    /// beginning stays valid for them.
+    pub(crate) fn split(&mut self, jobs: usize, id: BatchId, begun: bool) -> Self {
+        let work = self.work.split_off(jobs);
+        // The waiting job is the first of the other batch.
+        let ran = self.ran.as_mut().and_then(|ran| ran.waits.take());
+        let rest = self.rest.take();
+        if begun {
+            let behind = rest.as_ref().map(|(_, behind)| behind.clone()).unwrap_or_default();
+            self.rest = Some((id, work.first(work.jobs).followed_by(behind)));
+        }
+        Self { work, ran, rest, ..Self::default() }
+    }
+}

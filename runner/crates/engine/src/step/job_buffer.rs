@@ -1,0 +1,198 @@
+//! Job buffer: keeps jobs of a queued step in memory, and knows the rows of the others.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::counts::Spot;
+use super::job_attributes::Cards;
+use super::row_index::StoredPlaces;
+use crate::batch::input::{Portion, Returned, Work};
+use crate::batch::job_builder::Gatherer;
+use crate::commit::request::Places;
+use crate::operator::request::Row;
+use tidegate_config::{Configuration, Input, Queuer, Step};
+use tidegate_dispatch::{JobKey, ReadId};
+use tidegate_model::{Address, Batch, Timestamp};
+use tidegate_store::DelayedKey;
+
+/// Maximum bytes of buffered jobs that can be read again.
+const KEPT_BYTES: usize = 8 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    step: Address,
+    pub(crate) cards: Cards,
+    /// Whether each job can be read again: a queue allows that, a source does not.
+    from_queue: bool,
+    /// Blocks by the index of the first job.
+    blocks: BTreeMap<u64, Block>,
+    bytes: usize,
+    /// Blocks of a source, kept until their read is released.
+    reads: HashMap<ReadId, u64>,
+    /// Rows of parked jobs.
+    rows: StoredPlaces,
+    /// Source positions of the reads that are not in a commit yet.
+    pub(crate) places: Places,
+    pub(crate) gatherer: Gatherer,
+    /// Whether its batches run on the blocking pool, because they may block.
+    pub(crate) aside: bool,
+}
+
+/// Jobs of one read.
+#[derive(Debug)]
+struct Block {
+    batch: Arc<Batch>,
+    read: Timestamp,
+}
+
+/// Jobs to read before a batch can be formed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// Indices, ascending.
+    pub(crate) fresh: Vec<u64>,
+    pub(crate) rows: Vec<DelayedKey>,
+}
+
+impl Shelf {
+    pub(crate) fn new(configuration: &Configuration, step: &Step, queuer: &Queuer) -> Self {
+        Self {
+            step: step.address.clone(),
+            cards: Cards::new(queuer),
+            from_queue: step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_))),
+            blocks: BTreeMap::new(),
+            bytes: 0,
+            reads: HashMap::new(),
+            rows: StoredPlaces::default(),
+            places: Vec::new(),
+            gatherer: Gatherer::new(configuration, step),
+            aside: step.acts_outside(),
+        }
+    }
+
+    /// Buffers the jobs of a read, within the limit if they can be read again.
+    pub(crate) fn put(&mut self, read: ReadId, batch: &Arc<Batch>, now: Timestamp) {
+        let bytes = batch.payloads.byte_len();
+        if !self.from_queue {
+            self.reads.insert(read, batch.first);
+        } else if self.bytes + bytes > KEPT_BYTES {
+            return;
+        }
+        let block = Block { batch: Arc::clone(batch), read: now };
+        if self.blocks.insert(batch.first, block).is_none() {
+            self.bytes += bytes;
+        }
+    }
+
+    /// Releases a read.
+    pub(crate) fn forget(&mut self, read: ReadId) {
+        let Some(first) = self.reads.remove(&read) else { return };
+        if let Some(block) = self.blocks.remove(&first) {
+            self.bytes -= block.batch.payloads.byte_len();
+        }
+    }
+
+    /// Releases the jobs up to here, which are finished.
+    pub(crate) fn forget_up_to(&mut self, watermark: u64) {
+        while let Some(entry) =
+            self.blocks.first_entry().filter(|entry| entry.get().batch.end() <= watermark + 1)
+        {
+            if !self.from_queue {
+                return;
+            }
+            self.bytes -= entry.remove().batch.payloads.byte_len();
+        }
+    }
+
+    pub(crate) fn row(&self, key: JobKey) -> Option<DelayedKey> {
+        let (due, sequence) = self.rows.get(key)?;
+        Some(DelayedKey { step: self.step.clone(), due, sequence })
+    }
+
+    /// Records the row of a parked job.
+    pub(crate) fn stands(&mut self, key: JobKey, row: &DelayedKey) {
+        self.rows.insert(key, (row.due, row.sequence));
+    }
+
+    /// Location of a job. A queue records the time of arrival itself.
+    pub(crate) fn spot(&self, key: JobKey) -> Spot {
+        let row = self.rows.get(key).map(|(due, sequence)| Row { due, sequence });
+        let block = if self.from_queue || !key.is_fresh() { None } else { self.block(key.0) };
+        Spot { key, row, read: block.map(|block| block.read) }
+    }
+
+    /// Rows of all parked jobs.
+    pub(crate) fn all_rows(&self) -> HashMap<JobKey, Row> {
+        self.rows.iter().map(|(key, (due, sequence))| (key, Row { due, sequence })).collect()
+    }
+
+    /// Jobs in these rows. Walks all parked jobs.
+    pub(crate) fn find(&self, rows: &[Row]) -> HashMap<Row, JobKey> {
+        let wanted: HashSet<&Row> = rows.iter().collect();
+        let all = self.rows.iter().map(|(key, (due, sequence))| (Row { due, sequence }, key));
+        all.filter(|(row, _)| wanted.contains(row)).collect()
+    }
+
+    /// Removes a finished job.
+    pub(crate) fn leaves(&mut self, key: JobKey) {
+        self.rows.remove(key);
+    }
+
+    /// Jobs to read for a batch of these jobs.
+    pub(crate) fn missing(&self, jobs: &[JobKey]) -> Missing {
+        let mut missing = Missing::default();
+        for &key in jobs {
+            match self.row(key) {
+                Some(row) => missing.rows.push(row),
+                None if self.block(key.0).is_none() => missing.fresh.push(key.0),
+                None => {}
+            }
+        }
+        missing.fresh.sort_unstable();
+        missing
+    }
+
+    /// Builds a batch of these jobs with the ones that were read for it. Returns `None` if a job is missing.
+    pub(crate) fn work(&self, jobs: &[JobKey], gathered: Gathered) -> Option<Work> {
+        let Gathered { blocks, rows } = gathered;
+        let returned: Arc<[Returned]> = rows.into();
+        let payloads = returned.iter().map(|returned| &*returned.job.payload).collect();
+        let of_rows = Arc::new(Batch::json(1, payloads));
+        let mut work = Work { sequential: true, ..Work::default() };
+        for &key in jobs {
+            let portion = if let Some(row) = self.row(key) {
+                let skip = returned.iter().position(|returned| returned.key == row)?;
+                let (batch, returned) = (Arc::clone(&of_rows), Some(Arc::clone(&returned)));
+                Portion { input: 1, batch, skip, jobs: 1, returned }
+            } else {
+                let found = blocks.iter().find(|batch| (batch.first..batch.end()).contains(&key.0));
+                let batch = Arc::clone(found.or_else(|| Some(&self.block(key.0)?.batch))?);
+                let skip = usize::try_from(key.0 - batch.first).ok()?;
+                Portion { input: 0, batch, skip, jobs: 1, returned: None }
+            };
+            work.jobs += 1;
+            match work.portions.last_mut().filter(|last| last.is_before(&portion)) {
+                Some(last) => last.jobs += 1,
+                None => work.portions.push(portion),
+            }
+        }
+        Some(work)
+    }
+
+    fn block(&self, index: u64) -> Option<&Block> {
+        let (_, block) = self.blocks.range(..=index).next_back()?;
+        (index < block.batch.end()).then_some(block)
+    }
+}
+
+/// Jobs that were fetched for a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub(crate) blocks: Vec<Arc<Batch>>,
+    pub(crate) rows: Vec<Returned>,
+}
+
+impl Missing {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.rows.is_empty()
+    }
+}

@@ -1,0 +1,159 @@
+//! Queue view: shows the waiting jobs of a step, in a running engine or in a stopped store.
+
+use std::collections::HashMap;
+
+use super::counts::Spot;
+use super::job_attributes::Cards;
+use crate::operator::request::Row;
+use crate::recovery::start_position;
+use tidegate_config::{Configuration, Input, Step};
+use tidegate_dispatch::{JobKey, Look, State, WaitingRoom};
+use tidegate_model::{Address, Progress, Timestamp};
+use tidegate_store::{DelayedJob, ReadError, Standing, Store};
+
+/// Maximum number of jobs read together, and of their bytes.
+const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4 << 20;
+/// Maximum number of jobs read from a stopped store.
+pub const LOOKED_AT_MAX: u64 = 1_000_000;
+
+/// Waiting jobs of a queued step, at one moment.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    pub room: WaitingRoom,
+    /// Rows of parked jobs.
+    pub rows: HashMap<JobKey, Row>,
+    /// The step is paused by an operator.
+    pub paused: bool,
+    /// Time of the next check of its gate, which was closed at the last one.
+    pub gate: Option<Timestamp>,
+    /// Time before which nothing starts, because a job reported its gate closed.
+    pub held_until: Option<Timestamp>,
+    /// Last index that is considered, if search-ahead is limited.
+    pub ahead: Option<u64>,
+    /// Last index that was read.
+    pub read: u64,
+    /// A job halted the step.
+    pub halted: bool,
+    /// Whether more jobs wait than were read.
+    pub cut: bool,
+}
+
+impl Sight {
+    pub(crate) fn new(look: &Look<'_>, rows: HashMap<JobKey, Row>) -> Self {
+        let Look { room, paused, gate, held_until, ahead, read, halted } = *look;
+        Self { room: room.clone(), rows, paused, gate, held_until, ahead, read, halted, cut: false }
+    }
+
+    /// View of a step as the next run would find it; `None` for an ordered step. Reads the jobs within
+    /// search-ahead, at most [`LOOKED_AT_MAX`]. The jobs of a source are unknown before they are read.
+    ///
+    /// # Errors The store cannot be read.
+    pub fn of_store(
+        store: &Store,
+        configuration: &Configuration,
+        step: &Step,
+        now: Timestamp,
+    ) -> Result<Option<Self>, ReadError> {
+        let Some(queuer) = step.picks() else { return Ok(None) };
+        let cards = Cards::new(&queuer);
+        let mut sight = Self {
+            room: WaitingRoom::new(cards.rules()),
+            rows: HashMap::new(),
+            paused: store.pauses()?.iter().any(|pause| pause.step == step.address),
+            gate: None,
+            held_until: None,
+            ahead: None,
+            read: 0,
+            halted: false,
+            cut: false,
+        };
+        sight.add_rows(store, &step.address, &cards, now)?;
+        for input in &step.inputs {
+            let progress = start_position::progress(store, step, input)?;
+            let ahead = queuer.max_search_ahead.filter(|&ahead| ahead > 0);
+            sight.ahead = ahead.map(|ahead| progress.watermark().saturating_add(ahead));
+            let Input::Queue(queue) = input.input else { continue };
+            let queue = &configuration.queues[queue.0].address;
+            sight.add_jobs(store, queue, &cards, &progress)?;
+        }
+        Ok(Some(sight))
+    }
+
+    /// Location of a job.
+    #[must_use]
+    pub fn spot(&self, key: JobKey) -> Spot {
+        Spot { key, row: self.rows.get(&key).copied(), read: None }
+    }
+
+    fn add_rows(
+        &mut self,
+        store: &Store,
+        step: &Address,
+        cards: &Cards,
+        now: Timestamp,
+    ) -> Result<(), ReadError> {
+        for found in store.all_delayed(step) {
+            if self.rows.len() as u64 >= LOOKED_AT_MAX {
+                self.cut = true;
+                break;
+            }
+            let (row, job) = found?;
+            let key = JobKey::stored(row.sequence);
+            self.rows.insert(key, Row::of(&row));
+            if job.to.is_none() {
+                let place = (index(&job), job.first_attempt.unwrap_or(now));
+                let state = state(&job, row.due);
+                // Each job has its own number.
+                let _ = cards.write(key, place, &job.payload, |card| self.room.add(card.clone(), state));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_jobs(
+        &mut self,
+        store: &Store,
+        queue: &Address,
+        cards: &Cards,
+        progress: &Progress,
+    ) -> Result<(), ReadError> {
+        let Some(state) = store.queue(queue)? else { return Ok(()) };
+        let first = state.first.max(progress.watermark() + 1);
+        let in_reach = self.ahead.map_or(state.head, |ahead| state.head.min(ahead));
+        let last = in_reach.min(first.saturating_add(LOOKED_AT_MAX - 1));
+        self.cut |= last < in_reach;
+        let mut next = first;
+        while next <= last {
+            let Some(batch) = store.read(queue, next, PAGE, PAGE_BYTES)? else { break };
+            for (position, payload) in batch.payloads.iter().enumerate() {
+                let index = batch.first + position as u64;
+                if progress.has(index) || index > last {
+                    continue;
+                }
+                let since = batch.stamp(position).map_or(Timestamp(0), |stamp| stamp.time);
+                let key = JobKey::fresh(index);
+                // Each job has its own number.
+                let _ = cards
+                    .write(key, (index, since), payload, |card| self.room.add(card.clone(), State::Waiting));
+            }
+            next = batch.end();
+        }
+        self.read = last;
+        Ok(())
+    }
+}
+
+/// State of a parked job.
+pub(crate) fn state(job: &DelayedJob, due: Timestamp) -> State {
+    match job.standing {
+        Standing::Delayed => State::Delayed { until: due },
+        Standing::Started => State::Unknown,
+        Standing::Pending { .. } | Standing::Told { .. } => State::Pending,
+    }
+}
+
+/// Index of a parked job in the input.
+pub(crate) fn index(job: &DelayedJob) -> u64 {
+    job.inputs.first().map_or(0, |&(_, index)| index)
+}

@@ -1,0 +1,205 @@
+//! Run statistics: count the work of a run for observers, beside the durable counters in the store.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::probe_health::{Answering, Asked};
+use super::throughput::Pace;
+use tidegate_model::{Counters, Timestamp};
+
+/// Statistics of a run, by step, in the order of the configuration.
+#[derive(Debug)]
+pub struct Stats {
+    pub started: Timestamp,
+    pub steps: Vec<StepStats>,
+    /// Reason for which no commit succeeds, while a disk is full.
+    full: Mutex<Option<String>>,
+}
+
+/// Durable work of one step in this run.
+#[derive(Debug, Default)]
+pub struct StepStats {
+    taken: AtomicU64,
+    given: AtomicU64,
+    filtered: AtomicU64,
+    failed: AtomicU64,
+    /// Failed jobs that are on no error queue.
+    dropped: AtomicU64,
+    /// Bytes of the taken jobs, as they were read.
+    bytes: AtomicU64,
+    closed: Mutex<Option<Closed>>,
+    gate: Mutex<Answering>,
+    monitor: Mutex<Answering>,
+    pending: AtomicU64,
+    valid: AtomicU64,
+    pace: Mutex<Pace>,
+    /// Time and reason of a halt.
+    halted: Mutex<Option<(Timestamp, String)>>,
+}
+
+/// Condition that blocks a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    pub since: Timestamp,
+    pub by: ClosedBy,
+    /// Reason as a sentence fragment, from the gate, the job or the failure; empty if there is none.
+    pub why: String,
+}
+
+/// Cause of a blocked step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClosedBy {
+    /// Its gate is closed.
+    Gate,
+    /// The check of its gate failed.
+    Failure,
+    /// One of its jobs reported the gate closed.
+    Job,
+    /// The setup failed, and is retried at this time.
+    Setup { until: Timestamp },
+}
+
+impl ClosedBy {
+    fn is_like(self, other: Self) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+
+    /// Whether it is a failure, whose reason may change.
+    fn is_trouble(self) -> bool {
+        matches!(self, Self::Failure | Self::Setup { .. })
+    }
+}
+
+impl Stats {
+    #[must_use]
+    pub fn new(steps: usize, started: Timestamp) -> Self {
+        let steps = (0..steps).map(|_| StepStats::default()).collect();
+        Self { started, steps, full: Mutex::default() }
+    }
+
+    /// Reason for which no commit succeeds now: a disk is full.
+    #[must_use]
+    pub fn full(&self) -> Option<String> {
+        self.full.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_full(&self, why: Option<String>) {
+        *self.full.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+}
+
+impl StepStats {
+    /// Counters of this run.
+    pub fn counters(&self) -> Counters {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counters {
+            taken: read(&self.taken),
+            given: read(&self.given),
+            filtered: read(&self.filtered),
+            failed: read(&self.failed),
+            // A run does not notice the jobs that it loses; the next one counts them.
+            lost: 0,
+        }
+    }
+
+    /// Number of jobs that failed in this run and are on no error queue.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_dropped(&self, jobs: u64) {
+        self.dropped.fetch_add(jobs, Ordering::Relaxed);
+    }
+
+    /// Bytes of the jobs that were taken in this run.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Number of pending jobs, and of those with the status `valid`.
+    pub fn pending(&self) -> (u64, u64) {
+        (self.pending.load(Ordering::Relaxed), self.valid.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_pending(&self, pending: u64, valid: u64) {
+        self.pending.store(pending, Ordering::Relaxed);
+        self.valid.store(valid, Ordering::Relaxed);
+    }
+
+    /// Recent jobs per second of a run that began at `started`.
+    pub fn rate(&self, started: Timestamp, now: Timestamp) -> f64 {
+        held(&self.pace).rate(started, now)
+    }
+
+    /// Time and reason of the halt, if the step takes no more jobs in this run.
+    pub fn halted(&self) -> Option<(Timestamp, String)> {
+        held(&self.halted).clone()
+    }
+
+    pub(crate) fn halt(&self, why: String, now: Timestamp) {
+        // The first halt is the cause.
+        held(&self.halted).get_or_insert((now, why));
+    }
+
+    /// Condition that blocks the step, as far as it is known.
+    pub fn closed(&self) -> Option<Closed> {
+        held(&self.closed).clone()
+    }
+
+    /// Records that the step is blocked. Returns whether that is new.
+    pub(crate) fn close(&self, by: ClosedBy, why: String, now: Timestamp) -> bool {
+        let mut closed = held(&self.closed);
+        let since = closed.as_ref().map_or(now, |before| before.since);
+        let news = closed
+            .as_ref()
+            .is_none_or(|before| !before.by.is_like(by) || by.is_trouble() && before.why != why);
+        *closed = Some(Closed { since, by, why });
+        news
+    }
+
+    /// Records that a condition no longer blocks the step. Returns whether that is new.
+    pub(crate) fn open(&self, by: impl Fn(ClosedBy) -> bool) -> bool {
+        let mut closed = held(&self.closed);
+        let opens = closed.as_ref().is_some_and(|before| by(before.by));
+        if opens {
+            *closed = None;
+        }
+        opens
+    }
+
+    /// Health of the step's gate or monitor.
+    pub fn answering(&self, whom: Asked) -> Answering {
+        held(self.answers(whom)).clone()
+    }
+
+    pub(crate) fn ask(&self, whom: Asked, now: Timestamp) {
+        held(self.answers(whom)).ask(now);
+    }
+
+    /// Records the end of a call, with its error if it failed. Returns whether the error is new.
+    pub(crate) fn answered(&self, whom: Asked, trouble: Option<String>, now: Timestamp) -> bool {
+        held(self.answers(whom)).answered(trouble, now)
+    }
+
+    fn answers(&self, whom: Asked) -> &Mutex<Answering> {
+        match whom {
+            Asked::Gate => &self.gate,
+            Asked::Monitor => &self.monitor,
+        }
+    }
+
+    pub(crate) fn add(&self, more: &Counters, bytes: u64, now: Timestamp) {
+        held(&self.pace).add(more.taken, now);
+        let add = |count: &AtomicU64, more| count.fetch_add(more, Ordering::Relaxed);
+        add(&self.taken, more.taken);
+        add(&self.given, more.given);
+        add(&self.filtered, more.filtered);
+        add(&self.failed, more.failed);
+        add(&self.bytes, bytes);
+    }
+}
+
+/// Locks the data; no code under the lock can panic.
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,45 @@
+//! Turn: finds the position of a parked job in the order of a step without a queuer.
+
+use crate::recovery::start_position;
+use tidegate_config::{InputRef, Step};
+use tidegate_dispatch::Turn;
+use tidegate_model::Timestamp;
+use tidegate_store::{DelayedJob, ReadError, Standing, Store};
+
+/// Whether a parked job keeps its place, so that later jobs are delivered after it. A delayed output has no
+/// place. Neither has a job from an error queue, or a pending job.
+pub(crate) fn keeps(job: &DelayedJob) -> bool {
+    job.to.is_none()
+        && job.from_error.is_none()
+        && matches!(job.standing, Standing::Delayed | Standing::Started)
+}
+
+/// The parked job of an ordered `step` that blocks the deliveries behind it, with its due time. Returns
+/// `None` if there is none, or if the step has a queuer.
+///
+/// # Errors The store cannot be read.
+pub fn first_in_line(store: &Store, step: &Step) -> Result<Option<(Turn, Timestamp)>, ReadError> {
+    if step.picks().is_some() || store.delayed_count(&step.address)? == 0 {
+        return Ok(None);
+    }
+    for input in &step.inputs {
+        // Only the last job that is accounted for can block others.
+        let index = start_position::progress(store, step, input)?.watermark();
+        let found = store.delayed_of(&step.address, (&input.hash_name(), index))?;
+        let turn = found.and_then(|(key, job)| Some((of(step, &job)?, key.due)));
+        if turn.is_some() {
+            return Ok(turn);
+        }
+    }
+    Ok(None)
+}
+
+/// Turn of a job of an ordered `step`; `None` if it has none.
+pub(crate) fn of(step: &Step, job: &DelayedJob) -> Option<Turn> {
+    let place = |(name, index): &(String, u64)| {
+        let input = step.inputs.iter().position(|input: &InputRef| input.hash_name() == *name)?;
+        Some((input, *index))
+    };
+    let (input, index) = job.inputs.iter().filter_map(place).min().filter(|_| keeps(job))?;
+    Some(Turn { index, input })
+}

@@ -1,0 +1,62 @@
+//! What an outside system has said, without being asked, of a job that was handed to it.
+//!
+//! ```text
+//! completion    status u8, its place in [`Status::ALL`] | flags u8 | (where flag 1 is set) result, as text
+//!               | (where flag 2 is set) reason, as text
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::bytes::{Bytes, Wrong, put_bytes};
+use tidegate_model::{Status, content_hash};
+
+/// How the job stands, in the words of the outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Completion {
+    pub status: Status,
+    /// What it came to, as JSON text; `None`: itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+const FLAG_RESULT: u8 = 1;
+const FLAG_REASON: u8 = 2;
+
+impl Completion {
+    /// A hash by which the same one is known again.
+    #[must_use]
+    pub fn content(&self) -> u64 {
+        let mut bytes = Vec::new();
+        self.put(&mut bytes);
+        content_hash(&bytes)
+    }
+
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.push(code(self.status));
+        let flag = |text: &Option<String>, flag| if text.is_some() { flag } else { 0 };
+        out.push(flag(&self.result, FLAG_RESULT) | flag(&self.reason, FLAG_REASON));
+        for text in self.result.iter().chain(&self.reason) {
+            put_bytes(out, text.as_bytes());
+        }
+    }
+
+    pub(crate) fn take(rest: &mut Bytes<'_>) -> Result<Self, Wrong> {
+        let status = status(rest.u8()?).ok_or("what the outside says of it is unknown")?;
+        let flags = rest.u8()?;
+        let mut text = |flag| (flags & flag != 0).then(|| rest.text().map(str::to_owned)).transpose();
+        let (result, reason) = (text(FLAG_RESULT)?, text(FLAG_REASON)?);
+        Ok(Self { status, result, reason })
+    }
+}
+
+/// The number by which a status is stored.
+pub(crate) fn code(status: Status) -> u8 {
+    Status::ALL.iter().zip(0..).find(|(one, _)| **one == status).map_or(u8::MAX, |(_, code)| code)
+}
+
+pub(crate) fn status(code: u8) -> Option<Status> {
+    Status::ALL.get(usize::from(code)).copied()
+}

@@ -1,0 +1,7 @@
+//! Codecs: records as bytes. No module here knows the database.
+
+pub(crate) mod block;
+pub(crate) mod bytes;
+pub(crate) mod job_metadata;
+pub(crate) mod log_record;
+pub(crate) mod parked_record;

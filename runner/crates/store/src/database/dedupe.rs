@@ -1,0 +1,223 @@
+//! Delivery records: how deliveries ended, by their hash, and until when that is remembered.
+//!
+//! Beside the records, the hashes stand in order of when they may be forgotten, so that each commit
+//! forgets some without looking for them.
+
+use redb::{ReadableTable as _, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+use super::format::{CommitRecord, DELIVERIES, EXPIRIES, Place, from_ordered, ordered, u32_at, u64_at};
+use super::read::Store;
+use crate::api::completion;
+use crate::error::{Cause, ReadError};
+use tidegate_model::{DeliveryHash, Status, Timestamp};
+
+/// How many deliveries a commit forgets at most, besides twice as many as it records.
+const FORGET_MAX: usize = 1024;
+/// How many hashes stand together.
+const PART_HASHES_MAX: usize = 1024;
+
+/// How a delivery ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// So many jobs stand on the outputs.
+    Output { jobs: u32 },
+    /// The job stands on the error queue.
+    Error,
+    /// It was consumed with no output.
+    Nothing,
+    /// Jobs came from outside under a key, of which this is the hash: so many from the index `first`
+    /// on. `content` is a hash of what they were, by which the same ones are known again.
+    Arrived { first: u64, jobs: u32, content: u64 },
+    /// An outside system has said so of a job that was handed to it. `content` is a hash of all that it
+    /// said, by which the same is known again.
+    Told { status: Status, content: u64 },
+}
+
+/// A delivery to remember.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    pub hash: DeliveryHash,
+    pub outcome: Outcome,
+    /// It may be forgotten from then on; `i64::MAX`: never.
+    pub keep_until: Timestamp,
+}
+
+/// What is stored of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) outcome: Outcome,
+    /// Of the commit. 0 where a store of version 1 did not keep it.
+    pub(crate) time: Timestamp,
+    pub(crate) keep_until: Timestamp,
+}
+
+pub(crate) const FOR_EVER: Timestamp = Timestamp(i64::MAX);
+
+impl Store {
+    /// How the delivery ended; `None` where it has not, or is no longer remembered.
+    pub fn delivery(&self, hash: DeliveryHash) -> Result<Option<Outcome>, ReadError> {
+        Ok(self.deliveries(&[hash])?.pop().flatten())
+    }
+
+    /// How each of the deliveries ended, all seen at one moment.
+    pub fn deliveries(&self, hashes: &[DeliveryHash]) -> Result<Vec<Option<Outcome>>, ReadError> {
+        self.view(|txn| {
+            let table = txn.open_table(DELIVERIES)?;
+            let find = |&hash: &DeliveryHash| {
+                let stored = table.get(hash.0)?;
+                stored.map(|stored| Ok(Record::unseal(hash, stored.value())?.outcome)).transpose()
+            };
+            hashes.iter().map(find).collect()
+        })
+    }
+}
+
+/// Forgets some deliveries whose time is over, and records those of this commit.
+pub(crate) fn write(
+    txn: &WriteTransaction,
+    deliveries: &[Delivered],
+    commit: CommitRecord,
+) -> Result<(), Cause> {
+    // More than come in, so that an old pile gets smaller.
+    forget(txn, commit.time, FORGET_MAX + 2 * deliveries.len())?;
+    if deliveries.is_empty() {
+        return Ok(());
+    }
+    let record = |delivered: &Delivered| {
+        let Delivered { hash, outcome, keep_until } = *delivered;
+        (hash, Record { outcome, time: commit.time, keep_until })
+    };
+    insert(txn, deliveries.iter().map(record).collect(), commit.number)
+}
+
+/// Inserts records, and what it takes to forget them. `number` has not been used before.
+pub(crate) fn insert(
+    txn: &WriteTransaction,
+    mut records: Vec<(DeliveryHash, Record)>,
+    number: u64,
+) -> Result<(), Cause> {
+    // Of one hash the last record stands.
+    records.sort_by_key(|&(hash, _)| hash);
+    let mut table = txn.open_table(DELIVERIES)?;
+    let mut expiring = Vec::new();
+    for &(hash, record) in &records {
+        table.insert(hash.0, &*record.seal(hash))?;
+        if record.keep_until < FOR_EVER {
+            expiring.push((record.keep_until, hash));
+        }
+    }
+    expiring.sort_unstable();
+    expiring.dedup();
+    let mut expiries = txn.open_table(EXPIRIES)?;
+    for group in expiring.chunk_by(|one, other| one.0 == other.0) {
+        for (part, hashes) in (0..).zip(group.chunks(PART_HASHES_MAX)) {
+            let key = (ordered(group[0].0), number, part);
+            let record = hashes.iter().flat_map(|(_, hash)| hash.0.to_le_bytes()).collect();
+            expiries.insert(key, &*Place::Expiry(key.0, key.1, key.2).seal(record))?;
+        }
+    }
+    Ok(())
+}
+
+/// Forgets about `most` deliveries that need not be kept any more.
+fn forget(txn: &WriteTransaction, now: Timestamp, most: usize) -> Result<(), Cause> {
+    let mut expiries = txn.open_table(EXPIRIES)?;
+    let mut over = Vec::new();
+    let mut hashes = Vec::new();
+    for entry in expiries.range(..=(ordered(now), u64::MAX, u32::MAX))? {
+        let (key, stored) = entry?;
+        over.push(key.value());
+        hashes.extend(unseal_expiry(key.value(), stored.value())?);
+        if hashes.len() >= most {
+            break;
+        }
+    }
+    if over.is_empty() {
+        return Ok(());
+    }
+    for key in over {
+        expiries.remove(key)?;
+    }
+    let mut table = txn.open_table(DELIVERIES)?;
+    hashes.sort_unstable();
+    for hash in hashes {
+        let record = table.get(hash.0)?.map(|stored| Record::unseal(hash, stored.value())).transpose()?;
+        // One that was recorded again since then has a later time, and stands there as well.
+        if record.is_some_and(|record| record.keep_until <= now) {
+            table.remove(hash.0)?;
+        }
+    }
+    Ok(())
+}
+
+impl Record {
+    pub(crate) fn seal(self, hash: DeliveryHash) -> Vec<u8> {
+        let (kind, jobs) = match self.outcome {
+            Outcome::Output { jobs } => (0, jobs),
+            Outcome::Error => (1, 0),
+            Outcome::Nothing => (2, 0),
+            Outcome::Arrived { jobs, .. } => (3, jobs),
+            Outcome::Told { status, .. } => (4, u32::from(completion::code(status))),
+        };
+        let times = [self.time.0.to_le_bytes(), self.keep_until.0.to_le_bytes()].concat();
+        let mut record = [&[kind][..], &u32::to_le_bytes(jobs), &times].concat();
+        if let Outcome::Arrived { first, content, .. } = self.outcome {
+            record.extend_from_slice(&[first.to_le_bytes(), content.to_le_bytes()].concat());
+        }
+        if let Outcome::Told { content, .. } = self.outcome {
+            record.extend_from_slice(&content.to_le_bytes());
+        }
+        Place::Delivery(hash).seal(record)
+    }
+
+    pub(crate) fn unseal(hash: DeliveryHash, stored: &[u8]) -> Result<Self, Cause> {
+        let place = Place::Delivery(hash);
+        let record = place.unseal(stored)?;
+        let time = |at| Timestamp(u64_at(record, at).cast_signed());
+        let (time, keep_until) = match record.len() {
+            // As version 1 wrote it.
+            5 => (Timestamp(0), FOR_EVER),
+            21 => (time(5), time(13)),
+            37 if record[0] == 3 => {
+                let (first, jobs, content) = (u64_at(record, 21), u32_at(record, 1), u64_at(record, 29));
+                let outcome = Outcome::Arrived { first, jobs, content };
+                return Ok(Self { outcome, time: time(5), keep_until: time(13) });
+            }
+            29 if record[0] == 4 => {
+                let Some(status) = completion::status(record[1]) else {
+                    let what = format!("the record {place:?} has a status that is unknown");
+                    return Err(Cause::Damaged(what));
+                };
+                let outcome = Outcome::Told { status, content: u64_at(record, 21) };
+                return Ok(Self { outcome, time: time(5), keep_until: time(13) });
+            }
+            _ => return Err(Cause::Damaged(format!("the record {place:?} has the wrong length"))),
+        };
+        let outcome = match record[0] {
+            0 => Outcome::Output { jobs: u32_at(record, 1) },
+            1 => Outcome::Error,
+            2 => Outcome::Nothing,
+            kind => {
+                let what = format!("the delivery {hash} has an outcome of the unknown kind {kind}");
+                return Err(Cause::Damaged(what));
+            }
+        };
+        Ok(Self { outcome, time, keep_until })
+    }
+}
+
+/// The hashes of deliveries that may be forgotten from the same time on.
+pub(crate) fn unseal_expiry(
+    (until, commit, part): (u64, u64, u32),
+    stored: &[u8],
+) -> Result<impl Iterator<Item = DeliveryHash>, Cause> {
+    let record = Place::Expiry(until, commit, part).unseal(stored)?;
+    let (hashes, rest) = record.as_chunks();
+    if !rest.is_empty() {
+        let until = from_ordered(until).0;
+        return Err(Cause::Damaged(format!("the hashes to be forgotten at {until} are cut short")));
+    }
+    Ok(hashes.iter().map(|&hash| DeliveryHash(u128::from_le_bytes(hash))))
+}

@@ -1,0 +1,249 @@
+//! The tables of the store and what their records look like.
+//!
+//! Names are written once, in `names`, and stand elsewhere as numbers, so that a key of the log is
+//! twelve bytes.
+//!
+//! | table | key | record |
+//! | --- | --- | --- |
+//! | meta | `format` | the version, u32; never sealed, never moved: every version must be able to read it |
+//! | meta | `created` | time i64 |
+//! | meta | `commit` | number u64, time i64 of the last commit |
+//! | meta | `delayed` | u64, the last sequence that a delayed job was given |
+//! | meta | `paused` | JSON, see [`super::pauses`]; missing where no step ever was |
+//! | meta | `stopped` | JSON, see [`super::stops`]; missing until a step stopped; older versions pass it over |
+//! | meta | `token key` | 32 bytes, see [`super::token_key`]; missing until the first run |
+//! | names | `pipeline/name` | u32, from 1 |
+//! | queues | queue | head u64, first u64, bytes u64 |
+//! | log | queue, first index | see [`crate::codec::log_record`] |
+//! | progress | step, or 0 for whoever deals with errors by hand; input | JSON |
+//! | marks | source, index | segment u32, offset u64, line u64 |
+//! | segments | source, ordinal | JSON |
+//! | sinks | sink | JSON |
+//! | deliveries | hash | kind u8, jobs u32, time i64, keep until i64; before version 2 without times; of an arrival (kind 3) also first u64, content u64; of what was told (kind 4) the status for jobs, and content u64 |
+//! | expiries | keep until, commit, part u32 | the hashes of some deliveries, u128 each |
+//! | snapshots | step, number u64 | JSON |
+//! | delayed | step, due, sequence u64 | see [`super::parked`] |
+//! | `delayed_counts` | step | how many delayed jobs it has, u64 |
+//! | generations | number u64 | fingerprint u64, time i64 |
+//! | ticks | source | time i64: up to there all ticks of the schedule are handled |
+//!
+//! A record is *sealed*: XXH3-64 over it, seeded with its table and key, follows it. Numbers are
+//! little-endian. JSON is for records that are few, or that grow with the words they hold. A time in
+//! a key has its highest bit turned, so that keys are in order of time.
+//!
+//! Version 2 added the tables from `expiries` on, the number of the commit to each value of the log,
+//! the columns of a section, and the times of deliveries. Version 3 added deliveries that are arrivals.
+//! Version 4 added the table `ticks`, and the steps that are paused, which an older version would run.
+//! Version 5 added what outside systems say of jobs that were handed to them, and the key of their tokens.
+
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use twox_hash::XxHash3_64;
+
+use crate::error::Cause;
+use tidegate_model::{DeliveryHash, Mark, Timestamp};
+
+pub(crate) mod names;
+
+pub(crate) use names::{Names, find_id, intern, names};
+
+pub(crate) type Bytes = &'static [u8];
+pub(crate) const META: TableDefinition<'_, &str, Bytes> = TableDefinition::new("meta");
+pub(crate) const NAMES: TableDefinition<'_, &str, Bytes> = TableDefinition::new("names");
+pub(crate) const QUEUES: TableDefinition<'_, u32, Bytes> = TableDefinition::new("queues");
+pub(crate) const LOG: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("log");
+pub(crate) const PROGRESS: TableDefinition<'_, (u32, u32), Bytes> = TableDefinition::new("progress");
+pub(crate) const MARKS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("marks");
+pub(crate) const SEGMENTS: TableDefinition<'_, (u32, u32), Bytes> = TableDefinition::new("segments");
+pub(crate) const SINKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("sinks");
+pub(crate) const DELIVERIES: TableDefinition<'_, u128, Bytes> = TableDefinition::new("deliveries");
+pub(crate) const EXPIRIES: TableDefinition<'_, (u64, u64, u32), Bytes> = TableDefinition::new("expiries");
+pub(crate) const SNAPSHOTS: TableDefinition<'_, (u32, u64), Bytes> = TableDefinition::new("snapshots");
+pub(crate) const DELAYED: TableDefinition<'_, (u32, u64, u64), Bytes> = TableDefinition::new("delayed");
+pub(crate) const DELAYED_COUNTS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("delayed_counts");
+pub(crate) const GENERATIONS: TableDefinition<'_, u64, Bytes> = TableDefinition::new("generations");
+pub(crate) const TICKS: TableDefinition<'_, u32, Bytes> = TableDefinition::new("ticks");
+
+/// Stands for the step in the progress of whoever deals with errors by hand; no name has this number.
+pub(crate) const BY_HAND: u32 = 0;
+
+/// A record's table and key: what its checksum is seeded with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    Meta(&'a str),
+    Name(&'a str),
+    Queue(u32),
+    Log(u32, u64),
+    Progress(u32, u32),
+    Mark(u32, u64),
+    Segment(u32, u32),
+    Sink(u32),
+    Delivery(DeliveryHash),
+    Expiry(u64, u64, u32),
+    Snapshot(u32, u64),
+    Delayed(u32, u64, u64),
+    DelayedCount(u32),
+    Generation(u64),
+    Tick(u32),
+}
+
+/// What is known of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueRecord {
+    /// The index of the last job; 0 where there never was one.
+    pub(crate) head: u64,
+    /// The index of the oldest job that is kept; `head + 1` where none is.
+    pub(crate) first: u64,
+    /// What the kept values take in the log.
+    pub(crate) bytes: u64,
+}
+
+/// The last commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CommitRecord {
+    pub(crate) number: u64,
+    pub(crate) time: Timestamp,
+}
+
+impl Place<'_> {
+    pub(crate) fn seed(self) -> u64 {
+        let text = |text: &str| XxHash3_64::oneshot(text.as_bytes());
+        let (table, a, b, c) = match self {
+            Place::Meta(key) => (0_u8, text(key), 0, 0),
+            Place::Name(name) => (1, text(name), 0, 0),
+            Place::Queue(id) => (2, u64::from(id), 0, 0),
+            Place::Log(id, first) => (3, u64::from(id), first, 0),
+            Place::Progress(step, input) => (4, u64::from(step), u64::from(input), 0),
+            Place::Mark(id, index) => (5, u64::from(id), index, 0),
+            Place::Segment(id, ordinal) => (6, u64::from(id), u64::from(ordinal), 0),
+            Place::Sink(id) => (7, u64::from(id), 0, 0),
+            Place::Delivery(DeliveryHash(hash)) => {
+                let [low, high] = halves(hash);
+                (8, low, high, 0)
+            }
+            Place::Expiry(until, commit, part) => (9, until, commit, u64::from(part)),
+            Place::Snapshot(step, number) => (10, u64::from(step), number, 0),
+            Place::Delayed(step, due, sequence) => (11, u64::from(step), due, sequence),
+            Place::DelayedCount(step) => (12, u64::from(step), 0, 0),
+            Place::Generation(number) => (13, number, 0, 0),
+            Place::Tick(source) => (14, u64::from(source), 0, 0),
+        };
+        let mut key = [0; 25];
+        key[0] = table;
+        key[1..9].copy_from_slice(&a.to_le_bytes());
+        key[9..17].copy_from_slice(&b.to_le_bytes());
+        key[17..].copy_from_slice(&c.to_le_bytes());
+        // The tables of version 1 have keys of two parts.
+        XxHash3_64::oneshot(if table < 9 { &key[..17] } else { &key })
+    }
+
+    /// The record as it is stored.
+    pub(crate) fn seal(self, mut record: Vec<u8>) -> Vec<u8> {
+        let checksum = XxHash3_64::oneshot_with_seed(self.seed(), &record);
+        record.extend_from_slice(&checksum.to_le_bytes());
+        record
+    }
+
+    /// The record as it was before [`Self::seal`].
+    pub(crate) fn unseal(self, stored: &[u8]) -> Result<&[u8], Cause> {
+        match stored.split_last_chunk() {
+            Some((record, checksum))
+                if XxHash3_64::oneshot_with_seed(self.seed(), record) == u64::from_le_bytes(*checksum) =>
+            {
+                Ok(record)
+            }
+            _ => Err(Cause::Damaged(format!("the checksum of the record {self:?} is wrong"))),
+        }
+    }
+
+    pub(crate) fn seal_json(self, record: &impl Serialize) -> Result<Vec<u8>, Cause> {
+        // Only a map whose keys are no texts could fail, and a writer that does.
+        let json = serde_json::to_vec(record).map_err(|error| Cause::Io(error.into()))?;
+        Ok(self.seal(json))
+    }
+
+    pub(crate) fn unseal_json<T: DeserializeOwned>(self, stored: &[u8]) -> Result<T, Cause> {
+        serde_json::from_slice(self.unseal(stored)?)
+            .map_err(|error| Cause::Damaged(format!("the record {self:?} is not what it should be: {error}")))
+    }
+
+    pub(crate) fn unseal_exact<const N: usize>(self, stored: &[u8]) -> Result<[u8; N], Cause> {
+        self.unseal(stored)?
+            .try_into()
+            .map_err(|_| Cause::Damaged(format!("the record {self:?} has the wrong length")))
+    }
+}
+
+impl QueueRecord {
+    pub(crate) const EMPTY: Self = Self { head: 0, first: 1, bytes: 0 };
+
+    pub(crate) fn seal(self, queue: u32) -> Vec<u8> {
+        let numbers = [self.head, self.first, self.bytes];
+        Place::Queue(queue).seal(numbers.into_iter().flat_map(u64::to_le_bytes).collect())
+    }
+
+    pub(crate) fn unseal(queue: u32, stored: &[u8]) -> Result<Self, Cause> {
+        let bytes: [u8; 24] = Place::Queue(queue).unseal_exact(stored)?;
+        Ok(Self { head: u64_at(&bytes, 0), first: u64_at(&bytes, 8), bytes: u64_at(&bytes, 16) })
+    }
+}
+
+impl CommitRecord {
+    const KEY: &str = "commit";
+
+    pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Self, Cause> {
+        let stored = meta.get(Self::KEY)?.ok_or_else(|| Cause::Damaged("it counts no commits".into()))?;
+        let bytes: [u8; 16] = Place::Meta(Self::KEY).unseal_exact(stored.value())?;
+        Ok(Self { number: u64_at(&bytes, 0), time: Timestamp(u64_at(&bytes, 8).cast_signed()) })
+    }
+
+    pub(crate) fn write(self, txn: &WriteTransaction) -> Result<(), Cause> {
+        let record = [self.number.to_le_bytes(), self.time.0.to_le_bytes()].concat();
+        txn.open_table(META)?.insert(Self::KEY, &*Place::Meta(Self::KEY).seal(record))?;
+        Ok(())
+    }
+}
+
+pub(crate) fn seal_mark(source: u32, mark: &Mark) -> Vec<u8> {
+    let record =
+        [&mark.segment.to_le_bytes()[..], &mark.offset.to_le_bytes(), &mark.line.to_le_bytes()].concat();
+    Place::Mark(source, mark.index).seal(record)
+}
+
+pub(crate) fn unseal_mark(source: u32, index: u64, stored: &[u8]) -> Result<Mark, Cause> {
+    let bytes: [u8; 20] = Place::Mark(source, index).unseal_exact(stored)?;
+    Ok(Mark { index, segment: u32_at(&bytes, 0), offset: u64_at(&bytes, 4), line: u64_at(&bytes, 12) })
+}
+
+/// An error where damage hides some of the records of a table.
+pub(crate) fn whole(table: &str, found: u64, expected: u64) -> Result<(), Cause> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Cause::Damaged(format!("the table `{table}` has {expected} records, and {found} can be found")))
+}
+
+/// A time as it stands in a key: in order, also before 1970.
+pub(crate) fn ordered(time: Timestamp) -> u64 {
+    time.0.cast_unsigned() ^ 1 << 63
+}
+
+/// The time that [`ordered`] made this number of.
+pub(crate) fn from_ordered(key: u64) -> Timestamp {
+    Timestamp((key ^ 1 << 63).cast_signed())
+}
+
+fn halves(number: u128) -> [u64; 2] {
+    let bytes = number.to_le_bytes();
+    [u64_at(&bytes, 0), u64_at(&bytes, 8)]
+}
+
+/// The number at `at`; `bytes` is an array that is long enough.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
+}

@@ -1,0 +1,99 @@
+//! One process at a time: a lock on the file `lock` in the data folder, which names its holder, and one on
+//! the store's own file.
+//!
+//! The operating system frees a lock when the process ends, however it ends. The file `lock` stays and
+//! means nothing by itself. An operator who deletes it lets a second process lock another file of the same
+//! name; the lock on the store's own file still keeps that process out.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::Path;
+
+use crate::error::OpenError;
+use tidegate_model::{Holder, Timestamp, is_alive, lock_owner, open_or_create_private, rfc3339};
+
+/// Held as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Takes the lock of the store at `store`, whose folder exists.
+    pub(crate) fn take(path: &Path, store: &Path, now: Timestamp) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Io { path: path.to_path_buf(), source };
+        let mut file = open_or_create_private(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let holder = holder_of(&mut file);
+                return Err(OpenError::Locked { path: store.to_path_buf(), holder });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        write_holder(&mut file, now).map_err(failed)?;
+        Ok(Self { file })
+    }
+}
+
+/// Whoever comes next is not to be taken for this process before it has written its own name.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.file.set_len(0);
+    }
+}
+
+/// The process that has written itself into the lock file, if it is the one that holds the lock.
+fn holder_of(file: &mut File) -> Holder {
+    let written = read_holder(file).unwrap_or_default();
+    match (lock_owner(file), written.pid) {
+        (Some(owner), pid) if pid != Some(owner) => Holder::running(owner),
+        (None, Some(pid)) if !is_alive(pid) => Holder::default(),
+        _ => written,
+    }
+}
+
+fn read_holder(file: &mut File) -> Option<Holder> {
+    // Longer than any command line that is worth showing.
+    const HOLDER_BYTES_MAX: u64 = 64 << 10;
+    let mut text = String::new();
+    file.take(HOLDER_BYTES_MAX).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn write_holder(file: &mut File, now: Timestamp) -> io::Result<()> {
+    let command: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let since = rfc3339(now);
+    let holder = Holder { pid: Some(std::process::id()), since, command: command.join(" "), user: None };
+    let mut line = serde_json::to_vec(&holder)?;
+    line.push(b'\n');
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_named_as_far_as_it_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let mut file = open_or_create_private(&path).unwrap();
+        // No process has the highest number there is.
+        let dead = Holder { pid: Some(i32::MAX as u32), since: "then".into(), ..a("tidegate run") };
+        file.write_all(&serde_json::to_vec(&dead).unwrap()).unwrap();
+        file.rewind().unwrap();
+        assert_eq!(holder_of(&mut file), Holder::default());
+        assert_eq!(Holder::default().to_string(), "another process");
+        assert_eq!(dead.to_string(), format!("process {}, `tidegate run`, since then", i32::MAX));
+        let found = Holder { pid: Some(7), user: Some(65534), ..a("flock lock sleep 9") };
+        assert_eq!(found.to_string(), "process 7 of user 65534, `flock lock sleep 9`");
+        assert_eq!(Holder { pid: Some(7), ..Holder::default() }.to_string(), "process 7");
+    }
+
+    fn a(command: &str) -> Holder {
+        Holder { command: command.to_owned(), ..Holder::default() }
+    }
+}

@@ -1,0 +1,142 @@
+//! The version of the store's format: makes the tables of a new store, brings older ones up to this version, and
+//! checks on opening that all that recovery starts from is whole.
+
+use redb::{
+    Database, ReadTransaction, ReadableDatabase as _, ReadableTable, ReadableTableMetadata as _,
+    WriteTransaction,
+};
+
+use super::format::{
+    Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
+    PROGRESS, Place, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS, names, whole,
+};
+use super::{pauses, token_key};
+use crate::error::Cause;
+use tidegate_model::Timestamp;
+
+/// The format that this code writes.
+pub(crate) const VERSION: u32 = 5;
+
+/// Where the version stands in `meta`.
+const FORMAT_KEY: &str = "format";
+/// Where the time stands at which the store was made.
+const CREATED_KEY: &str = "created";
+
+/// Writes what every store starts with.
+pub(crate) fn initialise(txn: &WriteTransaction, now: Timestamp) -> Result<(), Cause> {
+    txn.open_table(NAMES)?;
+    txn.open_table(QUEUES)?;
+    txn.open_table(LOG)?;
+    txn.open_table(PROGRESS)?;
+    txn.open_table(MARKS)?;
+    txn.open_table(SEGMENTS)?;
+    txn.open_table(SINKS)?;
+    txn.open_table(DELIVERIES)?;
+    make_tables_of_version_2(txn)?;
+    txn.open_table(TICKS)?;
+    {
+        let mut meta = txn.open_table(META)?;
+        meta.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
+        meta.insert(CREATED_KEY, &*Place::Meta(CREATED_KEY).seal(now.0.to_le_bytes().to_vec()))?;
+    }
+    CommitRecord { number: 0, time: now }.write(txn)
+}
+
+fn make_tables_of_version_2(txn: &WriteTransaction) -> Result<(), Cause> {
+    txn.open_table(EXPIRIES)?;
+    txn.open_table(SNAPSHOTS)?;
+    txn.open_table(DELAYED)?;
+    txn.open_table(DELAYED_COUNTS)?;
+    txn.open_table(GENERATIONS)?;
+    Ok(())
+}
+
+/// Makes a store of an older version one of this version, in one transaction. Everything that is
+/// there is kept as it is: this version reads the values and records of the older ones.
+pub(crate) fn migrate(database: &Database) -> Result<(), Cause> {
+    let found = version(&database.begin_read()?.open_table(META)?)?;
+    if found >= VERSION {
+        return Ok(());
+    }
+    let txn = database.begin_write()?;
+    if found < 2 {
+        make_tables_of_version_2(&txn)?;
+    }
+    txn.open_table(TICKS)?;
+    txn.open_table(META)?.insert(FORMAT_KEY, &VERSION.to_le_bytes()[..])?;
+    txn.commit()?;
+    Ok(())
+}
+
+fn version(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<u32, Cause> {
+    let stored = meta.get(FORMAT_KEY)?;
+    match stored.and_then(|stored| stored.value().try_into().ok()).map(u32::from_le_bytes) {
+        None | Some(0) => Err(Cause::Damaged("it has no version".into())),
+        Some(version) => Ok(version),
+    }
+}
+
+/// When the store was made.
+pub(crate) fn created(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Timestamp, Cause> {
+    let stored = meta.get(CREATED_KEY)?;
+    let stored = stored.ok_or_else(|| Cause::Damaged("it does not say when it was made".into()))?;
+    Ok(Timestamp(i64::from_le_bytes(Place::Meta(CREATED_KEY).unseal_exact(stored.value())?)))
+}
+
+/// Makes sure that the store is of this version, and that every record which recovery starts from
+/// is there and whole. Answers with the last commit.
+///
+/// The tables that grow with the jobs are left to those who read them: their records have
+/// checksums of their own, and opening must not take longer for a longer backlog.
+pub(crate) fn check(txn: &ReadTransaction) -> Result<CommitRecord, Cause> {
+    let meta = txn.open_table(META)?;
+    match version(&meta)? {
+        VERSION => {}
+        newer if newer > VERSION => return Err(Cause::Newer { found: newer, known: VERSION }),
+        older => return Err(Cause::Damaged(format!("it is still of version {older}"))),
+    }
+    let names_table = txn.open_table(NAMES)?;
+    let found = names(&names_table)?.len() as u64;
+    whole("names", found, names_table.len()?)?;
+
+    let queues = txn.open_table(QUEUES)?;
+    count("queues", &queues, |id, stored| QueueRecord::unseal(id, stored).map(drop))?;
+    let progress = txn.open_table(PROGRESS)?;
+    count("progress", &progress, |(step, input), stored| {
+        Place::Progress(step, input).unseal(stored).map(drop)
+    })?;
+    let segments = txn.open_table(SEGMENTS)?;
+    count("segments", &segments, |(id, ordinal), stored| {
+        Place::Segment(id, ordinal).unseal(stored).map(drop)
+    })?;
+    let sinks = txn.open_table(SINKS)?;
+    count("sinks", &sinks, |id, stored| Place::Sink(id).unseal(stored).map(drop))?;
+    let snapshots = txn.open_table(SNAPSHOTS)?;
+    count("snapshots", &snapshots, |(step, number), stored| {
+        Place::Snapshot(step, number).unseal(stored).map(drop)
+    })?;
+    let generations = txn.open_table(GENERATIONS)?;
+    count("generations", &generations, |number, stored| Place::Generation(number).unseal(stored).map(drop))?;
+    let ticks = txn.open_table(TICKS)?;
+    count("ticks", &ticks, |source, stored| Place::Tick(source).unseal(stored).map(drop))?;
+    let counts = txn.open_table(DELAYED_COUNTS)?;
+    count("delayed_counts", &counts, |step, stored| Place::DelayedCount(step).unseal(stored).map(drop))?;
+    pauses::read(&meta)?;
+    token_key::read(&meta)?;
+    CommitRecord::read(&meta)
+}
+
+/// Walks over a whole table, since a record that damage hid would look like one that never was.
+fn count<K: redb::Key + 'static>(
+    table: &str,
+    records: &redb::ReadOnlyTable<K, Bytes>,
+    check: impl for<'a> Fn(K::SelfType<'a>, &[u8]) -> Result<(), Cause>,
+) -> Result<(), Cause> {
+    let mut found = 0;
+    for entry in records.iter()? {
+        let (key, stored) = entry?;
+        check(key.value(), stored.value())?;
+        found += 1;
+    }
+    whole(table, found, records.len()?)
+}

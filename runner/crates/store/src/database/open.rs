@@ -1,0 +1,105 @@
+//! From a folder to the handles, or to what is wrong with the file in it.
+//!
+//! A new store appears under its name only when it is whole, so a file that is not a store was
+//! never one.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::data_folder;
+use super::disk::{Disk, FileDisk, Medium};
+use super::lock::Lock;
+use super::migrate;
+use super::origin::{Opened, Origin, open_database};
+use super::read::{Shared, Store};
+use super::write::Writer;
+use crate::error::{Cause, OpenError};
+use tidegate_model::log_target;
+use tidegate_model::{Clock as _, SystemClock, create_private};
+
+pub(crate) const FILE: &str = "store.redb";
+pub(crate) const FILE_IN_THE_MAKING: &str = "store.redb.new";
+const LOCK_FILE: &str = "lock";
+
+/// Opens the store in `folder`, and creates what is missing of folder and store. Other users lose what
+/// rights they had to them.
+pub fn open(folder: &Path) -> Result<(Store, Writer), OpenError> {
+    let at_folder = |source| OpenError::Folder { path: folder.to_path_buf(), source };
+    data_folder::make_folder(folder).map_err(at_folder)?;
+    let path = folder.join(FILE);
+    let lock = take_lock(folder, &path)?;
+    if let Err(error) = data_folder::tighten(folder) {
+        tracing::warn!(target: log_target::STORE, folder = %folder.display(), %error, "other users may reach files of the store");
+    }
+    if !path.try_exists().map_err(at_folder)? {
+        create(folder).map_err(|cause| cause.at(path.clone()))?;
+    }
+    start(Origin::of_file(path)?, Some(lock))
+}
+
+/// Opens the store in `folder` if there is one, and creates nothing.
+pub fn open_existing(folder: &Path) -> Result<Option<(Store, Writer)>, OpenError> {
+    let Some((origin, lock)) = find(folder)? else { return Ok(None) };
+    start(origin, Some(lock)).map(Some)
+}
+
+/// Opens the store on `disk`, and creates it if the disk is empty. Nothing keeps others off.
+pub fn open_disk(disk: Box<dyn Disk>) -> Result<(Store, Writer), OpenError> {
+    let origin = Origin { medium: Medium::new(disk), path: PathBuf::from(FILE) };
+    if origin.medium.disk().is_empty().map_err(|source| Cause::Io(source).at(origin.path.clone()))? {
+        initialise(&origin.medium).map_err(|cause| cause.at(origin.path.clone()))?;
+    }
+    start(origin, None)
+}
+
+pub(crate) fn take_lock(folder: &Path, store: &Path) -> Result<Lock, OpenError> {
+    Lock::take(&folder.join(LOCK_FILE), store, SystemClock.now())
+}
+
+/// The store in `folder`, not opened yet, but taken; `None` where there is none.
+pub(crate) fn find(folder: &Path) -> Result<Option<(Origin, Lock)>, OpenError> {
+    let path = folder.join(FILE);
+    if !path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
+        return Ok(None);
+    }
+    let lock = take_lock(folder, &path)?;
+    Ok(Some((Origin::of_file(path)?, lock)))
+}
+
+fn start(origin: Origin, lock: Option<Lock>) -> Result<(Store, Writer), OpenError> {
+    let Opened { database, transaction } = origin.open_at_least(0)?;
+    let shared = Arc::new(Shared::new(database));
+    Ok((Store::new(shared.clone()), Writer::new(shared, origin, transaction, lock)))
+}
+
+/// Makes a store under another name, and gives it its own when it is durable.
+fn create(folder: &Path) -> Result<(), Cause> {
+    let path = folder.join(FILE_IN_THE_MAKING);
+    let medium = Medium::new(Box::new(FileDisk::new(create_private(&path)?, &path)?));
+    initialise(&medium)?;
+    fs::rename(&path, folder.join(FILE))?;
+    sync_folder(folder)?;
+    Ok(())
+}
+
+/// Makes a store on an empty medium.
+fn initialise(medium: &Medium) -> Result<(), Cause> {
+    let database = open_database(medium)?;
+    let txn = database.begin_write()?;
+    migrate::initialise(&txn, SystemClock.now())?;
+    txn.commit()?;
+    drop(database);
+    medium.disk().sync()?;
+    Ok(())
+}
+
+/// A new name is durable when its folder is. Elsewhere than on Unix a folder cannot be opened, and
+/// need not.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! The table of delayed jobs, in order of the time that each waits for.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use redb::{ReadableTable, WriteTransaction};
+
+use super::format::{self, DELAYED, DELAYED_COUNTS, META, NAMES, Place, from_ordered, ordered};
+use super::read::Store;
+use crate::api::parked_job::{Delayed, DelayedJob, DelayedKey, NEVER};
+use crate::codec::parked_record::{is_of, record};
+pub(crate) use crate::codec::parked_record::{seal, unseal};
+use crate::error::{Cause, ReadError};
+use tidegate_model::{Address, Timestamp};
+
+/// Where the last sequence stands in `meta`.
+const SEQUENCE_KEY: &str = "delayed";
+
+impl Store {
+    /// The jobs of `step` that are due at `now`, in order of due time, and behind `after`: at most
+    /// `jobs` of them, of together at most `bytes` bytes with what they carry, but at least one.
+    pub fn due(
+        &self,
+        step: &Address,
+        now: Timestamp,
+        after: Option<&DelayedKey>,
+        jobs: usize,
+        bytes: usize,
+    ) -> Result<Vec<(DelayedKey, DelayedJob)>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(Vec::new()) };
+            let start = match after {
+                Some(after) => Bound::Excluded((id, ordered(after.due), after.sequence)),
+                None => Bound::Included((id, 0, 0)),
+            };
+            let end = (id, ordered(now), u64::MAX);
+            // Where `after` is not due yet, nothing can be behind it.
+            if matches!(start, Bound::Excluded(start) if start >= end) {
+                return Ok(Vec::new());
+            }
+            let (mut found, mut found_bytes) = (Vec::new(), 0);
+            for entry in txn.open_table(DELAYED)?.range((start, Bound::Included(end)))? {
+                let (key, stored) = entry?;
+                let (_, due, sequence) = key.value();
+                let job = unseal(key.value(), stored.value())?;
+                found_bytes += job.payload.len() + job.carried.as_ref().map_or(0, String::len);
+                if !found.is_empty() && (found.len() >= jobs || found_bytes > bytes) {
+                    break;
+                }
+                found.push((DelayedKey { step: step.clone(), due: from_ordered(due), sequence }, job));
+            }
+            Ok(found)
+        })
+    }
+
+    /// The delayed jobs with these keys; `None` for those that are not there.
+    pub fn delayed(&self, keys: &[DelayedKey]) -> Result<Vec<Option<DelayedJob>>, ReadError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.view(|txn| {
+            let (names, table) = (txn.open_table(NAMES)?, txn.open_table(DELAYED)?);
+            let find = |key: &DelayedKey| {
+                let Some(id) = format::find_id(&names, &key.step)? else { return Ok(None) };
+                let key = (id, ordered(key.due), key.sequence);
+                table.get(key)?.map(|stored| unseal(key, stored.value())).transpose()
+            };
+            keys.iter().map(find).collect()
+        })
+    }
+
+    /// As [`Store::delayed_of`]. Looks at all that come before it, but reads no more of them than that.
+    pub(crate) fn delayed_of_all(
+        &self,
+        step: &Address,
+        (input, index): (&str, u64),
+    ) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(None) };
+            for entry in txn.open_table(DELAYED)?.range((id, 0, 0)..=(id, u64::MAX, u64::MAX))? {
+                let (key, stored) = entry?;
+                if is_of(record(key.value(), stored.value())?, input, index) {
+                    let job = unseal(key.value(), stored.value())?;
+                    let (_, due, sequence) = key.value();
+                    return Ok(Some((
+                        DelayedKey { step: step.clone(), due: from_ordered(due), sequence },
+                        job,
+                    )));
+                }
+            }
+            Ok(None)
+        })
+    }
+
+    /// The last number that a delayed job was given; 0 where none ever was.
+    pub fn delayed_sequence(&self) -> Result<u64, ReadError> {
+        self.view(|txn| last_sequence(&txn.open_table(META)?))
+    }
+
+    /// When the first delayed job of `step` is due, or the first one that is due later than `after`.
+    /// What is due at no time is not.
+    pub fn next_due(&self, step: &Address, after: Option<Timestamp>) -> Result<Option<Timestamp>, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(None) };
+            let start = match after {
+                Some(after) => Bound::Excluded((id, ordered(after), u64::MAX)),
+                None => Bound::Included((id, 0, 0)),
+            };
+            let end = Bound::Excluded((id, ordered(NEVER), 0));
+            if matches!((start, end), (Bound::Excluded(start), Bound::Excluded(end)) if start >= end) {
+                return Ok(None);
+            }
+            let first = txn.open_table(DELAYED)?.range((start, end))?.next().transpose()?;
+            Ok(first.map(|(key, _)| from_ordered(key.value().1)))
+        })
+    }
+
+    /// How many delayed jobs `step` has. Takes no longer where they are many.
+    pub fn delayed_count(&self, step: &Address) -> Result<u64, ReadError> {
+        self.view(|txn| {
+            let Some(id) = format::find_id(&txn.open_table(NAMES)?, step)? else { return Ok(0) };
+            count(&txn.open_table(DELAYED_COUNTS)?, id)
+        })
+    }
+}
+
+/// First those go that need not wait any more, then the new ones come. Answers with their keys.
+pub(crate) fn write(
+    txn: &WriteTransaction,
+    undelayed: &[DelayedKey],
+    delayed: &[Delayed],
+) -> Result<Vec<DelayedKey>, Cause> {
+    if undelayed.is_empty() && delayed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut ids = Ids::default();
+    let mut table = txn.open_table(DELAYED)?;
+    let mut grown: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for key in undelayed {
+        let id = ids.get(txn, &key.step)?;
+        if table.remove((id, ordered(key.due), key.sequence))?.is_some() {
+            grown.entry(id).or_default().1 += 1;
+        }
+    }
+    let mut keys = Vec::with_capacity(delayed.len());
+    let mut records = Vec::with_capacity(delayed.len());
+    let mut sequence = last_sequence(&txn.open_table(META)?)?;
+    for Delayed { step, due, job } in delayed {
+        let id = ids.get(txn, step)?;
+        sequence += 1;
+        records.push(((id, ordered(*due), sequence), job));
+        grown.entry(id).or_default().0 += 1;
+        keys.push(DelayedKey { step: step.clone(), due: *due, sequence });
+    }
+    // Neighbours in the table are written together.
+    records.sort_unstable_by_key(|&(key, _)| key);
+    for (key, job) in records {
+        table.insert(key, &*seal(key, job))?;
+    }
+    write_last_sequence(txn, sequence)?;
+    let mut counts = txn.open_table(DELAYED_COUNTS)?;
+    for (id, (more, less)) in grown {
+        let left = (count(&counts, id)? + more).saturating_sub(less);
+        counts.insert(id, &*seal_count(id, left))?;
+    }
+    Ok(keys)
+}
+
+/// Numbers of names, each looked up once.
+#[derive(Default)]
+struct Ids<'a>(BTreeMap<&'a Address, u32>);
+
+impl<'a> Ids<'a> {
+    fn get(&mut self, txn: &WriteTransaction, address: &'a Address) -> Result<u32, Cause> {
+        if let Some(&id) = self.0.get(address) {
+            return Ok(id);
+        }
+        let id = format::intern(txn, address)?;
+        self.0.insert(address, id);
+        Ok(id)
+    }
+}
+
+/// How many delayed jobs the step with this number has.
+pub(crate) fn count(counts: &impl ReadableTable<u32, format::Bytes>, step: u32) -> Result<u64, Cause> {
+    let stored = counts.get(step)?;
+    let unseal = |stored: redb::AccessGuard<'_, format::Bytes>| {
+        Place::DelayedCount(step).unseal_exact(stored.value()).map(u64::from_le_bytes)
+    };
+    stored.map_or(Ok(0), unseal)
+}
+
+pub(crate) fn seal_count(step: u32, count: u64) -> Vec<u8> {
+    Place::DelayedCount(step).seal(count.to_le_bytes().to_vec())
+}
+
+/// The last sequence that a job was given; 0 where none ever was.
+pub(crate) fn last_sequence(meta: &impl ReadableTable<&'static str, format::Bytes>) -> Result<u64, Cause> {
+    let Some(stored) = meta.get(SEQUENCE_KEY)? else { return Ok(0) };
+    Place::Meta(SEQUENCE_KEY).unseal_exact(stored.value()).map(u64::from_le_bytes)
+}
+
+pub(crate) fn write_last_sequence(txn: &WriteTransaction, sequence: u64) -> Result<(), Cause> {
+    let record = Place::Meta(SEQUENCE_KEY).seal(sequence.to_le_bytes().to_vec());
+    txn.open_table(META)?.insert(SEQUENCE_KEY, &*record)?;
+    Ok(())
+}

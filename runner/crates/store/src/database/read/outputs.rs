@@ -1,0 +1,413 @@
+//! Outputs of a step: found on a queue by the job that they were made of.
+//!
+//! The log has no row a job, so it has no index by origin. Instead each page of a queue is read once. The least
+//! and the greatest index are kept that its jobs came from, by step and input. A page whose jobs came from
+//! elsewhere is not read again. Jobs in the log do not change, so neither do pages.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redb::ReadTransaction;
+
+use super::{Store, find_queue, in_queue, missing, unreadable};
+use crate::codec::block::Sought;
+use crate::codec::log_record::Value;
+use crate::database::format::{LOG, Place};
+use crate::error::{Cause, ReadError};
+use tidegate_model::{Address, Origin};
+
+/// Jobs of a page: those with the indices from a multiple of it on.
+const PAGE: u64 = 128;
+/// So many jobs are read together where pages are not known yet, and so many bytes of them.
+const READ: usize = 1024;
+const READ_BYTES: usize = 2 << 20;
+/// So many pages in a row are about one place.
+const PAGES_ABOUT: u64 = 2;
+/// So many pages are known at a time, of together about 8 million jobs; then all are forgotten.
+const PAGES_MAX: usize = 1 << 16;
+
+/// What stands on a queue, and how it came there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub index: u64,
+    pub payload: Vec<u8>,
+    pub origin: Origin,
+}
+
+/// A step, and a job of one of its inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct MadeOf<'a> {
+    pub step: &'a Address,
+    /// The input, as delivery hashes name it.
+    pub input: &'a str,
+    pub index: u64,
+}
+
+/// What is known of pages.
+#[derive(Debug, Default)]
+pub(crate) struct Pages(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Steps and their inputs, by number.
+    makers: Vec<(Address, String)>,
+    /// By queue and the number of the page.
+    pages: BTreeMap<Address, BTreeMap<u64, Box<[Span]>>>,
+    count: usize,
+    /// How many pages were read to be known.
+    #[cfg(test)]
+    learnt: u64,
+}
+
+/// All jobs of a page that a maker made came from one of these indices.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    maker: usize,
+    first: u64,
+    last: u64,
+}
+
+impl Store {
+    /// What the step has made of the job, of what stands on `queue` in `range`: at most the first `most`.
+    pub fn made(
+        &self,
+        queue: &Address,
+        range: Range<u64>,
+        of: MadeOf<'_>,
+        most: usize,
+    ) -> Result<Vec<Made>, ReadError> {
+        let mut found = Vec::new();
+        let Some(state) = self.queue(queue)? else { return Ok(found) };
+        let (start, end) = (range.start.max(state.first), range.end.min(state.head + 1));
+        let mut at = start;
+        while at < end && found.len() < most {
+            let page = self.pages().known().next(queue, at / PAGE..end.div_ceil(PAGE), of);
+            at = at.max(page * PAGE);
+            if at >= end {
+                break;
+            }
+            let next = ((page + 1) * PAGE).min(end);
+            if self.may_hold(queue, page, of, (state.first, state.head))? {
+                self.find(queue, at..next, of, &mut found)?;
+            }
+            at = next;
+        }
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// The least index that the step came from with what it has made about there; `None` where others have made
+    /// all of that.
+    pub fn made_about(&self, queue: &Address, at: u64, of: MadeOf<'_>) -> Result<Option<u64>, ReadError> {
+        let Some(state) = self.queue(queue)? else { return Ok(None) };
+        for page in at / PAGE..at / PAGE + PAGES_ABOUT {
+            self.may_hold(queue, page, of, (state.first, state.head))?;
+            let first = self.pages().known().first(queue, page, of);
+            if first.is_some() {
+                return Ok(first);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the page may hold what is looked for. One that is whole, and not known, is read for it.
+    fn may_hold(
+        &self,
+        queue: &Address,
+        page: u64,
+        of: MadeOf<'_>,
+        (first, head): (u64, u64),
+    ) -> Result<bool, ReadError> {
+        if let Some(may) = self.pages().known().may_hold(queue, page, of) {
+            return Ok(may);
+        }
+        let start = (page * PAGE).max(1);
+        if start < first || (page + 1) * PAGE > head + 1 {
+            return Ok(true);
+        }
+        self.learn(queue, page, start)?;
+        Ok(self.pages().known().may_hold(queue, page, of).unwrap_or(true))
+    }
+
+    /// Reads a page that is whole, and those behind it that come with it.
+    fn learn(&self, queue: &Address, page: u64, mut at: u64) -> Result<(), ReadError> {
+        let mut drafts: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
+        let end = (page + 1) * PAGE;
+        while at < end {
+            let Some((batch, origins)) = self.read_details(queue, at, READ, READ_BYTES)? else {
+                return Ok(());
+            };
+            let mut known = self.pages().known();
+            for (index, origin) in (at..).zip(&origins) {
+                let spans = drafts.entry(index / PAGE).or_default();
+                if let Some(origin) = origin {
+                    known.note(origin, spans);
+                }
+            }
+            at = batch.end();
+        }
+        // The last one goes on.
+        drafts.retain(|&page, _| (page + 1) * PAGE <= at);
+        self.pages().known().keep(queue, drafts);
+        Ok(())
+    }
+
+    fn find(
+        &self,
+        queue: &Address,
+        range: Range<u64>,
+        of: MadeOf<'_>,
+        found: &mut Vec<Made>,
+    ) -> Result<(), ReadError> {
+        self.view(|txn| {
+            let Some((id, record)) = find_queue(txn, queue)? else { return Ok(()) };
+            if range.start < record.first {
+                let (queue, index) = (queue.clone(), range.start);
+                return Err(Cause::Gone { queue, index, first: record.first });
+            }
+            let range = range.start..range.end.min(record.head + 1);
+            find(txn, id, range, of, found).map_err(|error| in_queue(queue, error))
+        })
+    }
+}
+
+/// Adds what is looked for, of the kept jobs in `range`.
+fn find(
+    txn: &ReadTransaction,
+    queue: u32,
+    range: Range<u64>,
+    of: MadeOf<'_>,
+    found: &mut Vec<Made>,
+) -> Result<(), Cause> {
+    let log = txn.open_table(LOG)?;
+    let start = match log.range((queue, 0)..=(queue, range.start))?.next_back() {
+        Some(entry) => entry?.0.value().1,
+        None => return Err(missing(range.start)),
+    };
+    let sought = Sought { step: of.step, input: of.input, index: of.index };
+    let mut next = range.start;
+    for entry in log.range((queue, start)..(queue, range.end))? {
+        let (key, stored) = entry?;
+        let (_, first) = key.value();
+        let wrong = |what| unreadable(first, what);
+        let value = Value::parse(stored.value(), Place::Log(queue, first).seed()).map_err(wrong)?;
+        // The values follow each other without gaps.
+        let start =
+            next.checked_sub(first).filter(|&start| start < value.jobs).ok_or_else(|| missing(next))?;
+        let end = value.jobs.min(range.end - first);
+        let mut add = |(position, payload, origin): (usize, &[u8], Origin)| {
+            found.push(Made { index: first + position as u64, payload: payload.to_vec(), origin });
+        };
+        value.find(start..end, sought, &mut add).map_err(wrong)?;
+        next = first + end;
+    }
+    if next < range.end { Err(missing(next)) } else { Ok(()) }
+}
+
+impl MadeOf<'_> {
+    /// Of what the step has made, the index in the input.
+    #[must_use]
+    pub fn index_in(&self, origin: &Origin) -> Option<u64> {
+        let is_of_it = |(input, _): &&(String, u64)| input == self.input;
+        let inputs = (origin.step == *self.step).then_some(&origin.inputs)?;
+        inputs.iter().find(is_of_it).map(|&(_, index)| index)
+    }
+}
+
+impl Pages {
+    /// Forgets all: the file may be another one now.
+    pub(crate) fn forget(&self) {
+        *self.known() = Known::default();
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // It is whole between any two operations on it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// `None` where nothing is known of the page.
+    fn may_hold(&self, queue: &Address, page: u64, of: MadeOf<'_>) -> Option<bool> {
+        let spans = self.pages.get(queue)?.get(&page)?;
+        Some(holds(spans, self.maker(of), of))
+    }
+
+    /// The first of these pages that may hold it, or of which nothing is known; the end where there is none.
+    fn next(&self, queue: &Address, pages: Range<u64>, of: MadeOf<'_>) -> u64 {
+        let Some(known) = self.pages.get(queue) else { return pages.start };
+        let maker = self.maker(of);
+        let mut next = pages.start;
+        for (&page, spans) in known.range(pages) {
+            if page != next || holds(spans, maker, of) {
+                break;
+            }
+            next += 1;
+        }
+        next
+    }
+
+    /// The least index that something on the page came from; `None` also where nothing is known of it.
+    fn first(&self, queue: &Address, page: u64, of: MadeOf<'_>) -> Option<u64> {
+        let (spans, maker) = (self.pages.get(queue)?.get(&page)?, self.maker(of)?);
+        spans.iter().find(|span| span.maker == maker).map(|span| span.first)
+    }
+
+    fn maker(&self, of: MadeOf<'_>) -> Option<usize> {
+        self.makers.iter().position(|(step, input)| step == of.step && input == of.input)
+    }
+
+    fn note(&mut self, origin: &Origin, spans: &mut Vec<Span>) {
+        for (input, index) in &origin.inputs {
+            let known = self.makers.iter().position(|(step, name)| *step == origin.step && name == input);
+            let maker = known.unwrap_or_else(|| {
+                self.makers.push((origin.step.clone(), input.clone()));
+                self.makers.len() - 1
+            });
+            match spans.iter_mut().find(|span| span.maker == maker) {
+                Some(span) => (span.first, span.last) = (span.first.min(*index), span.last.max(*index)),
+                None => spans.push(Span { maker, first: *index, last: *index }),
+            }
+        }
+    }
+
+    fn keep(&mut self, queue: &Address, pages: BTreeMap<u64, Vec<Span>>) {
+        if self.count + pages.len() > PAGES_MAX {
+            (self.pages, self.count) = (BTreeMap::new(), 0);
+        }
+        #[cfg(test)]
+        {
+            self.learnt += pages.len() as u64;
+        }
+        let of_queue = self.pages.entry(queue.clone()).or_default();
+        for (page, spans) in pages {
+            self.count += usize::from(of_queue.insert(page, spans.into()).is_none());
+        }
+    }
+}
+
+fn holds(spans: &[Span], maker: Option<usize>, of: MadeOf<'_>) -> bool {
+    spans.iter().any(|span| Some(span.maker) == maker && (span.first..=span.last).contains(&of.index))
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_plugin::Payloads;
+
+    use super::*;
+    use crate::codec::block::{SECTION_RAW_BYTES_MAX, UNPACKED, Unpacked};
+    use crate::testing::FaultyDisk;
+    use crate::{Append, Block, Changes, Details, Writer, open_disk};
+    use tidegate_model::Origins;
+
+    const INPUT: &str = "p/in";
+
+    /// Each commit appends what was made of these indices.
+    fn history(commits: impl IntoIterator<Item = Vec<u64>>) -> (Store, Writer) {
+        let (store, mut writer) = open_disk(Box::new(FaultyDisk::new())).unwrap();
+        for indices in commits {
+            let mut origins = Origins::new(address("p/step"), vec![INPUT.to_owned()]);
+            let mut jobs = Payloads::new();
+            for index in indices {
+                origins.push(&[index]);
+                jobs.push(index.to_string().as_bytes());
+            }
+            let block = Block::encode(&jobs, Details { origins: Some(&origins), carried: None });
+            let appends = vec![Append { queue: address("p/out"), block }];
+            writer.commit(&Changes { appends, ..Changes::default() }).unwrap();
+        }
+        (store, writer)
+    }
+
+    fn address(text: &str) -> Address {
+        Address::parse(text).unwrap()
+    }
+
+    fn made(store: &Store, index: u64, range: Range<u64>) -> Vec<u64> {
+        let of = MadeOf { step: &address("p/step"), input: INPUT, index };
+        let made = store.made(&address("p/out"), range, of, 10).unwrap();
+        assert!(made.iter().all(|made| made.payload == index.to_string().as_bytes()));
+        made.iter().map(|made| made.index).collect()
+    }
+
+    fn learnt(store: &Store) -> u64 {
+        store.pages().known().learnt
+    }
+
+    #[test]
+    fn each_page_is_read_once_however_many_jobs_are_looked_for() {
+        let jobs = 60_000;
+        let (store, _writer) =
+            history((0..jobs / 500).map(|part| (part * 500 + 1..=part * 500 + 500).collect()));
+        assert_eq!(made(&store, 30_000, 1..jobs + 1), [30_000]);
+        let once = learnt(&store);
+        assert_eq!(once, (jobs + 1) / PAGE);
+        for index in [1, 127, 128, 129, 59_999, jobs, jobs + 1] {
+            let expected: &[u64] = if index <= jobs { &[index] } else { &[] };
+            assert_eq!(made(&store, index, 1..jobs + 1), expected);
+        }
+        let about = |at, step| {
+            let of = MadeOf { step: &address(step), input: INPUT, index: 1 };
+            store.made_about(&address("p/out"), at, of).unwrap()
+        };
+        assert_eq!((about(30_000, "p/step"), about(30_000, "p/other")), (Some(30_000 / PAGE * PAGE), None));
+        assert_eq!(learnt(&store), once);
+    }
+
+    /// What `look` unpacks.
+    fn unpacked(look: impl FnOnce()) -> Unpacked {
+        UNPACKED.set(Unpacked::NOTHING);
+        look();
+        UNPACKED.get()
+    }
+
+    #[test]
+    fn a_look_at_one_job_copies_that_job_alone_and_unpacks_four_sections_at_most() {
+        for jobs in [10, 60_000] {
+            let (store, _writer) = history([(1..=jobs).collect()]);
+            // Pages are learnt once.
+            made(&store, 1, 1..jobs + 1);
+            for index in (1..=jobs).step_by(if jobs > 10 { 97 } else { 1 }) {
+                let read = unpacked(|| {
+                    let batch = store.read(&address("p/out"), index, 1, 0).unwrap().unwrap();
+                    assert_eq!(batch.payloads.get(0), Some(index.to_string().as_bytes()));
+                });
+                assert_eq!((read.sections, read.jobs), (1, 1), "{index} of {jobs}");
+                let found = unpacked(|| assert_eq!(made(&store, index, 1..jobs + 1), [index]));
+                assert_eq!(found.jobs, 1, "{index} of {jobs}");
+                // A page lies on two sections at most. The last one is not whole yet, and is read each time.
+                let most = if jobs > 10 { 4 } else { 1 };
+                assert!(found.sections <= most, "{index} of {jobs}: {found:?}");
+                assert!(
+                    found.bytes <= found.sections * SECTION_RAW_BYTES_MAX,
+                    "{index} of {jobs}: {found:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_made_late_or_twice_is_found_and_what_is_outside_the_range_is_not() {
+        let (store, _writer) =
+            history([(1..=300).collect(), vec![7, 400, 7], (301..=500).collect(), vec![7]]);
+        assert_eq!(made(&store, 7, 1..1000), [7, 301, 303, 504]);
+        assert_eq!(made(&store, 7, 8..504), [301, 303]);
+        assert_eq!(made(&store, 7, 302..1000), [303, 504]);
+        assert_eq!(made(&store, 400, 1..1000), [302, 403]);
+        assert_eq!(made(&store, 501, 1..1000), [0; 0]);
+    }
+
+    #[test]
+    fn what_comes_later_is_found_where_a_page_was_not_whole() {
+        let (store, mut writer) = history([vec![1, 2, 3]]);
+        assert_eq!(made(&store, 9, 1..1000), [0; 0]);
+        let mut origins = Origins::new(address("p/step"), vec![INPUT.to_owned()]);
+        origins.push(&[9]);
+        let jobs: Payloads = [b"9".as_slice()].into_iter().collect();
+        let block = Block::encode(&jobs, Details { origins: Some(&origins), carried: None });
+        let appends = vec![Append { queue: address("p/out"), block }];
+        writer.commit(&Changes { appends, ..Changes::default() }).unwrap();
+        assert_eq!(made(&store, 9, 1..1000), [4]);
+    }
+}

@@ -1,0 +1,77 @@
+//! Walks over the delayed jobs of a step, in order of due time, page by page, so that memory does not grow
+//! with them.
+
+use std::vec;
+
+use super::read::Store;
+use crate::api::parked_job::{DelayedJob, DelayedKey, NEVER};
+use crate::error::ReadError;
+use tidegate_model::{Address, Timestamp};
+
+/// So many are read together, and so many bytes of them.
+const PAGE: usize = 1_000;
+const PAGE_BYTES: usize = 2 << 20;
+
+/// Delayed jobs one by one. What is written during the walk may be met or not; nothing is met twice, but
+/// what was put back behind the place where the walk is. Ends behind an error.
+#[derive(Debug)]
+pub struct DelayedJobs<'a> {
+    store: &'a Store,
+    step: &'a Address,
+    after: Option<DelayedKey>,
+    until: Timestamp,
+    page: vec::IntoIter<(DelayedKey, DelayedJob)>,
+    over: bool,
+}
+
+impl Store {
+    /// All delayed jobs of `step`, those that no time makes due last.
+    #[must_use]
+    pub fn all_delayed<'a>(&'a self, step: &'a Address) -> DelayedJobs<'a> {
+        self.walk(step, None, NEVER)
+    }
+
+    /// Those that are due by `now`.
+    #[must_use]
+    pub fn delayed_by<'a>(&'a self, step: &'a Address, now: Timestamp) -> DelayedJobs<'a> {
+        self.walk(step, None, now)
+    }
+
+    /// Those that are due later than `after`, or as soon and given their numbers later.
+    #[must_use]
+    pub fn delayed_behind<'a>(&'a self, step: &'a Address, after: DelayedKey) -> DelayedJobs<'a> {
+        self.walk(step, Some(after), NEVER)
+    }
+
+    /// Those that no time makes due.
+    #[must_use]
+    pub fn untimed<'a>(&'a self, step: &'a Address) -> DelayedJobs<'a> {
+        // Sequences begin behind 0.
+        self.walk(step, Some(DelayedKey { step: step.clone(), due: NEVER, sequence: 0 }), NEVER)
+    }
+
+    fn walk<'a>(&'a self, step: &'a Address, after: Option<DelayedKey>, until: Timestamp) -> DelayedJobs<'a> {
+        DelayedJobs { store: self, step, after, until, page: Vec::new().into_iter(), over: false }
+    }
+}
+
+impl Iterator for DelayedJobs<'_> {
+    type Item = Result<(DelayedKey, DelayedJob), ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.page.len() == 0 && !self.over {
+            match self.store.due(self.step, self.until, self.after.as_ref(), PAGE, PAGE_BYTES) {
+                Ok(page) => {
+                    self.over = page.is_empty();
+                    self.after = page.last().map(|(key, _)| key.clone()).or(self.after.take());
+                    self.page = page.into_iter();
+                }
+                Err(error) => {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        self.page.next().map(Ok)
+    }
+}

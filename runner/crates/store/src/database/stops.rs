@@ -1,0 +1,78 @@
+//! Steps that stopped in the last run, and why, for the commands that look into a store at rest. They are
+//! few, and stand in one record.
+//!
+//! Nothing depends on them but what people read: an older version leaves the record as it is, a field that a
+//! newer one adds is passed over, and an export leaves them out.
+
+use redb::{ReadableTable, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+use super::format::{Bytes, META, Place};
+use super::read::Store;
+use crate::error::{Cause, ReadError};
+use tidegate_model::{Address, Timestamp};
+
+/// Where they stand in `meta`.
+const KEY: &str = "stopped";
+/// The longest reason, in bytes.
+const WHY_MAX: usize = 4 << 10;
+
+/// A step that stopped before the end of its run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    pub step: Address,
+    pub since: Timestamp,
+    /// The job that stopped it, as people know it: `job 52 (in.ndjson:52)`; `None` where it was none.
+    pub at: Option<String>,
+    /// Input and index of this job, where the step has one input.
+    pub job: Option<(Address, u64)>,
+    pub why: String,
+}
+
+impl Store {
+    /// The steps that stopped in the last run, in the order in which they did.
+    pub fn stops(&self) -> Result<Vec<Stop>, ReadError> {
+        self.view(|txn| read(&txn.open_table(META)?))
+    }
+}
+
+pub(crate) fn read(meta: &impl ReadableTable<&'static str, Bytes>) -> Result<Vec<Stop>, Cause> {
+    let Some(stored) = meta.get(KEY)? else { return Ok(Vec::new()) };
+    Place::Meta(KEY).unseal_json(stored.value())
+}
+
+/// `anew`: forgets those of the run before. Of one step the first reason stays.
+pub(crate) fn write(txn: &WriteTransaction, anew: bool, stops: &[Stop]) -> Result<(), Cause> {
+    if stops.is_empty() && !anew {
+        return Ok(());
+    }
+    let mut meta = txn.open_table(META)?;
+    // A note that cannot be read is no reason to fail the commit.
+    let mut all = if anew { Vec::new() } else { read(&meta).unwrap_or_default() };
+    for stop in stops {
+        if all.iter().all(|known| known.step != stop.step) {
+            all.push(Stop { why: shortened(&stop.why), ..stop.clone() });
+        }
+    }
+    meta.insert(KEY, &*Place::Meta(KEY).seal_json(&all)?)?;
+    Ok(())
+}
+
+fn shortened(why: &str) -> String {
+    match why.char_indices().find(|(at, character)| at + character.len_utf8() > WHY_MAX) {
+        Some((end, _)) => format!("{}…", &why[..end]),
+        None => why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        assert_eq!(shortened("as it is"), "as it is");
+        let cut = shortened(&"é".repeat(WHY_MAX));
+        assert_eq!((cut.len(), cut.ends_with("é…")), (WHY_MAX + "…".len(), true));
+    }
+}

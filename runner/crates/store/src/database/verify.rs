@@ -1,0 +1,288 @@
+//! The walk over everything: checksums, and whether the parts fit together.
+
+use std::collections::BTreeMap;
+
+use redb::{ReadTransaction, ReadableTable as _};
+
+use super::dedupe;
+use super::format::{
+    self, CommitRecord, DELAYED, DELAYED_COUNTS, DELIVERIES, EXPIRIES, GENERATIONS, LOG, MARKS, META, NAMES,
+    Place, QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS,
+};
+use super::generations::Generation;
+use super::parked;
+use super::pauses;
+use super::read::{self, Store};
+use super::schedules;
+use super::snapshots;
+use super::stops;
+use super::token_key;
+use crate::codec::block::{Jobs, Wanted};
+use crate::codec::log_record::Value;
+use crate::error::{Cause, ReadError};
+use tidegate_model::{Address, DeliveryHash, Segment, SinkPosition};
+
+/// What the walk found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub queues: u64,
+    /// Values in the log.
+    pub values: u64,
+    pub jobs: u64,
+    /// What the values take in the log.
+    pub bytes: u64,
+    pub deliveries: u64,
+    pub snapshots: u64,
+    pub delayed: u64,
+    /// What is wrong, each a sentence fragment; none where all is well.
+    pub problems: Vec<String>,
+}
+
+/// Reads everything, all of one snapshot, and collects what is wrong instead of stopping at it.
+///
+/// # Errors
+/// Where the store cannot be read at all.
+pub fn verify(store: &Store) -> Result<Report, ReadError> {
+    store.view(|txn| {
+        let mut report = Report::default();
+        let last = CommitRecord::read(&txn.open_table(META)?)?.number;
+        let names: BTreeMap<u32, Address> = format::names(&txn.open_table(NAMES)?)?.into_iter().collect();
+        let mut heads = BTreeMap::new();
+        for entry in txn.open_table(QUEUES)?.iter()? {
+            let (id, stored) = entry?;
+            let id = id.value();
+            let Some(name) = names.get(&id) else {
+                report.problems.push(format!("queue number {id} has no name"));
+                continue;
+            };
+            match QueueRecord::unseal(id, stored.value()) {
+                Ok(record) => {
+                    heads.insert(name.clone(), record.head);
+                    report.queue(txn, (id, name), record, last)?;
+                }
+                Err(cause) => report.problem(cause),
+            }
+        }
+        report.records(txn)?;
+        report.deliveries(txn)?;
+        report.delayed(txn, &names)?;
+        report.snapshots(txn, &names)?;
+        report.orphans(txn, &names)?;
+        report.progress(txn, &heads)?;
+        Ok(report)
+    })
+}
+
+impl Report {
+    fn problem(&mut self, cause: Cause) {
+        self.problems.push(ReadError::from(cause).to_string());
+    }
+
+    fn queue(
+        &mut self,
+        txn: &ReadTransaction,
+        (id, name): (u32, &Address),
+        record: QueueRecord,
+        last: u64,
+    ) -> Result<(), Cause> {
+        const ALL: Wanted = Wanted { jobs: usize::MAX, bytes: usize::MAX };
+        self.queues += 1;
+        let (mut next, mut bytes) = (Some(record.first), 0);
+        let mut transaction = 0;
+        for entry in txn.open_table(LOG)?.range((id, 0)..=(id, u64::MAX))? {
+            let (key, stored) = entry?;
+            let (_, first) = key.value();
+            if let Some(next) = next.filter(|&next| next != first) {
+                self.problems.push(format!("queue `{name}`: job {next} should follow, and job {first} does"));
+            }
+            let mut jobs = Jobs::with_origins();
+            let value = Value::parse(stored.value(), Place::Log(id, first).seed());
+            next = match value.and_then(|value| value.read(0, ALL, &mut jobs).map(|()| value)) {
+                Ok(value) => {
+                    if value.transaction < transaction || value.transaction > last {
+                        self.problems.push(format!(
+                            "queue `{name}`: job {first} is of commit {}, behind one of {transaction}, and the \
+                             last one is {last}",
+                            value.transaction
+                        ));
+                    }
+                    transaction = value.transaction;
+                    Some(first + value.jobs)
+                }
+                Err(what) => {
+                    self.problems
+                        .push(format!("queue `{name}`: the jobs from {first} on cannot be read: {what}"));
+                    None
+                }
+            };
+            self.values += 1;
+            self.jobs += jobs.payloads.len() as u64;
+            bytes += stored.value().len() as u64;
+        }
+        if let Some(next) = next.filter(|&next| next != record.head + 1) {
+            self.problems.push(format!(
+                "queue `{name}` should end at {}, and ends at {}",
+                record.head,
+                next - 1
+            ));
+        }
+        if bytes != record.bytes {
+            self.problems
+                .push(format!("queue `{name}` should take {} bytes, and takes {bytes}", record.bytes));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Values of a queue that there is no record of.
+    fn orphans(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
+        let queues = txn.open_table(QUEUES)?;
+        let log = txn.open_table(LOG)?;
+        let mut from = (0, 0);
+        while let Some(entry) = log.range(from..)?.next() {
+            let (queue, _) = entry?.0.value();
+            // A damaged tree may answer with what was not asked for, for ever.
+            if queue < from.0 {
+                self.problems.push("the log is out of order".to_owned());
+                break;
+            }
+            if !names.contains_key(&queue) || queues.get(queue)?.is_none() {
+                self.problems.push(format!("there are jobs of an unknown queue number {queue}"));
+            }
+            let Some(next) = queue.checked_add(1) else { break };
+            from = (next, 0);
+        }
+        Ok(())
+    }
+
+    /// No step is further than its queue.
+    fn progress(&mut self, txn: &ReadTransaction, heads: &BTreeMap<Address, u64>) -> Result<(), Cause> {
+        for (step, input, progress) in read::all_progress(txn)? {
+            // Only queues have heads in the store; sources keep theirs outside.
+            let Some(&head) = heads.get(&input) else { continue };
+            let last = progress.finished().last().map_or(progress.watermark(), |&(_, last)| last);
+            // A step may begin with a job that is still to come.
+            if last > head.max(progress.before()) {
+                self.problems.push(format!(
+                    "step `{step}` has accounted for job {last} of `{input}`, which ends at {head}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn records(&mut self, txn: &ReadTransaction) -> Result<(), Cause> {
+        for entry in txn.open_table(MARKS)?.iter()? {
+            let (key, stored) = entry?;
+            let (id, index) = key.value();
+            format::unseal_mark(id, index, stored.value()).map_or_else(|cause| self.problem(cause), drop);
+        }
+        for entry in txn.open_table(SEGMENTS)?.iter()? {
+            let (key, stored) = entry?;
+            let (id, ordinal) = key.value();
+            let segment = Place::Segment(id, ordinal).unseal_json::<Segment>(stored.value());
+            segment.map_or_else(|cause| self.problem(cause), drop);
+        }
+        for entry in txn.open_table(SINKS)?.iter()? {
+            let (id, stored) = entry?;
+            let position = Place::Sink(id.value()).unseal_json::<SinkPosition>(stored.value());
+            position.map_or_else(|cause| self.problem(cause), drop);
+        }
+        for entry in txn.open_table(GENERATIONS)?.iter()? {
+            let (number, stored) = entry?;
+            let generation = Generation::unseal(number.value(), stored.value());
+            generation.map_or_else(|cause| self.problem(cause), drop);
+        }
+        for entry in txn.open_table(TICKS)?.iter()? {
+            let (id, stored) = entry?;
+            schedules::unseal(id.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
+        }
+        pauses::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
+        stops::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
+        token_key::read(&txn.open_table(META)?).map_or_else(|cause| self.problem(cause), drop);
+        Ok(())
+    }
+
+    /// Each delivery that is not kept for ever must be known to those who forget.
+    fn deliveries(&mut self, txn: &ReadTransaction) -> Result<(), Cause> {
+        let deliveries = txn.open_table(DELIVERIES)?;
+        let (mut limited, mut known) = (0_u64, 0_u64);
+        for entry in deliveries.iter()? {
+            let (hash, stored) = entry?;
+            self.deliveries += 1;
+            match dedupe::Record::unseal(DeliveryHash(hash.value()), stored.value()) {
+                Ok(record) => limited += u64::from(record.keep_until < dedupe::FOR_EVER),
+                Err(cause) => self.problem(cause),
+            }
+        }
+        for entry in txn.open_table(EXPIRIES)?.iter()? {
+            let (key, stored) = entry?;
+            let until = format::from_ordered(key.value().0);
+            let hashes = match dedupe::unseal_expiry(key.value(), stored.value()) {
+                Ok(hashes) => hashes,
+                Err(cause) => {
+                    self.problem(cause);
+                    continue;
+                }
+            };
+            for hash in hashes {
+                let Some(stored) = deliveries.get(hash.0)? else { continue };
+                let record = dedupe::Record::unseal(hash, stored.value());
+                known += u64::from(record.is_ok_and(|record| record.keep_until == until));
+            }
+        }
+        if known < limited {
+            self.problems.push(format!(
+                "{limited} deliveries are kept for a time, and only {known} of them would be forgotten after it"
+            ));
+        }
+        Ok(())
+    }
+
+    fn delayed(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
+        let last = parked::last_sequence(&txn.open_table(META)?)?;
+        let counts = txn.open_table(DELAYED_COUNTS)?;
+        let mut found: BTreeMap<u32, u64> = BTreeMap::new();
+        for entry in counts.iter()? {
+            found.insert(entry?.0.value(), 0);
+        }
+        for entry in txn.open_table(DELAYED)?.iter()? {
+            let (key, stored) = entry?;
+            let (step, _, sequence) = key.value();
+            self.delayed += 1;
+            *found.entry(step).or_default() += 1;
+            if sequence > last {
+                self.problems.push(format!("the delayed job {sequence} is newer than the last one, {last}"));
+            }
+            parked::unseal(key.value(), stored.value()).map_or_else(|cause| self.problem(cause), drop);
+        }
+        for (step, jobs) in found {
+            let Some(name) = names.get(&step) else {
+                self.problems.push(format!("there are delayed jobs of an unknown step number {step}"));
+                continue;
+            };
+            match parked::count(&counts, step) {
+                Ok(count) if count == jobs => {}
+                Ok(count) => self
+                    .problems
+                    .push(format!("step `{name}` should have {count} delayed jobs, and has {jobs}")),
+                Err(cause) => self.problem(cause),
+            }
+        }
+        Ok(())
+    }
+
+    fn snapshots(&mut self, txn: &ReadTransaction, names: &BTreeMap<u32, Address>) -> Result<(), Cause> {
+        for entry in txn.open_table(SNAPSHOTS)?.iter()? {
+            let (key, stored) = entry?;
+            let (step, number) = key.value();
+            self.snapshots += 1;
+            match names.get(&step) {
+                Some(name) => snapshots::unseal((step, number), name, stored.value())
+                    .map_or_else(|cause| self.problem(cause), drop),
+                None => self.problems.push(format!("there are snapshots of an unknown step number {step}")),
+            }
+        }
+        Ok(())
+    }
+}

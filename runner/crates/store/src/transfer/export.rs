@@ -1,0 +1,316 @@
+//! Export: everything that the store holds, as lines of text; see [`super::export_format`].
+//!
+//! It is one consistent view, in an order that does not depend on how the store came to be: an export
+//! that is imported and exported again is the same.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use redb::{ReadTransaction, ReadableTable as _, ReadableTableMetadata as _};
+
+use super::export_format::{
+    Data, DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, Line, MarkLine,
+    OriginLine, ProgressLine, QueueLine, SegmentLine, SinkLine, SnapshotLine, TickedLine, TokenKeyLine,
+    VERSION,
+};
+use crate::codec::block::{Jobs, Wanted};
+use crate::codec::log_record::Value;
+use crate::database::dedupe;
+use crate::database::dedupe::FOR_EVER;
+use crate::database::format;
+use crate::database::format::{
+    BY_HAND, CommitRecord, DELAYED, DELIVERIES, GENERATIONS, LOG, MARKS, META, NAMES, PROGRESS, Place,
+    QUEUES, QueueRecord, SEGMENTS, SINKS, SNAPSHOTS, TICKS, from_ordered, whole,
+};
+use crate::database::generations::Generation;
+use crate::database::migrate;
+use crate::database::parked;
+use crate::database::pauses;
+use crate::database::read::Store;
+use crate::database::schedules;
+use crate::database::snapshots;
+use crate::database::token_key;
+use crate::error::{Cause, ExportError};
+use tidegate_model::{Address, DeliveryHash, Origin, Progress};
+
+/// Writes everything that the store holds to `out`, and answers with what that was.
+///
+/// As long as it takes, the store is neither closed nor opened again: where it is in use, `out` must
+/// not be something that can stand still.
+///
+/// # Errors
+/// At the first thing that cannot be read or written: an export is whole, or has no end line.
+pub fn export(store: &Store, out: impl Write) -> Result<Inventory, ExportError> {
+    let mut lines = Lines { out, buffer: Vec::new(), inventory: Inventory::default(), failed: None };
+    let walked = store.view(|txn| {
+        let names = format::names(&txn.open_table(NAMES)?)?;
+        Walk { txn, names: &names, lines: &mut lines }.everything()
+    });
+    match lines.failed {
+        Some(error) => Err(ExportError::Write(error)),
+        None => Ok(walked.map(|()| lines.inventory)?),
+    }
+}
+
+/// Where the lines go.
+struct Lines<W> {
+    out: W,
+    buffer: Vec<u8>,
+    inventory: Inventory,
+    /// Why nothing more can be written.
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> Lines<W> {
+    fn put(&mut self, line: &Line<'_>) -> Result<(), Cause> {
+        self.inventory.count(line);
+        self.buffer.clear();
+        let written = serde_json::to_writer(&mut self.buffer, line).map_err(io::Error::from).and_then(|()| {
+            self.buffer.push(b'\n');
+            self.out.write_all(&self.buffer)
+        });
+        self.noted(written)
+    }
+
+    fn finish(&mut self) -> Result<(), Cause> {
+        self.put(&Line::End(self.inventory))?;
+        let flushed = self.out.flush();
+        self.noted(flushed)
+    }
+
+    /// Keeps an error of the output apart from those of the store.
+    fn noted(&mut self, result: io::Result<()>) -> Result<(), Cause> {
+        result.map_err(|error| {
+            self.failed = Some(error);
+            Cause::Interrupted
+        })
+    }
+}
+
+/// One walk over the whole store.
+struct Walk<'a, W> {
+    txn: &'a ReadTransaction,
+    /// In order of name.
+    names: &'a [(u32, Address)],
+    lines: &'a mut Lines<W>,
+}
+
+impl<W: Write> Walk<'_, W> {
+    fn everything(mut self) -> Result<(), Cause> {
+        let meta = self.txn.open_table(META)?;
+        let commit = CommitRecord::read(&meta)?;
+        self.lines.put(&Line::Header(Header {
+            version: VERSION,
+            created: migrate::created(&meta)?.0,
+            transaction: commit.number,
+            time: commit.time.0,
+            sequence: parked::last_sequence(&meta)?,
+        }))?;
+        self.queues()?;
+        self.progress()?;
+        self.places()?;
+        self.sinks()?;
+        self.deliveries()?;
+        self.snapshots()?;
+        self.delayed()?;
+        self.generations()?;
+        self.ticks()?;
+        for pause in pauses::read(&meta)? {
+            self.lines.put(&Line::Pause(pause))?;
+        }
+        if let Some(key) = token_key::read(&meta)? {
+            let bytes = Cow::Borrowed(key.reveal());
+            self.lines.put(&Line::TokenKey(TokenKeyLine { bytes }))?;
+        }
+        self.lines.finish()
+    }
+
+    fn queues(&mut self) -> Result<(), Cause> {
+        let (queues, mut values) = (self.txn.open_table(QUEUES)?, 0);
+        for (id, queue) in self.names {
+            let Some(stored) = queues.get(*id)? else { continue };
+            let record = QueueRecord::unseal(*id, stored.value())?;
+            let QueueRecord { first, head, .. } = record;
+            self.lines.put(&Line::Queue(QueueLine { queue: queue.clone(), first, head }))?;
+            values += self.jobs(*id, queue, record)?;
+        }
+        whole("queues", self.lines.inventory.queues, queues.len()?)?;
+        whole("log", values, self.txn.open_table(LOG)?.len()?)
+    }
+
+    /// Answers with how many values the queue has.
+    fn jobs(&mut self, id: u32, queue: &Address, record: QueueRecord) -> Result<u64, Cause> {
+        const ALL: Wanted = Wanted { jobs: usize::MAX, bytes: usize::MAX };
+        let (mut next, mut values) = (record.first, 0);
+        for entry in self.txn.open_table(LOG)?.range((id, 0)..=(id, u64::MAX))? {
+            let (key, stored) = entry?;
+            let (_, first) = key.value();
+            let mut jobs = Jobs::with_origins();
+            let value = Value::parse(stored.value(), Place::Log(id, first).seed());
+            let value = value.and_then(|value| value.read(0, ALL, &mut jobs).map(|()| value));
+            let value = value.map_err(|what| {
+                Cause::Damaged(format!("queue `{queue}`: the jobs from {first} on cannot be read: {what}"))
+            })?;
+            if first != next {
+                let what = format!("queue `{queue}`: job {next} should follow, and job {first} does");
+                return Err(Cause::Damaged(what));
+            }
+            for (position, payload) in jobs.payloads.iter().enumerate() {
+                let carried = jobs.carried.as_ref().and_then(|carried| carried.get(position));
+                let origin = jobs.origins.as_mut().and_then(|origins| origins[position].take());
+                self.lines.put(&Line::Job(JobLine {
+                    queue: Cow::Borrowed(queue),
+                    index: next,
+                    time: value.time.0,
+                    transaction: value.transaction,
+                    origin: origin.and_then(origin_line),
+                    carried: carried.filter(|text| !text.is_empty()).map(Data::of),
+                    payload: Data::of(payload),
+                }))?;
+                next += 1;
+            }
+            values += 1;
+        }
+        if next != record.head + 1 {
+            let what = format!("queue `{queue}` should end at {}, and ends at {}", record.head, next - 1);
+            return Err(Cause::Damaged(what));
+        }
+        Ok(values)
+    }
+
+    fn progress(&mut self) -> Result<(), Cause> {
+        let table = self.txn.open_table(PROGRESS)?;
+        let read = |step, input| {
+            let stored = table.get((step, input))?;
+            let unseal = |stored: redb::AccessGuard<'_, _>| {
+                Place::Progress(step, input).unseal_json::<Progress>(stored.value())
+            };
+            stored.map(unseal).transpose()
+        };
+        for (input_id, input) in self.names {
+            if let Some(progress) = read(BY_HAND, *input_id)? {
+                self.lines.put(&Line::Handled(HandledLine { queue: input.clone(), progress }))?;
+            }
+            for (step_id, step) in self.names {
+                let Some(progress) = read(*step_id, *input_id)? else { continue };
+                let (step, input) = (step.clone(), input.clone());
+                self.lines.put(&Line::Progress(ProgressLine { step, input, progress }))?;
+            }
+        }
+        whole("progress", self.lines.inventory.progress, table.len()?)
+    }
+
+    fn places(&mut self) -> Result<(), Cause> {
+        let (marks, segments) = (self.txn.open_table(MARKS)?, self.txn.open_table(SEGMENTS)?);
+        for (id, source) in self.names {
+            for entry in segments.range((*id, 0)..=(*id, u32::MAX))? {
+                let (key, stored) = entry?;
+                let segment = Place::Segment(*id, key.value().1).unseal_json(stored.value())?;
+                self.lines.put(&Line::Segment(SegmentLine { source: source.clone(), segment }))?;
+            }
+            for entry in marks.range((*id, 0)..=(*id, u64::MAX))? {
+                let (key, stored) = entry?;
+                let mark = format::unseal_mark(*id, key.value().1, stored.value())?;
+                self.lines.put(&Line::Mark(MarkLine {
+                    source: source.clone(),
+                    index: mark.index,
+                    segment: mark.segment,
+                    offset: mark.offset,
+                    line: mark.line,
+                }))?;
+            }
+        }
+        whole("marks", self.lines.inventory.marks, marks.len()?)?;
+        whole("segments", self.lines.inventory.segments, segments.len()?)
+    }
+
+    fn sinks(&mut self) -> Result<(), Cause> {
+        let sinks = self.txn.open_table(SINKS)?;
+        for (id, sink) in self.names {
+            let Some(stored) = sinks.get(*id)? else { continue };
+            let position = Place::Sink(*id).unseal_json(stored.value())?;
+            self.lines.put(&Line::Sink(SinkLine { sink: sink.clone(), position }))?;
+        }
+        whole("sinks", self.lines.inventory.sinks, sinks.len()?)
+    }
+
+    fn deliveries(&mut self) -> Result<(), Cause> {
+        let table = self.txn.open_table(DELIVERIES)?;
+        for entry in table.iter()? {
+            let (hash, stored) = entry?;
+            let hash = DeliveryHash(hash.value());
+            let dedupe::Record { outcome, time, keep_until } = dedupe::Record::unseal(hash, stored.value())?;
+            let keep_until = (keep_until < FOR_EVER).then_some(keep_until.0);
+            self.lines.put(&Line::Delivery(DeliveryLine { hash, outcome, time: time.0, keep_until }))?;
+        }
+        whole("deliveries", self.lines.inventory.deliveries, table.len()?)
+    }
+
+    fn snapshots(&mut self) -> Result<(), Cause> {
+        let table = self.txn.open_table(SNAPSHOTS)?;
+        for (id, step) in self.names {
+            for entry in table.range((*id, 0)..=(*id, u64::MAX))? {
+                let (key, stored) = entry?;
+                let snapshots::Snapshot { step, number, inputs, jobs, time } =
+                    snapshots::unseal(key.value(), step, stored.value())?;
+                self.lines.put(&Line::Snapshot(SnapshotLine { step, number, inputs, jobs, time: time.0 }))?;
+            }
+        }
+        whole("snapshots", self.lines.inventory.snapshots, table.len()?)
+    }
+
+    fn delayed(&mut self) -> Result<(), Cause> {
+        let table = self.txn.open_table(DELAYED)?;
+        for (id, step) in self.names {
+            for entry in table.range((*id, 0, 0)..=(*id, u64::MAX, u64::MAX))? {
+                let (key, stored) = entry?;
+                let (_, due, sequence) = key.value();
+                let job = parked::unseal(key.value(), stored.value())?;
+                self.lines.put(&Line::Delayed(DelayedLine {
+                    step: Cow::Borrowed(step),
+                    due: from_ordered(due).0,
+                    sequence,
+                    inputs: job.inputs,
+                    attempt: job.attempt,
+                    first_attempt: job.first_attempt.map(|time| time.0),
+                    last_error: job.last_error,
+                    from_error: job.from_error,
+                    to: job.to,
+                    standing: job.standing,
+                    carried: job.carried,
+                    form: job.form,
+                    payload: Data::of(&job.payload),
+                }))?;
+            }
+        }
+        whole("delayed", self.lines.inventory.delayed, table.len()?)
+    }
+
+    fn generations(&mut self) -> Result<(), Cause> {
+        let table = self.txn.open_table(GENERATIONS)?;
+        for entry in table.iter()? {
+            let (number, stored) = entry?;
+            let Generation { number, fingerprint, time } =
+                Generation::unseal(number.value(), stored.value())?;
+            self.lines.put(&Line::Generation(GenerationLine { number, fingerprint, time: time.0 }))?;
+        }
+        whole("generations", self.lines.inventory.generations, table.len()?)
+    }
+
+    fn ticks(&mut self) -> Result<(), Cause> {
+        let table = self.txn.open_table(TICKS)?;
+        for (id, source) in self.names {
+            let Some(stored) = table.get(*id)? else { continue };
+            let time = schedules::unseal(*id, stored.value())?.0;
+            self.lines.put(&Line::Ticked(TickedLine { source: source.clone(), time }))?;
+        }
+        whole("ticks", self.lines.inventory.schedules, table.len()?)
+    }
+}
+
+/// `None` for one that gives no input, and so says nothing.
+fn origin_line(origin: Origin) -> Option<OriginLine> {
+    let Origin { step, mut inputs, .. } = origin;
+    inputs.sort();
+    (!inputs.is_empty()).then_some(OriginLine { step, inputs })
+}

@@ -1,0 +1,338 @@
+//! The lines of an export: one for each thing, as JSON.
+//!
+//! The first line is the header, the last one the end, which counts what is between them. A queue is
+//! followed by its jobs, in order; apart from that, lines stand in any order. Bytes are as readable as
+//! can be: JSON as it is, other UTF-8 as text, the rest as base64. Times are milliseconds since the
+//! Unix epoch.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::api::parked_job::{JobForm, Standing};
+use crate::database::dedupe::Outcome;
+use crate::database::pauses::Pause;
+use crate::database::snapshots::SnapshotInput;
+use tidegate_model::{Address, DeliveryHash, Progress, Segment, SinkPosition, base64};
+
+/// The version of all this.
+pub(crate) const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Line<'a> {
+    Header(Header),
+    Queue(QueueLine),
+    #[serde(borrow)]
+    Job(JobLine<'a>),
+    Progress(ProgressLine),
+    Handled(HandledLine),
+    Mark(MarkLine),
+    Segment(SegmentLine),
+    Sink(SinkLine),
+    Delivery(DeliveryLine),
+    Snapshot(SnapshotLine),
+    #[serde(borrow)]
+    Delayed(DelayedLine<'a>),
+    Generation(GenerationLine),
+    Ticked(TickedLine),
+    Pause(Pause),
+    TokenKey(TokenKeyLine<'a>),
+    End(Inventory),
+}
+
+/// What tokens are made with. Whoever has it can make them.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenKeyLine<'a> {
+    #[serde(serialize_with = "put_base64", deserialize_with = "take_base64")]
+    pub(crate) bytes: Cow<'a, [u8]>,
+}
+
+/// As much of a header as every version must be able to read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) header: StartHeader,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct StartHeader {
+    pub(crate) version: u32,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Header {
+    pub(crate) version: u32,
+    /// When the store was made.
+    pub(crate) created: i64,
+    /// The number and time of the last commit.
+    pub(crate) transaction: u64,
+    pub(crate) time: i64,
+    /// The last sequence that a delayed job was given.
+    pub(crate) sequence: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QueueLine {
+    pub(crate) queue: Address,
+    pub(crate) first: u64,
+    pub(crate) head: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct JobLine<'a> {
+    pub(crate) queue: Cow<'a, Address>,
+    pub(crate) index: u64,
+    /// The time and number of the commit.
+    pub(crate) time: i64,
+    pub(crate) transaction: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<OriginLine>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(crate) carried: Option<Data<'a>>,
+    #[serde(borrow)]
+    pub(crate) payload: Data<'a>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OriginLine {
+    pub(crate) step: Address,
+    /// In order of name.
+    pub(crate) inputs: Vec<(String, u64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProgressLine {
+    pub(crate) step: Address,
+    pub(crate) input: Address,
+    pub(crate) progress: Progress,
+}
+
+/// What of an error queue was dealt with by hand.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HandledLine {
+    pub(crate) queue: Address,
+    pub(crate) progress: Progress,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MarkLine {
+    pub(crate) source: Address,
+    pub(crate) index: u64,
+    pub(crate) segment: u32,
+    pub(crate) offset: u64,
+    pub(crate) line: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SegmentLine {
+    pub(crate) source: Address,
+    pub(crate) segment: Segment,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SinkLine {
+    pub(crate) sink: Address,
+    pub(crate) position: SinkPosition,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeliveryLine {
+    #[serde(serialize_with = "put_hash", deserialize_with = "take_hash")]
+    pub(crate) hash: DeliveryHash,
+    pub(crate) outcome: Outcome,
+    pub(crate) time: i64,
+    /// `None`: for ever.
+    pub(crate) keep_until: Option<i64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SnapshotLine {
+    pub(crate) step: Address,
+    pub(crate) number: u64,
+    pub(crate) inputs: Vec<SnapshotInput>,
+    pub(crate) jobs: u64,
+    pub(crate) time: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DelayedLine<'a> {
+    pub(crate) step: Cow<'a, Address>,
+    pub(crate) due: i64,
+    pub(crate) sequence: u64,
+    pub(crate) inputs: Vec<(String, u64)>,
+    pub(crate) attempt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_attempt: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) from_error: Option<(Address, u64)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) to: Option<String>,
+    #[serde(default, skip_serializing_if = "is_delayed")]
+    pub(crate) standing: Standing,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) carried: Option<String>,
+    pub(crate) form: JobForm,
+    #[serde(borrow)]
+    pub(crate) payload: Data<'a>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GenerationLine {
+    pub(crate) number: u64,
+    pub(crate) fingerprint: u64,
+    pub(crate) time: i64,
+}
+
+/// Up to where the ticks of a schedule are handled.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TickedLine {
+    pub(crate) source: Address,
+    pub(crate) time: i64,
+}
+
+/// How many things of each kind an export holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inventory {
+    pub queues: u64,
+    pub jobs: u64,
+    /// Of steps, and of what was dealt with by hand.
+    pub progress: u64,
+    pub marks: u64,
+    pub segments: u64,
+    pub sinks: u64,
+    pub deliveries: u64,
+    pub snapshots: u64,
+    pub delayed: u64,
+    pub generations: u64,
+    /// Exports were made before there were any.
+    #[serde(default)]
+    pub schedules: u64,
+    /// Steps that are paused.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pauses: u64,
+    /// The key that tokens are made with: 1, where there is one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub token_keys: u64,
+}
+
+impl Inventory {
+    /// What is counted, and how many there are.
+    #[must_use]
+    pub fn kinds(self) -> [(&'static str, u64); 13] {
+        [
+            ("queues", self.queues),
+            ("jobs", self.jobs),
+            ("progress", self.progress),
+            ("marks", self.marks),
+            ("segments", self.segments),
+            ("sinks", self.sinks),
+            ("deliveries", self.deliveries),
+            ("snapshots", self.snapshots),
+            ("delayed jobs", self.delayed),
+            ("generations", self.generations),
+            ("schedules", self.schedules),
+            ("paused steps", self.pauses),
+            ("token keys", self.token_keys),
+        ]
+    }
+
+    /// Counts a line.
+    pub(crate) fn count(&mut self, line: &Line<'_>) {
+        let count = match line {
+            Line::Header(_) | Line::End(_) => return,
+            Line::Queue(_) => &mut self.queues,
+            Line::Job(_) => &mut self.jobs,
+            Line::Progress(_) | Line::Handled(_) => &mut self.progress,
+            Line::Mark(_) => &mut self.marks,
+            Line::Segment(_) => &mut self.segments,
+            Line::Sink(_) => &mut self.sinks,
+            Line::Delivery(_) => &mut self.deliveries,
+            Line::Snapshot(_) => &mut self.snapshots,
+            Line::Delayed(_) => &mut self.delayed,
+            Line::Generation(_) => &mut self.generations,
+            Line::Ticked(_) => &mut self.schedules,
+            Line::Pause(_) => &mut self.pauses,
+            Line::TokenKey(_) => &mut self.token_keys,
+        };
+        *count += 1;
+    }
+}
+
+/// Some bytes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Data<'a> {
+    #[serde(borrow)]
+    Json(&'a RawValue),
+    Text(Cow<'a, str>),
+    #[serde(serialize_with = "put_base64", deserialize_with = "take_base64")]
+    Base64(Cow<'a, [u8]>),
+}
+
+impl<'a> Data<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        let Ok(text) = std::str::from_utf8(bytes) else { return Self::Base64(bytes.into()) };
+        // JSON on several lines, or with blanks around it, would not come back as it was.
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(json) if json.get().len() == text.len() && !text.contains('\n') => Self::Json(json),
+            _ => Self::Text(text.into()),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Json(json) => json.get().as_bytes(),
+            Self::Text(text) => text.as_bytes(),
+            Self::Base64(bytes) => bytes,
+        }
+    }
+}
+
+fn put_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&base64::encode(bytes))
+}
+
+fn take_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, [u8]>, D::Error> {
+    let text = Cow::<str>::deserialize(deserializer)?;
+    base64::decode(&text).map(Cow::Owned).ok_or_else(|| serde::de::Error::custom("this is no base64"))
+}
+
+fn put_hash<S: Serializer>(hash: &DeliveryHash, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(hash)
+}
+
+fn take_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeliveryHash, D::Error> {
+    let text = Cow::<str>::deserialize(deserializer)?;
+    let digits =
+        Some(&*text).filter(|text| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let number = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
+    number.map(DeliveryHash).ok_or_else(|| serde::de::Error::custom("this is no delivery hash"))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn is_delayed(standing: &Standing) -> bool {
+    *standing == Standing::Delayed
+}

@@ -1,0 +1,163 @@
+//! Import: makes a store of an export.
+//!
+//! It is made under another name and gets its own when it is whole, so that a failed import leaves
+//! nothing behind. Memory is bounded, however long the export is.
+
+use std::fs;
+use std::io::{BufRead, Read as _};
+use std::path::Path;
+
+use redb::Database;
+
+use super::export_format::{Header, Inventory, Line, Start, VERSION};
+use super::import_writer::{Filling, Stop, wrong};
+use crate::database::catch_panics::{close, guarded};
+use crate::database::data_folder;
+use crate::database::disk::{FileDisk, Medium};
+use crate::database::migrate;
+use crate::database::open;
+use crate::database::open::{FILE, FILE_IN_THE_MAKING};
+use crate::database::origin::{Origin, open_database};
+use crate::error::{ImportError, OpenError};
+use tidegate_model::{Timestamp, create_private};
+
+/// The longest line that is read.
+const LINE_BYTES_MAX: u64 = 1 << 30;
+/// So many bytes of lines are committed together.
+const COMMIT_BYTES: usize = 16 << 20;
+
+/// Makes the store in `folder` out of an export; answers with what it holds. `folder` is made where
+/// it is missing.
+///
+/// # Errors
+/// Where there is a store that something was ever committed to, where the export is damaged or cut
+/// short, and where the store cannot be made. Nothing is changed then.
+pub fn import(folder: &Path, input: impl BufRead) -> Result<Inventory, ImportError> {
+    let at_folder = |source| OpenError::Folder { path: folder.to_path_buf(), source };
+    data_folder::make_folder(folder).map_err(at_folder)?;
+    let path = folder.join(FILE);
+    let _lock = open::take_lock(folder, &path)?;
+    if path.try_exists().map_err(at_folder)? && is_used(&path)? {
+        return Err(ImportError::Occupied { path });
+    }
+    let in_the_making = folder.join(FILE_IN_THE_MAKING);
+    let made = make(&in_the_making, input).and_then(|inventory| {
+        fs::rename(&in_the_making, &path).and_then(|()| open::sync_folder(folder)).map_err(at_folder)?;
+        Ok(inventory)
+    });
+    if made.is_err() {
+        // Nobody takes it for a store, and the next one to be made replaces it.
+        let _ = fs::remove_file(&in_the_making);
+    }
+    made
+}
+
+/// Whether anything was ever committed to the store.
+fn is_used(path: &Path) -> Result<bool, OpenError> {
+    let opened = Origin::of_file(path.to_path_buf())?.open_at_least(0)?;
+    close(Some(opened.database));
+    Ok(opened.transaction > 0)
+}
+
+fn make(path: &Path, input: impl BufRead) -> Result<Inventory, ImportError> {
+    let mut reader = LineReader { input, line: Vec::new(), number: 0 };
+    let made = guarded(|| {
+        let medium = Medium::new(Box::new(FileDisk::new(create_private(path)?, path)?));
+        let database = open_database(&medium)?;
+        let filled = fill(&database, &mut reader);
+        drop(database);
+        medium.disk().sync()?;
+        Ok(filled)
+    });
+    let line = reader.number;
+    match made {
+        Ok(Ok(inventory)) => Ok(inventory),
+        // There may be no line at all.
+        Ok(Err(Stop::Line(what))) => Err(ImportError::Line { line: line.max(1), what }),
+        Ok(Err(Stop::Input(source))) => Err(ImportError::Read { line: line + 1, source }),
+        Ok(Err(Stop::Store(cause))) | Err(cause) => Err(cause.at(path.to_path_buf()).into()),
+    }
+}
+
+fn fill<R: BufRead>(database: &Database, reader: &mut LineReader<R>) -> Result<Inventory, Stop> {
+    let header = read_header(reader)?;
+    let mut txn = database.begin_write()?;
+    migrate::initialise(&txn, Timestamp(header.created))?;
+    let mut filling = Filling::new(header);
+    let mut bytes = 0;
+    let said = loop {
+        let Some(line) = reader.next()? else {
+            return wrong("the export is cut short: an end line should follow this one");
+        };
+        bytes += line.len();
+        match parse(line)? {
+            Line::End(said) => break said,
+            line => filling.take(&txn, line)?,
+        }
+        if bytes >= COMMIT_BYTES {
+            bytes = 0;
+            txn.commit()?;
+            txn = database.begin_write()?;
+        }
+    };
+    let inventory = filling.finish(&txn, said)?;
+    txn.commit()?;
+    match reader.next()? {
+        Some(_) => wrong("it follows the end line, and nothing may"),
+        None => Ok(inventory),
+    }
+}
+
+/// The header, which says first of all whether the rest can be understood.
+fn read_header<R: BufRead>(reader: &mut LineReader<R>) -> Result<Header, Stop> {
+    const NO_EXPORT: &str = "this is no export of Tidegate, which begins with a header";
+    let Some(line) = reader.next()? else { return wrong(NO_EXPORT) };
+    let Ok(start) = serde_json::from_slice::<Start>(line) else { return wrong(NO_EXPORT) };
+    let version = start.header.version;
+    if version > VERSION {
+        return wrong(format!(
+            "a newer Tidegate wrote this: its exports are version {version}, and this one knows up to version \
+             {VERSION}; import it with the newer Tidegate"
+        ));
+    }
+    match parse(line)? {
+        Line::Header(header) if header.transaction.max(header.sequence) < u64::MAX => Ok(header),
+        _ => wrong(NO_EXPORT),
+    }
+}
+
+fn parse(line: &[u8]) -> Result<Line<'_>, Stop> {
+    serde_json::from_slice(line).map_err(|error| {
+        let text = error.to_string();
+        // It counts lines within this one.
+        let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
+        Stop::Line(format!("it cannot be read: {what}, at column {}", error.column()))
+    })
+}
+
+struct LineReader<R> {
+    input: R,
+    line: Vec<u8>,
+    /// Of the last line that was read, from 1.
+    number: u64,
+}
+
+impl<R: BufRead> LineReader<R> {
+    /// The next line, without its end; `None` after the last one.
+    fn next(&mut self) -> Result<Option<&[u8]>, Stop> {
+        self.line.clear();
+        let mut input = self.input.by_ref().take(LINE_BYTES_MAX);
+        input.read_until(b'\n', &mut self.line).map_err(Stop::Input)?;
+        if self.line.is_empty() {
+            return Ok(None);
+        }
+        self.number += 1;
+        match self.line.split_last() {
+            Some((b'\n', line)) => Ok(Some(line)),
+            _ if self.line.len() as u64 == LINE_BYTES_MAX => {
+                wrong(format!("it is longer than {LINE_BYTES_MAX} bytes"))
+            }
+            _ => Ok(Some(&self.line)),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Filling a store with the lines of an export, each checked against what came before it.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+
+use redb::{Key, TableDefinition, WriteTransaction};
+
+use super::export_format::{
+    DelayedLine, DeliveryLine, GenerationLine, HandledLine, Header, Inventory, JobLine, Line, MarkLine,
+    ProgressLine, SnapshotLine, TickedLine,
+};
+use crate::api::parked_job::DelayedJob;
+use crate::database::dedupe;
+use crate::database::dedupe::FOR_EVER;
+use crate::database::format;
+use crate::database::format::{
+    BY_HAND, Bytes, CommitRecord, DELAYED, DELAYED_COUNTS, GENERATIONS, MARKS, PROGRESS, Place, SEGMENTS,
+    SINKS, SNAPSHOTS, TICKS, ordered,
+};
+use crate::database::generations::Generation;
+use crate::database::parked;
+use crate::database::pauses;
+use crate::database::schedules;
+use crate::database::snapshots;
+use crate::database::snapshots::Snapshot;
+use crate::database::token_key;
+use crate::error::Cause;
+use tidegate_model::{Counters, DeliveryHash, Mark, Progress, Timestamp, TokenKey};
+
+pub(crate) mod queue;
+
+use queue::QueueInTheMaking;
+
+/// The largest index, count and place in a file of an export: there is room above for all that follows.
+const NUMBER_MAX: u64 = u64::MAX >> 2;
+
+/// So many delivery records are sorted together.
+const DELIVERIES_MAX: usize = 16 << 10;
+
+/// Why it does not go on.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The line is wrong: a sentence fragment.
+    Line(String),
+    /// The next line cannot be read.
+    Input(io::Error),
+    Store(Cause),
+}
+
+impl<T> From<T> for Stop
+where
+    Cause: From<T>,
+{
+    fn from(error: T) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+pub(crate) fn wrong<T>(what: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Line(what.into()))
+}
+
+/// A store that is being filled. What it is told goes into the transaction that comes with it, or
+/// into a later one; [`Self::finish`] is the last.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    header: Header,
+    inventory: Inventory,
+    /// The one whose jobs follow.
+    queue: Option<QueueInTheMaking>,
+    deliveries: Vec<(DeliveryHash, dedupe::Record)>,
+    /// How often delivery records were written.
+    delivery_groups: u64,
+    /// How many delayed jobs each step has.
+    delayed: BTreeMap<u32, u64>,
+}
+
+impl Filling {
+    pub(crate) fn new(header: Header) -> Self {
+        let inventory = Inventory::default();
+        Self {
+            header,
+            inventory,
+            queue: None,
+            deliveries: Vec::new(),
+            delivery_groups: 0,
+            delayed: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in a line between the header and the end.
+    pub(crate) fn take(&mut self, txn: &WriteTransaction, line: Line<'_>) -> Result<(), Stop> {
+        self.inventory.count(&line);
+        check_numbers(&line)?;
+        if let Line::Job(job) = line {
+            return self.take_job(txn, &job);
+        }
+        self.finish_queue(txn)?;
+        match line {
+            Line::Header(_) => wrong("there is a second header"),
+            Line::End(_) => wrong("there is a second end"),
+            // Dealt with above.
+            Line::Job(_) => Ok(()),
+            Line::Queue(queue) => {
+                self.queue = Some(QueueInTheMaking::new(txn, &queue)?);
+                Ok(())
+            }
+            Line::Progress(line) => {
+                let key = (format::intern(txn, &line.step)?, format::intern(txn, &line.input)?);
+                put_progress(txn, key, &line.progress)
+            }
+            Line::Handled(line) => {
+                put_progress(txn, (BY_HAND, format::intern(txn, &line.queue)?), &line.progress)
+            }
+            Line::Mark(MarkLine { source, index, segment, offset, line }) => {
+                let id = format::intern(txn, &source)?;
+                let mark = Mark { index, segment, offset, line };
+                put(txn, MARKS, (id, index), &format::seal_mark(id, &mark))
+            }
+            Line::Segment(line) => {
+                let key = (format::intern(txn, &line.source)?, line.segment.ordinal);
+                put(txn, SEGMENTS, key, &Place::Segment(key.0, key.1).seal_json(&line.segment)?)
+            }
+            Line::Sink(line) => {
+                let id = format::intern(txn, &line.sink)?;
+                put(txn, SINKS, id, &Place::Sink(id).seal_json(&line.position)?)
+            }
+            Line::Delivery(line) => self.take_delivery(txn, &line),
+            Line::Snapshot(SnapshotLine { step, number, inputs, jobs, time }) => {
+                let id = format::intern(txn, &step)?;
+                let snapshot = Snapshot { step, number, inputs, jobs, time: Timestamp(time) };
+                put(txn, SNAPSHOTS, (id, number), &snapshots::seal(id, &snapshot)?)
+            }
+            Line::Delayed(line) => self.take_delayed(txn, line),
+            Line::Generation(GenerationLine { number, fingerprint, time }) => {
+                let generation = Generation { number, fingerprint, time: Timestamp(time) };
+                put(txn, GENERATIONS, number, &generation.seal())
+            }
+            Line::Ticked(TickedLine { source, time }) => {
+                let id = format::intern(txn, &source)?;
+                put(txn, TICKS, id, &schedules::seal(id, Timestamp(time)))
+            }
+            Line::Pause(pause) => {
+                let is_new = pauses::restore(txn, pause)?;
+                if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
+            }
+            Line::TokenKey(line) => {
+                let Some(key) = TokenKey::new(&line.bytes) else { return wrong("this is no key") };
+                let is_new = token_key::write(txn, Some(&key))?;
+                if is_new { Ok(()) } else { wrong("the same thing stands in an earlier line") }
+            }
+        }
+    }
+
+    /// Writes what is still missing, where everything is there that the end line says.
+    pub(crate) fn finish(mut self, txn: &WriteTransaction, said: Inventory) -> Result<Inventory, Stop> {
+        self.finish_queue(txn)?;
+        self.put_deliveries(txn)?;
+        if said != self.inventory {
+            return wrong(format!(
+                "the export should hold {}, and holds {}",
+                differences(said, self.inventory),
+                differences(self.inventory, said)
+            ));
+        }
+        for (step, count) in self.delayed {
+            put(txn, DELAYED_COUNTS, step, &parked::seal_count(step, count))?;
+        }
+        parked::write_last_sequence(txn, self.header.sequence)?;
+        let Header { transaction, time, .. } = self.header;
+        CommitRecord { number: transaction, time: Timestamp(time) }.write(txn)?;
+        Ok(said)
+    }
+
+    fn take_job(&mut self, txn: &WriteTransaction, job: &JobLine<'_>) -> Result<(), Stop> {
+        if job.transaction > self.header.transaction {
+            let last = self.header.transaction;
+            return wrong(format!("it is of commit {}, and the last one is {last}", job.transaction));
+        }
+        match &mut self.queue {
+            Some(queue) => queue.take(txn, job),
+            None => wrong("a job follows the line of its queue, or another job of it, and this one does not"),
+        }
+    }
+
+    fn finish_queue(&mut self, txn: &WriteTransaction) -> Result<(), Stop> {
+        self.queue.take().map_or(Ok(()), |queue| queue.finish(txn))
+    }
+
+    fn take_delivery(&mut self, txn: &WriteTransaction, line: &DeliveryLine) -> Result<(), Stop> {
+        let keep_until = line.keep_until.map_or(FOR_EVER, Timestamp);
+        let record = dedupe::Record { outcome: line.outcome, time: Timestamp(line.time), keep_until };
+        self.deliveries.push((line.hash, record));
+        if self.deliveries.len() >= DELIVERIES_MAX { self.put_deliveries(txn) } else { Ok(()) }
+    }
+
+    fn put_deliveries(&mut self, txn: &WriteTransaction) -> Result<(), Stop> {
+        // Far from the numbers of commits, which stand in the same place.
+        let number = u64::MAX - self.delivery_groups;
+        self.delivery_groups += 1;
+        dedupe::insert(txn, std::mem::take(&mut self.deliveries), number)?;
+        Ok(())
+    }
+
+    fn take_delayed(&mut self, txn: &WriteTransaction, line: DelayedLine<'_>) -> Result<(), Stop> {
+        if line.sequence > self.header.sequence {
+            let last = self.header.sequence;
+            return wrong(format!("it has the sequence {}, and the last one is {last}", line.sequence));
+        }
+        let id = format::intern(txn, &line.step)?;
+        let key = (id, ordered(Timestamp(line.due)), line.sequence);
+        let job = DelayedJob {
+            inputs: line.inputs,
+            attempt: line.attempt,
+            first_attempt: line.first_attempt.map(Timestamp),
+            last_error: line.last_error,
+            from_error: line.from_error,
+            to: line.to,
+            standing: line.standing,
+            form: line.form,
+            payload: line.payload.bytes().to_vec(),
+            carried: line.carried,
+        };
+        put(txn, DELAYED, key, &parked::seal(key, &job))?;
+        *self.delayed.entry(id).or_default() += 1;
+        Ok(())
+    }
+}
+
+/// Refuses what no store counts up to.
+fn check_numbers(line: &Line<'_>) -> Result<(), Stop> {
+    let largest = match line {
+        Line::Queue(line) => line.head,
+        Line::Progress(ProgressLine { progress, .. }) | Line::Handled(HandledLine { progress, .. }) => {
+            let Counters { taken, given, filtered, failed, lost } = progress.counters;
+            let last = progress.finished().last().map_or(0, |&(_, last)| last);
+            [progress.watermark(), progress.before(), last, taken, given, filtered, failed, lost]
+                .into_iter()
+                .fold(0, u64::max)
+        }
+        Line::Mark(line) => line.index.max(line.offset).max(line.line),
+        Line::Snapshot(line) => {
+            let ends = line.inputs.iter().map(|input| input.first.saturating_add(input.jobs));
+            ends.fold(line.jobs, u64::max)
+        }
+        Line::Delayed(line) => line.inputs.iter().map(|&(_, index)| index).fold(0, u64::max),
+        _ => 0,
+    };
+    if largest > NUMBER_MAX {
+        wrong(format!("{largest} is too large; at most {NUMBER_MAX} can be counted"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Inserts a record that must not be there yet.
+fn put<K: Key + 'static>(
+    txn: &WriteTransaction,
+    table: TableDefinition<'_, K, Bytes>,
+    key: K::SelfType<'_>,
+    record: &[u8],
+) -> Result<(), Stop> {
+    let mut table = txn.open_table(table)?;
+    let twice = table.insert(key, record)?.is_some();
+    if twice { wrong("the same thing stands in an earlier line") } else { Ok(()) }
+}
+
+fn put_progress(txn: &WriteTransaction, key: (u32, u32), progress: &Progress) -> Result<(), Stop> {
+    let mut again = Progress::default();
+    again.counters = progress.counters;
+    again.begin_behind(progress.before().min(progress.watermark()));
+    again.skip_to(progress.watermark());
+    for &(first, last) in progress.finished() {
+        again.finish(first, last);
+    }
+    if again != *progress {
+        return wrong("the finished ranges are not above the watermark, in order and apart from each other");
+    }
+    put(txn, PROGRESS, key, &Place::Progress(key.0, key.1).seal_json(progress)?)
+}
+
+/// What `one` holds of those kinds of which it holds another number than `other`.
+fn differences(one: Inventory, other: Inventory) -> impl Display {
+    let differing = one.kinds().into_iter().zip(other.kinds()).filter(|(one, other)| one != other);
+    let counts: Vec<_> = differing.map(|((kind, count), _)| format!("{count} {kind}")).collect();
+    counts.join(", ")
+}

@@ -1,0 +1,234 @@
+//! From what a command was given to the configuration and the state that it means.
+
+pub(crate) mod ipc;
+pub(crate) mod where_filter;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use self::ipc::{Question, Refusal, Told};
+use super::cli::Look;
+pub(crate) use crate::output::console::print;
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::query::{Answer, Query, answer};
+use tidegate_config::{Configuration, LoadOptions, shown};
+use tidegate_engine::amend;
+use tidegate_engine::{Chain, Generation, Granted, Request};
+pub(crate) use tidegate_model::plain::{json as plain_json, lines as plain};
+use tidegate_model::{Clock as _, SystemClock};
+use tidegate_store::{OpenError, Store, Writer};
+
+/// How long a store that another command has is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one that a runner seems to have is waited for: the name may be that of one which is gone.
+const GRACE: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How configurations are read for people: with the variables of the process.
+pub(crate) fn options(data: Option<PathBuf>, plugins: &[PathBuf]) -> LoadOptions {
+    LoadOptions { data, plugins: plugins.to_vec(), ..LoadOptions::default() }
+}
+
+/// The configuration that a command is about, and with it the state.
+pub(crate) struct Place {
+    pub(crate) configuration: Arc<Configuration>,
+}
+
+/// Who has told something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Teller {
+    Runner,
+    /// Nothing runs.
+    Store,
+}
+
+/// Who can be asked.
+enum Found {
+    Runner(Told),
+    Store(Store, Writer),
+}
+
+/// Asks the running runner, or the store of one that is not running.
+pub(crate) fn ask(look: &Look, query: Query) -> Result<Answer, Exit> {
+    Place::of(&look.config, look.data.clone())?.ask(query)
+}
+
+impl Place {
+    pub(crate) fn of(config: &Path, data: Option<PathBuf>) -> Result<Self, Exit> {
+        match Generation::read(config, &options(data, &[])) {
+            Ok(generation) => Ok(Self { configuration: generation.configuration }),
+            Err(diagnostics) => {
+                exit::show(&diagnostics);
+                Err(Exit::Configuration)
+            }
+        }
+    }
+
+    pub(crate) fn ask(&self, query: Query) -> Result<Answer, Exit> {
+        self.ask_whoever(query).map(|(answer, _)| answer)
+    }
+
+    /// As [`Self::ask`]; also tells who has answered.
+    pub(crate) fn ask_whoever(&self, query: Query) -> Result<(Answer, Teller), Exit> {
+        let question = Question::Look(query);
+        match self.find(&question, tidegate_store::open_existing)? {
+            Found::Runner(Told::Answer(answer)) => Ok((answer, Teller::Runner)),
+            Found::Runner(Told::Change(_)) => Err(other_question()),
+            Found::Store(store, _writer) => {
+                let Question::Look(query) = &question else { return Err(other_question()) };
+                let answer = answer(&store, &self.configuration, None, query);
+                answer.map(|answer| (answer, Teller::Store)).map_err(|error| exit::fail(Chain(&error)))
+            }
+        }
+    }
+
+    /// Has a change made, by the runner or in the store. The inner error says why it was not.
+    pub(crate) fn change(&self, request: Request) -> Result<(Result<Granted, String>, Teller), Exit> {
+        let question = Question::Change(request);
+        // What is pushed may be the first that there is.
+        let pushes = matches!(question, Question::Change(Request::Push { .. }));
+        let open = |data: &Path| {
+            if pushes { tidegate_store::open(data).map(Some) } else { tidegate_store::open_existing(data) }
+        };
+        match self.find(&question, open)? {
+            Found::Runner(Told::Change(outcome)) => Ok((outcome, Teller::Runner)),
+            Found::Runner(Told::Answer(_)) => Err(other_question()),
+            Found::Store(store, mut writer) => {
+                let Question::Change(request) = &question else { return Err(other_question()) };
+                let amendment = amend(&store, &self.configuration, request, SystemClock.now());
+                let outcome = match amendment {
+                    Ok(amendment) => {
+                        writer.commit(&amendment.changes).map_err(|error| exit::fail(Chain(&error)))?;
+                        Ok(amendment.granted)
+                    }
+                    Err(why) => Err(why),
+                };
+                Ok((outcome, Teller::Store))
+            }
+        }
+    }
+
+    /// Asks the runner, or opens the store where nothing runs.
+    fn find(
+        &self,
+        question: &Question,
+        open: impl Fn(&Path) -> Result<Option<(Store, Writer)>, OpenError>,
+    ) -> Result<Found, Exit> {
+        let data = &self.configuration.data;
+        let started = Instant::now();
+        loop {
+            match ipc::ask(data, question) {
+                Ok(Some(Ok(told))) => return Ok(Found::Runner(told)),
+                Ok(Some(Err(Refusal::Closed(_)))) if started.elapsed() < PATIENCE => {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+                Ok(Some(Err(Refusal::Closed(why) | Refusal::Other(why)))) => return Err(exit::fail(why)),
+                Ok(None) => {}
+                Err(error) => return Err(no_answer(question, &error)),
+            }
+            match open(data) {
+                Ok(Some((store, writer))) => return Ok(Found::Store(store, writer)),
+                Ok(None) => return Err(exit::fail(no_state(&self.configuration))),
+                // Somebody else looks, or a runner is just starting and will answer in a moment.
+                Err(OpenError::Locked { .. }) if started.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                Err(error) => return Err(exit::fail(Chain(&error))),
+            }
+        }
+    }
+}
+
+/// Says that an answer does not belong to the question.
+pub(crate) fn other_question() -> Exit {
+    exit::fail("the runner answered another question; is it of another version?")
+}
+
+fn no_answer(question: &Question, error: &io::Error) -> Exit {
+    exit::fail(unanswered(question, error))
+}
+
+fn unanswered(question: &Question, error: &io::Error) -> String {
+    let what = match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            "the runner does not answer in time: its process may be stopped, or its disk full".to_owned()
+        }
+        io::ErrorKind::UnexpectedEof => "the runner has ended without an answer".to_owned(),
+        _ => format!("the runner does not answer: {error}"),
+    };
+    let unknown = match question {
+        Question::Look(_) => "",
+        Question::Change(_) => {
+            "; whether it has done what it was asked for is not known: look before you ask again"
+        }
+    };
+    format!("{what}{unknown}")
+}
+
+/// Opens a store; one that somebody only looks into is waited for.
+pub(crate) fn open_patiently<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let started = Instant::now();
+    loop {
+        match open() {
+            Err(OpenError::Locked { holder, .. })
+                if started.elapsed() < (if holder.runs() { GRACE } else { PATIENCE }) =>
+            {
+                thread::sleep(PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+pub(crate) fn no_state(configuration: &Configuration) -> String {
+    let (data, run) = (shown(&configuration.data), configuration.command("run"));
+    format!("there is no state in `{data}` yet; `{run}` makes it")
+}
+
+/// Prints `value` as JSON on standard output.
+pub(crate) fn print_json(value: &impl Serialize, exit: Exit) -> Exit {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => {
+            print_lines(&plain_json(&text));
+            exit
+        }
+        Err(error) => exit::fail(error),
+    }
+}
+
+/// Prints text for people. What came from outside may hold control characters, which must not reach
+/// a terminal.
+pub(crate) fn print_text(text: &str) {
+    print_lines(&plain(text));
+}
+
+/// Prints text that is made plain already, and may have colours.
+pub(crate) fn print_painted(text: &str) {
+    print_lines(text);
+}
+
+/// Prints to standard output; a reader that has gone away is no error.
+fn print_lines(text: &str) {
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    print([text, end].concat().as_str());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runner_that_does_not_answer_is_told_in_one_sentence() {
+        let told = |kind: io::ErrorKind| unanswered(&Question::Look(Query::Queues), &kind.into());
+        let late = "the runner does not answer in time: its process may be stopped, or its disk full";
+        assert_eq!(told(io::ErrorKind::WouldBlock), late);
+        assert_eq!(told(io::ErrorKind::TimedOut), late);
+        assert_eq!(told(io::ErrorKind::UnexpectedEof), "the runner has ended without an answer");
+        assert_eq!(told(io::ErrorKind::BrokenPipe), "the runner does not answer: broken pipe");
+    }
+}

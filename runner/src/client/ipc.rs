@@ -1,0 +1,309 @@
+//! The local socket of a running runner: one question a line, one answer a line, both JSON.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWriteExt as _};
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use crate::connection_limit::{Place, Places};
+use crate::query::{Answer, Query, answer};
+use tidegate_config::Configuration;
+use tidegate_engine::{Chain, Granted, Handle, Request};
+use tidegate_model::log_target;
+use tidegate_store::{ReadError, Store};
+
+const NAME: &str = "control.sock";
+/// The longest path that fits a socket's address everywhere.
+const PATH_MAX: usize = 100;
+/// The longest question, in bytes: the longest job that can be pushed, as text in a text.
+const QUESTION_MAX: usize = 40 << 20;
+/// Questions of together so many bytes are in memory at one time …
+const QUESTIONS_BYTES: u32 = 80 << 20;
+/// … but for those that are no longer than this.
+const QUESTION_FREE_BYTES: usize = 64 << 10;
+/// How long more of a question may take to come.
+const PIECE_PATIENCE: Duration = Duration::from_secs(10);
+/// Conversations at a time. There are fewer where few files may be open.
+const CONVERSATIONS_MAX: u64 = 256;
+const CONVERSATIONS_MIN: u64 = 8;
+/// One open file of so many may be a conversation.
+const FILES_PER_CONVERSATION: u64 = 16;
+/// How long an answer may take: to a look, to one at everything, to a change, which waits for what runs.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE_WITH_EVERYTHING: Duration = Duration::from_mins(10);
+const PATIENCE_WITH_CHANGES: Duration = Duration::from_mins(1);
+/// How long the end of a run waits for the answers that it owes.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What a runner is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Question {
+    Look(Query),
+    Change(Request),
+}
+
+/// What it says to that.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Told {
+    Answer(Answer),
+    /// A change: what it came to, or why it was not made.
+    Change(Result<Granted, String>),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Reply {
+    Told(Told),
+    Refusal(Refusal),
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Refusal {
+    /// The store is closed just now: the runner is ending, or waits for room.
+    Closed(String),
+    Other(String),
+}
+
+/// Who answers: what is needed for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Desk {
+    pub(crate) store: Store,
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) handle: Handle,
+}
+
+/// The conversations that go on, and the socket that they began at.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Conversations(Arc<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    count: Mutex<usize>,
+    over: Condvar,
+    /// The device and the inode of the socket, once there is one.
+    socket: OnceLock<(u64, u64)>,
+}
+
+impl Conversations {
+    /// Waits a moment until all of them are over, so that nobody has to guess what became of a change.
+    pub(crate) fn finish(&self) {
+        let Open { count, over, .. } = &*self.0;
+        let open = count.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(over.wait_timeout_while(open, LAST_WORDS, |open| *open > 0));
+    }
+
+    /// Takes the socket away, so that no client connects to a closed door. One that another runner made
+    /// where the data folder was replaced stays.
+    pub(crate) fn remove_socket(&self, data: &Path) {
+        let path = data.join(NAME);
+        if socket_id(&path).is_some_and(|found| self.0.socket.get() == Some(&found)) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    fn count(&self, change: impl FnOnce(&mut usize)) {
+        let Open { count, over, .. } = &*self.0;
+        change(&mut count.lock().unwrap_or_else(PoisonError::into_inner));
+        over.notify_all();
+    }
+}
+
+/// Answers questions until the runtime ends. The caller holds the lock of the store, so a socket that
+/// is there belongs to no other runner. So many `files` may be open.
+pub(crate) fn serve(
+    data: &Path,
+    desk: Desk,
+    conversations: Conversations,
+    files: u64,
+) -> io::Result<impl Future<Output = ()> + use<>> {
+    let path = data.join(NAME);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let address = Short::of(data)?;
+    let listener = UnixListener::bind(&address.path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    if let Some(id) = socket_id(&path) {
+        let _ = conversations.0.socket.set(id);
+    }
+    let count = (files / FILES_PER_CONVERSATION).clamp(CONVERSATIONS_MIN, CONVERSATIONS_MAX);
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let (places, room) = (Places::new(count, count), Arc::new(Semaphore::new(QUESTIONS_BYTES as usize)));
+    Ok(async move {
+        let _address = address;
+        loop {
+            let place = places.take().await;
+            let Ok((stream, _)) = listener.accept().await else {
+                // Out of file handles, most likely; those who wait will ask again.
+                drop(place);
+                places.make_room();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            place.accepted();
+            let (desk, conversations, room) = (desk.clone(), conversations.clone(), Arc::clone(&room));
+            conversations.count(|open| *open += 1);
+            tokio::spawn(async move {
+                let outcome = tokio::select! {
+                    outcome = converse(stream, desk, &place, &room) => outcome,
+                    () = place.has_to_leave() => Err(io::ErrorKind::TimedOut.into()),
+                };
+                if let Err(error) = outcome {
+                    tracing::debug!(target: log_target::RUNNER, %error, "a conversation on the local socket broke off");
+                }
+                conversations.count(|open| *open -= 1);
+            });
+        }
+    })
+}
+
+async fn converse(
+    mut stream: tokio::net::UnixStream,
+    desk: Desk,
+    place: &Place,
+    room: &Semaphore,
+) -> io::Result<()> {
+    let (reading, mut writing) = stream.split();
+    let (question, _room) = listen(reading, place, room).await?;
+    place.asks(false);
+    // Neither the store nor the run is waited for on a thread that carries I/O.
+    let reply = tokio::task::spawn_blocking(move || reply(&question, &desk)).await;
+    let reply = reply.unwrap_or_else(|error| Reply::Refusal(Refusal::Other(error.to_string())));
+    let mut text = serde_json::to_vec(&reply)?;
+    text.push(b'\n');
+    writing.write_all(&text).await
+}
+
+/// Reads a question, up to the end of its line, and takes the room for a long one.
+async fn listen<'r>(
+    reading: impl AsyncRead + Unpin,
+    place: &Place,
+    room: &'r Semaphore,
+) -> io::Result<(Vec<u8>, Option<SemaphorePermit<'r>>)> {
+    let (mut reading, mut question, mut taken) =
+        (tokio::io::BufReader::new(reading), Vec::new(), None::<SemaphorePermit<'r>>);
+    loop {
+        let piece = timeout(PIECE_PATIENCE, reading.fill_buf()).await??;
+        let end = memchr::memchr(b'\n', piece);
+        let len = end.map_or(piece.len(), |end| end + 1);
+        question.extend_from_slice(&piece[..len]);
+        reading.consume(len);
+        place.came(len);
+        if end.is_some() || len == 0 || question.len() >= QUESTION_MAX {
+            return Ok((question, taken));
+        }
+        if question.len() > QUESTION_FREE_BYTES && taken.is_none() {
+            // No client keeps it for long: one that sends no more is not waited for.
+            let permits = u32::try_from(QUESTION_MAX).unwrap_or(QUESTIONS_BYTES);
+            taken = Some(room.acquire_many(permits).await.map_err(io::Error::other)?);
+        }
+    }
+}
+
+fn reply(question: &[u8], desk: &Desk) -> Reply {
+    match serde_json::from_slice(question) {
+        Ok(Question::Look(query)) => {
+            match answer(&desk.store, &desk.configuration, Some(&desk.handle), &query) {
+                Ok(answer) => Reply::Told(Told::Answer(answer)),
+                Err(error @ ReadError::Interrupted) => Reply::Refusal(Refusal::Closed(error.to_string())),
+                Err(error) => Reply::Refusal(Refusal::Other(Chain(&error).to_string())),
+            }
+        }
+        Ok(Question::Change(request)) => change(request, &desk.handle),
+        Err(error) => {
+            let what = format!("not a question that this version understands: {error}");
+            Reply::Refusal(Refusal::Other(what))
+        }
+    }
+}
+
+fn change(request: Request, run: &Handle) -> Reply {
+    if let Some(why) = run.stats().full() {
+        let what = format!("the disk is full, so nothing was changed: {why}");
+        return Reply::Refusal(Refusal::Other(what));
+    }
+    match run.ask_unless_it_ends(request) {
+        Some(outcome) => Reply::Told(Told::Change(outcome)),
+        None => Reply::Refusal(Refusal::Closed("the runner is just ending".to_owned())),
+    }
+}
+
+/// Asks the runner that has `data`; `None` where none is running, and none was asked for a change.
+///
+/// # Errors
+/// Where something listens and does not answer sensibly.
+pub(crate) fn ask(data: &Path, question: &Question) -> io::Result<Option<Result<Told, Refusal>>> {
+    let Ok(address) = Short::of(data) else { return Ok(None) };
+    let Ok(stream) = UnixStream::connect(&address.path) else { return Ok(None) };
+    match converse_with(stream, question) {
+        // It was just ending; its store is free in a moment.
+        Err(error) if matches!(question, Question::Look(_)) && is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+        Ok(outcome) => Ok(Some(outcome)),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), ConnectionReset | BrokenPipe | UnexpectedEof)
+}
+
+fn converse_with(mut stream: UnixStream, question: &Question) -> io::Result<Result<Told, Refusal>> {
+    let patience = match question {
+        Question::Look(Query::Verify | Query::Export { .. }) => PATIENCE_WITH_EVERYTHING,
+        Question::Look(_) => PATIENCE,
+        Question::Change(_) => PATIENCE_WITH_CHANGES,
+    };
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut text = serde_json::to_vec(question)?;
+    text.push(b'\n');
+    stream.write_all(&text)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    if line.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(match serde_json::from_str(&line)? {
+        Reply::Told(told) => Ok(told),
+        Reply::Refusal(refusal) => Err(refusal),
+    })
+}
+
+/// The socket's path in a form that fits a socket's address.
+struct Short {
+    path: PathBuf,
+    /// Keeps the short form alive.
+    _folder: Option<std::fs::File>,
+}
+
+impl Short {
+    fn of(data: &Path) -> io::Result<Self> {
+        let path = data.join(NAME);
+        if path.as_os_str().len() <= PATH_MAX {
+            return Ok(Self { path, _folder: None });
+        }
+        let folder = std::fs::File::open(data)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(NAME);
+        Ok(Self { path, _folder: Some(folder) })
+    }
+}
+
+/// The device and the inode of what stands there.
+fn socket_id(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}

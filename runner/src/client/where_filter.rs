@@ -1,0 +1,71 @@
+//! `--where`: jobs of which an expression is true.
+
+use crate::output::exit;
+use crate::output::exit::Exit;
+use tidegate_components::script::{CompileError, Expression};
+
+/// The expression, and of which jobs it could not be said.
+pub(crate) struct Where {
+    expression: Option<Expression>,
+    failed: u64,
+    /// The first of those, and why.
+    first: Option<String>,
+}
+
+impl Where {
+    /// Compiles an expression over `variable`; without one everything passes.
+    pub(crate) fn new(text: Option<&str>, variable: &'static str) -> Result<Self, Exit> {
+        let expression = text.map(|text| Expression::new(text, variable).map_err(|error| (text, error)));
+        match expression.transpose() {
+            Ok(expression) => Ok(Self { expression, failed: 0, first: None }),
+            Err((text, error)) => Err(exit::misuse(describe(text, &error))),
+        }
+    }
+
+    /// Whether the job passes; one of which it cannot be said does not.
+    pub(crate) fn passes(&mut self, queue: &str, index: u64, job: &str) -> bool {
+        let Some(expression) = &mut self.expression else { return true };
+        expression.holds(job.as_bytes()).unwrap_or_else(|why| {
+            self.failed += 1;
+            self.first.get_or_insert_with(|| format!("{queue}/{index}: {why}"));
+            false
+        })
+    }
+
+    /// Says of how many jobs it could not be said.
+    pub(crate) fn say_failures(&self) {
+        let Some(first) = &self.first else { return };
+        let what = match self.failed {
+            1 => "of one job `--where` could not tell, and it was left out".to_owned(),
+            more => format!("of {more} jobs `--where` could not tell, and they were left out; of the first"),
+        };
+        exit::warn(format_args!("{what}: {first}"));
+    }
+}
+
+/// The mistake, with the place marked under the expression.
+fn describe(text: &str, error: &CompileError) -> String {
+    let line = error.line.and_then(|line| text.lines().nth(line - 1)).unwrap_or(text);
+    let mut lines =
+        vec![format!("the expression of `--where` does not compile: {}", error.message), format!("  {line}")];
+    lines.extend(error.column.map(|column| format!("  {}^", " ".repeat(column.saturating_sub(1)))));
+    lines.extend(error.help.as_ref().map(|help| format!("  help: {help}")));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_marked() {
+        let text = "job.id > nothing";
+        let error = Expression::new(text, "job").unwrap_err();
+        insta::assert_snapshot!(describe(text, &error), @r"
+        the expression of `--where` does not compile: there is no variable `nothing` here
+          job.id > nothing
+                   ^
+          help: read a field as `job.nothing`
+        ");
+    }
+}

@@ -1,0 +1,263 @@
+//! `tidegate delayed`: jobs that wait in the store, and what somebody makes of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cli::{Cancel, DelayedChoice, DelayedList, Format};
+use crate::client::{Place, ask, other_question, print_json, print_text};
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::output::moves::{How, Outcomes};
+use crate::output::table::{Column, columns, grouped, jobs, on_one_line};
+use crate::output::terminal::{confirm, cut, width};
+use crate::query::{Answer, DelayedPage, DelayedStatus, JOBS_MAX, Query, WaitsFor};
+use tidegate_engine::{Request, Row};
+use tidegate_model::suggest::did_you_mean;
+use tidegate_model::{Address, Status};
+
+/// How many jobs one change deals with.
+const AT_ONCE: usize = 1000;
+/// Longest handle in a list on a terminal, in characters.
+const HANDLE_MAX: usize = 24;
+
+pub(crate) fn list(command: &DelayedList) -> Exit {
+    let (step, limit) = (command.step.clone(), command.limit);
+    let page = match ask(&command.look, Query::Delayed { step, job: None, after: None, limit }) {
+        Ok(Answer::Delayed(page)) => page,
+        Ok(Answer::Missing(what)) => return exit::fail(what),
+        Ok(_) => return other_question(),
+        Err(exit) => return exit,
+    };
+    if command.look.format == Format::Json {
+        return print_json(&told(&page), Exit::Done);
+    }
+    if page.jobs.is_empty() {
+        print_text("no delayed jobs");
+        return Exit::Done;
+    }
+    let mut text = columns(&columns_of(&page.jobs, width()), width()).join("\n") + "\n";
+    let more = page.total.saturating_sub(page.jobs.len() as u64);
+    if more > 0 {
+        text.extend(["and ", &grouped(more), " more: --limit, --step\n"]);
+    }
+    let gone = page.jobs.iter().filter(|job| !job.configured).map(|job| &*job.step);
+    for step in gone.collect::<BTreeSet<_>>() {
+        text.extend([&*is_gone(step), "\n"]);
+    }
+    print_text(&text);
+    Exit::Done
+}
+
+fn is_gone(step: &str) -> String {
+    format!("step `{step}` is not in the configuration: its jobs are kept, and go on when it is back")
+}
+
+/// The page for programs: without what the store calls the jobs, which means nothing outside.
+fn told(page: &DelayedPage) -> serde_json::Value {
+    let mut told = serde_json::to_value(page).unwrap_or_default();
+    let jobs = told.get_mut("jobs").and_then(serde_json::Value::as_array_mut);
+    for job in jobs.into_iter().flatten().filter_map(serde_json::Value::as_object_mut) {
+        job.remove("row");
+    }
+    told
+}
+
+fn columns_of(jobs: &[DelayedStatus], width: Option<usize>) -> [Column; 5] {
+    let cells = |of: &dyn Fn(&DelayedStatus) -> String| jobs.iter().map(of).collect();
+    let due = |job: &DelayedStatus| due(job, width.map(|_| HANDLE_MAX));
+    let error =
+        |job: &DelayedStatus| on_one_line(&job.last_error.as_deref().unwrap_or_default().replace('\n', " "));
+    [
+        Column::left("due", cells(&due)).cuts(20),
+        Column::left("step", cells(&|job| job.step.clone())).cuts_front(12).drops(2),
+        Column::left("job", cells(&|job| job.jobs.join(" + "))).cuts_front(16),
+        Column::right("attempts", cells(&|job| job.attempts.to_string())).drops(1),
+        Column::left("last error", cells(&error)).cuts(12),
+    ]
+}
+
+/// When it is due, or what it waits for otherwise.
+fn due(job: &DelayedStatus, handle_max: Option<usize>) -> String {
+    match (job.waits_for, &job.due, &job.handle, &job.output) {
+        (WaitsFor::Outside, _, Some(handle), _) => {
+            let stands = job.told.unwrap_or(Status::Pending).as_str();
+            let handle = on_one_line(handle);
+            let handle = handle_max.map_or_else(|| handle.clone(), |most| cut(&handle, most));
+            format!("{stands} as `{handle}`")
+        }
+        (WaitsFor::Outside, ..) => "pending".to_owned(),
+        (WaitsFor::Attempt, ..) => "begun".to_owned(),
+        (WaitsFor::Turn, ..) => "waiting".to_owned(),
+        (WaitsFor::Output, Some(due), _, Some(to)) if !to.is_empty() => format!("{due}, for `{to}`"),
+        (WaitsFor::Output, Some(due), ..) => format!("{due}, an output"),
+        (WaitsFor::Time, Some(due), ..) => due.clone(),
+        (_, None, ..) => "now".to_owned(),
+    }
+}
+
+pub(crate) fn now(command: &DelayedChoice) -> Exit {
+    deal(command, How::Now).unwrap_or_else(|exit| exit)
+}
+
+pub(crate) fn cancel(command: &Cancel) -> Exit {
+    deal(&command.choice, How::Cancel { drop: command.drop, pending: command.pending })
+        .unwrap_or_else(|exit| exit)
+}
+
+/// By step.
+type Chosen = BTreeMap<Address, BTreeSet<Row>>;
+
+fn deal(command: &DelayedChoice, how: How) -> Result<Exit, Exit> {
+    let place = Place::of(&command.config, command.data.clone())?;
+    let (mut chosen, mut outcomes) = (Chosen::new(), Outcomes::new(&place, how));
+    for text in &command.jobs {
+        choose(&place, text, how, &mut chosen, &mut outcomes)?;
+    }
+    let count: u64 = chosen.values().map(|rows| rows.len() as u64).sum();
+    if count > 0 {
+        let steps: Vec<String> = chosen.keys().map(Address::to_string).collect();
+        let (jobs, steps) = (jobs(count), steps.join(", "));
+        let question = match how {
+            How::Now => format!("{jobs} of {steps} will be due at once."),
+            How::Cancel { drop: false, .. } => format!("{jobs} of {steps} will go to the error queue."),
+            How::Cancel { drop: true, .. } => format!("{jobs} of {steps} will be gone for good."),
+        };
+        confirm(&question, command.yes)?;
+    }
+    for (step, rows) in chosen {
+        let rows: Vec<Row> = rows.into_iter().collect();
+        for some in rows.chunks(AT_ONCE) {
+            let (step, rows) = (step.clone(), some.to_vec());
+            let request = match how {
+                How::Now => Request::Hasten { step: step.clone(), rows },
+                How::Cancel { drop, pending } => {
+                    Request::Cancel { step: step.clone(), rows, jobs: Vec::new(), drop, pending }
+                }
+            };
+            outcomes.change(&step, request)?;
+        }
+    }
+    Ok(outcomes.tell(command.format))
+}
+
+/// Adds the jobs that `text` means, as far as this can be done with them.
+fn choose(
+    place: &Place,
+    text: &str,
+    how: How,
+    chosen: &mut Chosen,
+    outcomes: &mut Outcomes<'_>,
+) -> Result<(), Exit> {
+    let (step, job) = match text.matches('/').count() {
+        1 => (Some(text.to_owned()), None),
+        2 => (None, Some(text.to_owned())),
+        _ => {
+            return Err(exit::misuse(format_args!(
+                "`{text}` names no delayed jobs; write PIPELINE/STEP for all of a step, PIPELINE/QUEUE/INDEX for one"
+            )));
+        }
+    };
+    let (by_name, mut after, mut found, mut gone) = (job.is_some(), None, 0, None);
+    if let Some(step) = step.as_deref().and_then(Address::parse) {
+        // So that it is told of where there is none.
+        outcomes.of(&step);
+    }
+    loop {
+        let query = Query::Delayed { step: step.clone(), job: job.clone(), after, limit: JOBS_MAX };
+        let page = match place.ask(query)? {
+            Answer::Delayed(page) => page,
+            Answer::Missing(what) => return Err(exit::fail(what)),
+            _ => return Err(other_question()),
+        };
+        let full = page.jobs.len() == JOBS_MAX;
+        for one in &page.jobs {
+            after = Some(one.row);
+            let Some(address) = Address::parse(&one.step) else { continue };
+            if !one.configured {
+                gone = Some(one.step.clone());
+                continue;
+            }
+            found += 1;
+            let outcome = outcomes.of(&address);
+            match (how, one.waits_for) {
+                (How::Now, _) if one.due.is_some() => {}
+                (How::Now | How::Cancel { pending: false, .. }, WaitsFor::Outside) => {
+                    outcome.outside += 1;
+                    continue;
+                }
+                (How::Now, _) => {
+                    outcome.due += 1;
+                    continue;
+                }
+                (How::Cancel { drop: false, .. }, WaitsFor::Output) => {
+                    outcome.outputs += 1;
+                    continue;
+                }
+                (How::Cancel { .. }, _) => {}
+            }
+            chosen.entry(address).or_default().insert(one.row);
+        }
+        // Of one job there are never so many, and rows of several steps have no common order.
+        if !full || by_name {
+            break;
+        }
+    }
+    if let (0, Some(step)) = (found, gone) {
+        return Err(exit::fail(is_gone(&step)));
+    }
+    if found == 0 && by_name {
+        return Err(nothing_of(place, text));
+    }
+    Ok(())
+}
+
+/// Nothing that waits was made of the job; perhaps its queue was mistyped.
+fn nothing_of(place: &Place, job: &str) -> Exit {
+    let queue = job.rsplit_once('/').map_or(job, |(queue, _)| queue);
+    let inputs = place.configuration.steps.iter().flat_map(|step| &step.inputs);
+    let names: Vec<String> = inputs.map(|input| input.address.to_string()).collect();
+    if !names.iter().any(|name| name == queue) {
+        let hint = did_you_mean(queue, names.iter().map(String::as_str));
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        return exit::fail(format_args!("no step reads `{queue}`{hint}"));
+    }
+    let show = place.configuration.command(&format!("job show {job}"));
+    exit::fail(format_args!("no delayed job was made of `{job}`; `{show}` tells what has become of it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_model::Timestamp;
+
+    fn delayed(waits_for: WaitsFor, due: Option<&str>) -> DelayedStatus {
+        DelayedStatus {
+            configured: true,
+            step: "withdrawals/submit".into(),
+            jobs: vec!["withdrawals/requests/1234".into()],
+            waits_for,
+            due: due.map(str::to_owned),
+            attempts: 3,
+            last_error: Some("http 503: the ledger\nis busy".into()),
+            handle: None,
+            since: None,
+            told: None,
+            output: None,
+            row: Row { due: Timestamp(0), sequence: 1 },
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_what_fits() {
+        let jobs = [
+            delayed(WaitsFor::Time, Some("2026-01-31T12:00:00.123Z")),
+            delayed(WaitsFor::Turn, None),
+            DelayedStatus { handle: Some("0xfeed".into()), ..delayed(WaitsFor::Outside, None) },
+        ];
+        let text = |width: usize| {
+            let lines = columns(&columns_of(&jobs, Some(width)), Some(width));
+            assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");
+            lines.join("\n")
+        };
+        insta::assert_snapshot!(format!("{}\n\n{}\n\n{}", text(200), text(80), text(60)));
+    }
+}

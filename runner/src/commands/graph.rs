@@ -1,0 +1,40 @@
+//! `tidegate graph`: what feeds what, drawn or told.
+
+use crate::cli::{Format, Graph, GraphFormat, Look};
+use crate::client::{ask, options, print_json, print_text};
+use crate::graph::topology::{Depths, Topology};
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::query::{Answer, Query};
+use tidegate_engine::Generation;
+
+pub(crate) fn graph(command: &Graph) -> Exit {
+    let generation = match Generation::read(&command.config, &options(command.data.clone(), &[])) {
+        Ok(generation) => generation,
+        Err(diagnostics) => {
+            exit::show(&diagnostics);
+            return Exit::Configuration;
+        }
+    };
+    let depths = match command.live.then(|| depths(command)).transpose() {
+        Ok(depths) => depths,
+        Err(exit) => return exit,
+    };
+    let topology = Topology::of(&generation.configuration, depths.as_ref());
+    match command.format {
+        GraphFormat::Text => print_text(&crate::graph::text::draw(&topology.without_implied_steps())),
+        GraphFormat::Mermaid => print_text(&crate::graph::mermaid::draw(&topology.without_implied_steps())),
+        GraphFormat::Dot => print_text(&crate::graph::dot::draw(&topology.without_implied_steps())),
+        GraphFormat::Json => return print_json(&crate::graph::json::document(&topology), Exit::Done),
+    }
+    Exit::Done
+}
+
+/// How many jobs wait, from the running runner or the store of one that is not running.
+fn depths(command: &Graph) -> Result<Depths, Exit> {
+    let look = Look { config: command.config.clone(), data: command.data.clone(), format: Format::Text };
+    match (ask(&look, Query::Status { lanes: 0 })?, ask(&look, Query::Queues)?) {
+        (Answer::Status(steps), Answer::Queues(queues)) => Ok(Depths::of(&steps, &queues)),
+        _ => Err(exit::fail("the runner answered another question; is it of another version?")),
+    }
+}

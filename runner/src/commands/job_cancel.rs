@@ -1,0 +1,264 @@
+//! `tidegate job cancel`: takes a job out of all steps that read it and are not through with it, or of none.
+
+use std::collections::BTreeMap;
+
+use super::job_show::parse;
+use crate::cli::{Format, JobCancel};
+use crate::client::{Place, other_question, print_text};
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::output::moves::{How, Outcomes};
+use crate::output::terminal::confirm;
+use crate::output::times;
+use crate::query::{Answer, DelayedStatus, JOBS_MAX, Query, Status, StepOutcome, WaitsFor};
+use tidegate_config::Step;
+use tidegate_engine::{Request, Row, may_cancel};
+use tidegate_model::suggest::did_you_mean;
+use tidegate_model::{Address, Clock as _, SystemClock, Timestamp, format_duration};
+
+/// How a job stands at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stands {
+    Waits,
+    Outside,
+    /// An attempt at it was begun that may be seen outside.
+    Begun,
+    /// An outside system has said what becomes of it.
+    Said,
+    /// It is done, or failed.
+    Through,
+}
+
+/// A step that a job is taken out of, and what of it.
+struct Cut<'a> {
+    step: &'a Step,
+    stands: Stands,
+    /// Where it stands by itself.
+    rows: Vec<Row>,
+    /// Outputs that were made of it already, and are only due later.
+    outputs: u64,
+    /// When the attempt was begun that runs.
+    since: Option<Timestamp>,
+    /// It stands on the input only.
+    fresh: bool,
+}
+
+pub(crate) fn cancel(command: &JobCancel) -> Exit {
+    take_out(command).unwrap_or_else(|exit| exit)
+}
+
+fn take_out(command: &JobCancel) -> Result<Exit, Exit> {
+    let (queue, index) = parse(&command.job)?;
+    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let cuts = cuts(&place, command, (&queue, index))?;
+    // Before anything is changed, so that it is all or nothing.
+    all_can(&cuts, command.drop)?;
+    let names: Vec<String> = cuts.iter().map(|cut| cut.step.address.to_string()).collect();
+    let end = if command.drop { "will be gone for good" } else { "will go to the error queue" };
+    let is_outside = cuts.iter().any(|cut| cut.stands == Stands::Outside);
+    let but =
+        if is_outside { " An outside system has it, and may finish it there all the same." } else { "" };
+    confirm(&format!("The job {} of {} {end}.{but}", command.job, names.join(", ")), command.yes)?;
+    let mut outcomes = Outcomes::new(&place, How::Cancel { drop: command.drop, pending: true });
+    for Cut { step, rows, fresh, outputs, .. } in cuts {
+        outcomes.of(&step.address).outputs += outputs;
+        let jobs = if fresh { vec![index] } else { Vec::new() };
+        let (step, drop, pending) = (step.address.clone(), command.drop, true);
+        outcomes.change(&step.clone(), Request::Cancel { step, rows, jobs, drop, pending })?;
+    }
+    let exit = outcomes.tell(command.look.format);
+    // It was through before it could be taken out.
+    Ok(if outcomes.all_gone() { Exit::Failed } else { exit })
+}
+
+/// The steps that read the job and are not through with it; at least one.
+fn cuts<'a>(
+    place: &'a Place,
+    command: &JobCancel,
+    (queue, index): (&Address, u64),
+) -> Result<Vec<Cut<'a>>, Exit> {
+    let query = Query::Job { queue: queue.to_string(), index, why: false, whole: false };
+    let is_source = place.configuration.sources.iter().any(|source| source.address == *queue);
+    let mut stands = match place.ask(query)? {
+        Answer::Job(status) => status.steps.into_iter().map(|step| (step.step.clone(), how(&step))).collect(),
+        // Of a source that is never copied is only known what stands in the store by itself.
+        Answer::Missing(what) => match by_itself(place, &command.job)? {
+            steps if steps.is_empty() && !is_source => return Err(exit::fail(what)),
+            steps => with_readers(place, queue, steps),
+        },
+        _ => return Err(other_question()),
+    };
+    let waits = |(_, stands): &(String, Stands)| *stands != Stands::Through;
+    let somewhere = stands.iter().any(waits);
+    if let Some(wanted) = &command.step {
+        stands = vec![only(place, wanted, queue, stands)?];
+    }
+    stands.retain(waits);
+    if stands.is_empty() {
+        return Err(nothing(place, command, somewhere, is_source));
+    }
+    let declared = |name: &str| place.configuration.steps.iter().find(|one| one.address.to_string() == name);
+    let declared = stands.iter().filter_map(|(name, stands)| Some((declared(name)?, *stands)));
+    let cut = |(step, stands): (&'a Step, Stands)| {
+        let rows = rows(place, step, &command.job)?;
+        let is_output = |row: &&DelayedStatus| row.waits_for == WaitsFor::Output;
+        let begun = rows.iter().find(|row| row.waits_for == WaitsFor::Attempt);
+        let (outputs, others): (Vec<_>, Vec<_>) = rows.iter().partition(is_output);
+        let taken = if command.drop { rows.iter().collect() } else { others };
+        Ok(Cut {
+            step,
+            stands,
+            fresh: rows.is_empty(),
+            since: begun.map(|row| row.row.due),
+            outputs: if command.drop { 0 } else { outputs.len() as u64 },
+            rows: taken.into_iter().map(|row| row.row).collect(),
+        })
+    };
+    declared.map(cut).collect()
+}
+
+/// Adds the steps that read a source, for which nothing stands in the store.
+fn with_readers(place: &Place, source: &Address, mut stands: Vec<(String, Stands)>) -> Vec<(String, Stands)> {
+    for step in &place.configuration.steps {
+        let name = step.address.to_string();
+        let reads = step.inputs.iter().any(|input| input.address == *source);
+        if reads && stands.iter().all(|(known, _)| *known != name) {
+            stands.push((name, Stands::Through));
+        }
+    }
+    stands
+}
+
+/// Says that there is nothing to take out. It is no failure where only the step that was named has nothing of it.
+fn nothing(place: &Place, command: &JobCancel, somewhere: bool, is_source: bool) -> Exit {
+    let job = &command.job;
+    match &command.step {
+        Some(step) if somewhere && command.look.format == Format::Text => {
+            print_text(&format!("nothing of `{job}` waits at step `{step}`"));
+            Exit::Done
+        }
+        Some(_) if somewhere => {
+            Outcomes::new(place, How::Cancel { drop: command.drop, pending: true }).tell(command.look.format)
+        }
+        _ => {
+            let or = if is_source { ", or have not come to it" } else { "" };
+            let show = place.configuration.command(&format!("job show {job}"));
+            exit::fail(format_args!(
+                "nothing waits for `{job}`: all steps that read it are done with it{or} (`{show}` tells more)"
+            ))
+        }
+    }
+}
+
+fn how(step: &StepOutcome) -> Stands {
+    match step.status {
+        Status::Waiting | Status::Delayed => Stands::Waits,
+        Status::Begun => Stands::Begun,
+        Status::Pending if step.told.is_some_and(|told| !told.waits()) => Stands::Said,
+        Status::Pending => Stands::Outside,
+        Status::Failed | Status::Cancelled | Status::Done | Status::Before => Stands::Through,
+    }
+}
+
+/// The one step that is wanted, of those that read the job.
+fn only(
+    place: &Place,
+    wanted: &str,
+    queue: &Address,
+    stands: Vec<(String, Stands)>,
+) -> Result<(String, Stands), Exit> {
+    let names: Vec<String> = stands.iter().map(|(name, _)| name.clone()).collect();
+    if let Some(found) = stands.into_iter().find(|(name, _)| name == wanted) {
+        return Ok(found);
+    }
+    let is_there = place.configuration.steps.iter().any(|step| step.address.to_string() == wanted);
+    let what = if is_there { "does not read" } else { "is not there, to read" };
+    let near = did_you_mean(wanted, names.iter().map(String::as_str));
+    let hint = near.unwrap_or_else(|| match &*names {
+        [] => "no step does".to_owned(),
+        names => format!("it is read by {}", names.join(", ")),
+    });
+    Err(exit::fail(format_args!("step `{wanted}` {what} `{queue}`; {hint}")))
+}
+
+/// The steps for which a job stands in the store by itself, each with how.
+fn by_itself(place: &Place, job: &str) -> Result<Vec<(String, Stands)>, Exit> {
+    let job = Some(job.to_owned());
+    let Answer::Delayed(page) =
+        place.ask(Query::Delayed { step: None, job, after: None, limit: JOBS_MAX })?
+    else {
+        return Ok(Vec::new());
+    };
+    let mut steps = BTreeMap::new();
+    for job in page.jobs.into_iter().filter(|job| job.configured) {
+        let stands = match job.waits_for {
+            WaitsFor::Time | WaitsFor::Turn | WaitsFor::Output => Stands::Waits,
+            WaitsFor::Attempt => Stands::Begun,
+            WaitsFor::Outside => Stands::Outside,
+        };
+        let worst = steps.entry(job.step).or_insert(stands);
+        *worst = stands.max(*worst);
+    }
+    Ok(steps.into_iter().collect())
+}
+
+/// Where the job stands by itself for a step.
+fn rows(place: &Place, step: &Step, job: &str) -> Result<Vec<DelayedStatus>, Exit> {
+    let (step, job) = (Some(step.address.to_string()), Some(job.to_owned()));
+    match place.ask(Query::Delayed { step, job, after: None, limit: JOBS_MAX })? {
+        Answer::Delayed(page) => Ok(page.jobs),
+        Answer::Missing(what) => Err(exit::fail(what)),
+        _ => Err(other_question()),
+    }
+}
+
+/// An attempt is in the way, and will be out of it.
+fn running(step: &Step, since: Option<Timestamp>) -> String {
+    let since = since.map(|since| format!(" since {}", times::since(since, SystemClock.now())));
+    let timeout = step.timeout.map(|timeout| format!(" (its `timeout` is {})", format_duration(timeout)));
+    let (since, timeout) = (since.unwrap_or_default(), timeout.unwrap_or_default());
+    format!(
+        "an attempt of step `{}` at it is running{since}; wait for its end{timeout}, or stop the runner",
+        step.address
+    )
+}
+
+/// Where one step cannot let go of the job, none of them shall.
+fn all_can(cuts: &[Cut<'_>], drop: bool) -> Result<(), Exit> {
+    let mut able = Vec::new();
+    let mut obstacles = Vec::new();
+    for Cut { step, stands, fresh, rows, outputs, since } in cuts {
+        let name = step.address.to_string();
+        if rows.is_empty() && *outputs > 0 {
+            obstacles.push(format!(
+                "step `{name}` has made an output of it already, which is only due later; `--drop` takes it out"
+            ));
+            continue;
+        }
+        match (may_cancel(step, *fresh, drop), stands) {
+            (Err(why), _) => obstacles.push(why),
+            (Ok(()), Stands::Begun) => obstacles.push(running(step, *since)),
+            (Ok(()), Stands::Said) => {
+                obstacles.push(format!(
+                    "at step `{name}`, an outside system is through with it, which is delivered"
+                ));
+            }
+            (Ok(()), _) => able.push(name),
+        }
+    }
+    if obstacles.is_empty() {
+        return Ok(());
+    }
+    for obstacle in &obstacles {
+        exit::fail(obstacle);
+    }
+    let only: Vec<String> = able.iter().map(|name| format!("`--step {name}`")).collect();
+    exit::note(format_args!(
+        "nothing was changed{}",
+        match &*only {
+            [] => String::new(),
+            only => format!("; {} takes it out there alone", only.join(" or ")),
+        }
+    ));
+    Err(Exit::Failed)
+}

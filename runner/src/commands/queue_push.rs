@@ -1,0 +1,198 @@
+//! `tidegate queue push`: jobs from standard input onto a queue.
+//!
+//! They are pushed piece by piece, so that memory does not grow with them and what comes slowly does
+//! not wait; each piece stands on the queue as a whole or not at all.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cli::{Format, QueuePush};
+use crate::client::{Place, Teller, other_question, print_json, print_text};
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::output::table::{grouped, jobs};
+use tidegate_components::script::json;
+use tidegate_engine::{Granted, Request, error_queue};
+use tidegate_model::Address;
+use tidegate_model::suggest::nearest_address;
+
+/// A piece is pushed when it has so many lines …
+const LINES_MAX: usize = 1000;
+/// … or bytes …
+const BYTES_MAX: usize = 1 << 20;
+/// … or when no more has come for so long.
+const SILENCE: Duration = Duration::from_millis(200);
+/// The longest line, in bytes. The local socket must have room for it.
+const LINE_MAX: u64 = 16 << 20;
+
+pub(crate) fn push(command: &QueuePush) -> Exit {
+    let place = match Place::of(&command.look.config, command.look.data.clone()) {
+        Ok(place) => place,
+        Err(exit) => return exit,
+    };
+    let queue = match find(&place, &command.queue) {
+        Ok(queue) => queue,
+        Err(why) => return exit::fail(why),
+    };
+    if io::stdin().is_terminal() {
+        exit::note("one job a line, as JSON; Ctrl-D ends it");
+    }
+    let (sender, lines) = mpsc::sync_channel(16);
+    if let Err(error) = thread::Builder::new().name("stdin".into()).spawn(move || read_lines(&sender)) {
+        return exit::fail(format_args!("cannot start a thread: {error}"));
+    }
+    let mut pushing = Pushing { place, queue, pushed: 0, line: 0, standing: 0, piece: Vec::new(), bytes: 0 };
+    let (exit, teller) = match pushing.push_all(&lines) {
+        Ok(teller) => (Exit::Done, teller),
+        Err(exit) => (exit, None),
+    };
+    tell(command, &pushing, exit, teller)
+}
+
+fn tell(command: &QueuePush, pushing: &Pushing, exit: Exit, teller: Option<Teller>) -> Exit {
+    if command.look.format == Format::Json {
+        #[derive(Serialize)]
+        struct Pushed {
+            pushed: u64,
+        }
+        return print_json(&Pushed { pushed: pushing.pushed }, exit);
+    }
+    if exit == Exit::Done {
+        let later = if teller == Some(Teller::Store) { "; no runner runs, so they wait there" } else { "" };
+        print_text(&format!("{} pushed to {}{later}", jobs(pushing.pushed), pushing.queue));
+    }
+    exit
+}
+
+fn find(place: &Place, name: &str) -> Result<Address, String> {
+    let queues = &place.configuration.queues;
+    if let Some(queue) = queues.iter().find(|queue| queue.address.to_string() == name) {
+        if queue.holds_errors {
+            return Err(error_queue(&queue.address));
+        }
+        return Ok(queue.address.clone());
+    }
+    if place.configuration.sinks.iter().any(|sink| sink.address.to_string() == name) {
+        return Err(format!("`{name}` is a sink, and jobs come to it from steps; push to a queue"));
+    }
+    if place.configuration.sources.iter().any(|source| source.address.to_string() == name) {
+        return Err(format!("`{name}` is a source, and jobs come to it from outside; push to a queue"));
+    }
+    let names: Vec<String> = queues.iter().map(|queue| queue.address.to_string()).collect();
+    Err(match nearest_address(name, names.iter().map(String::as_str)) {
+        Some(near) => format!("the configuration has no queue `{name}`; did you mean `{near}`?"),
+        None => format!("the configuration has no queue `{name}`"),
+    })
+}
+
+/// Reads lines until there are no more, or nobody wants them.
+fn read_lines(lines: &SyncSender<io::Result<Vec<u8>>>) {
+    let mut input = io::BufReader::with_capacity(1 << 16, io::stdin());
+    loop {
+        let mut line = Vec::new();
+        // One byte more shows that a line is too long.
+        let read = input.by_ref().take(LINE_MAX + 1).read_until(b'\n', &mut line);
+        let last = !matches!(read, Ok(bytes) if bytes > 0);
+        let line = read.map(|_| line);
+        if matches!(&line, Ok(line) if line.is_empty()) || lines.send(line).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Where a push is.
+struct Pushing {
+    place: Place,
+    queue: Address,
+    /// Jobs that stand on the queue.
+    pushed: u64,
+    /// The number of the last line that was read.
+    line: u64,
+    /// The number of the last line of which all jobs up to it stand on the queue.
+    standing: u64,
+    /// Jobs that will be pushed next.
+    piece: Vec<String>,
+    bytes: usize,
+}
+
+impl Pushing {
+    fn push_all(&mut self, lines: &Receiver<io::Result<Vec<u8>>>) -> Result<Option<Teller>, Exit> {
+        let mut teller = None;
+        loop {
+            let line = if self.piece.is_empty() {
+                lines.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                lines.recv_timeout(SILENCE)
+            };
+            match line {
+                Ok(line) => {
+                    self.take(line)?;
+                    if self.piece.len() < LINES_MAX && self.bytes < BYTES_MAX {
+                        continue;
+                    }
+                    teller = Some(self.push_piece()?);
+                }
+                Err(RecvTimeoutError::Timeout) => teller = Some(self.push_piece()?),
+                Err(RecvTimeoutError::Disconnected) if self.piece.is_empty() => return Ok(teller),
+                Err(RecvTimeoutError::Disconnected) => return self.push_piece().map(Some),
+            }
+        }
+    }
+
+    fn take(&mut self, line: io::Result<Vec<u8>>) -> Result<(), Exit> {
+        let line = line.map_err(|error| self.refuse(&format!("standard input cannot be read: {error}")))?;
+        self.line += 1;
+        let number = self.line;
+        if line.len() as u64 > LINE_MAX {
+            return Err(self.refuse(&format!("line {number} is longer than {} MiB", LINE_MAX >> 20)));
+        }
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return Ok(());
+        }
+        json::check(line).map_err(|error| self.refuse(&format!("line {number} is no JSON: {error}")))?;
+        let line = String::from_utf8(line.to_vec())
+            .map_err(|_| self.refuse(&format!("line {number} is no JSON: it is not UTF-8")))?;
+        self.bytes += line.len();
+        self.piece.push(line);
+        Ok(())
+    }
+
+    fn push_piece(&mut self) -> Result<Teller, Exit> {
+        let jobs = std::mem::take(&mut self.piece);
+        self.bytes = 0;
+        let outcome = self.place.change(Request::Push { queue: self.queue.clone(), jobs });
+        match outcome {
+            Ok((Ok(Granted::Pushed { jobs }), teller)) => {
+                self.pushed += jobs;
+                self.standing = self.line;
+                Ok(teller)
+            }
+            Ok((Ok(_), _)) => Err(other_question()),
+            Ok((Err(why), _)) => Err(self.refuse(&why)),
+            Err(exit) => {
+                // Why has been said; what has become of the lines before has not.
+                exit::warn(self.so_far());
+                Err(exit)
+            }
+        }
+    }
+
+    fn refuse(&self, why: &str) -> Exit {
+        exit::fail(format_args!("{why}; {}", self.so_far()))
+    }
+
+    fn so_far(&self) -> String {
+        match self.standing {
+            0 => "nothing was pushed before".to_owned(),
+            line => {
+                let (jobs, line) = (jobs(self.pushed), grouped(line));
+                format!("what was pushed before stands on the queue: {jobs}, up to line {line}")
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `tidegate queue show`: the jobs of a queue, page by page, so that memory does not grow with them.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::cli::{Format, QueueShow};
+use crate::client::where_filter::Where;
+use crate::client::{Place, Teller, other_question, plain, plain_json, print};
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::output::terminal::{cut, width};
+use crate::query::{Answer, JOBS_MAX, Job, Page, Query};
+
+/// How many jobs are shown where nothing says more.
+const LIMIT_DEFAULT: u64 = 20;
+/// How long to wait before looking whether more has come.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A job is shown with at least so many characters, however narrow the terminal is.
+const ROOM_MIN: usize = 20;
+/// A time as it is shown is so wide.
+const TIME_WIDTH: usize = 24;
+
+pub(crate) fn show(command: &QueueShow) -> Exit {
+    let place = match Place::of(&command.look.config, command.look.data.clone()) {
+        Ok(place) => place,
+        Err(exit) => return exit,
+    };
+    let mut chosen = match Where::new(command.filter.as_deref(), "job") {
+        Ok(chosen) => chosen,
+        Err(exit) => return exit,
+    };
+    let unlimited = command.follow || command.to.is_some() || command.filter.is_some();
+    let limit = command.limit.unwrap_or(if unlimited { u64::MAX } else { LIMIT_DEFAULT });
+    let mut printer = Printer::new(command);
+    let exit = walk(command, &place, limit, &mut |page| {
+        for job in page.jobs {
+            if printer.printed < limit
+                && chosen.passes(&job.queue, job.index, job.job.get())
+                && !printer.print(&job, page.head)
+            {
+                return None;
+            }
+        }
+        Some(printer.printed)
+    });
+    printer.finish(exit == Exit::Done);
+    chosen.say_failures();
+    exit
+}
+
+/// Asks for page after page. `print` answers how many jobs it has printed so far; `None`: nobody reads
+/// them any more.
+fn walk(command: &QueueShow, place: &Place, limit: u64, print: &mut dyn FnMut(Page) -> Option<u64>) -> Exit {
+    let (queue, to) = (&command.queue, command.to);
+    let mut from = match command.from {
+        None if command.follow => match last_jobs(place, queue) {
+            Ok(from) => from,
+            Err(exit) => return exit,
+        },
+        from => from,
+    };
+    let mut printed = 0;
+    loop {
+        // With a filter nobody knows how many have to be looked at.
+        let wanted = if command.filter.is_some() { u64::MAX } else { limit - printed };
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(JOBS_MAX);
+        let query = Query::Jobs { queue: queue.clone(), from, to, limit: wanted };
+        let (page, teller) = match place.ask_whoever(query) {
+            Ok((Answer::Jobs(page), teller)) => (page, teller),
+            Ok((Answer::Missing(what), _)) => return exit::fail(what),
+            Ok(_) => return other_question(),
+            Err(exit) => return exit,
+        };
+        if let (Some(from), Some(first)) = (from, page.jobs.first().filter(|_| command.follow))
+            && from < first.index
+        {
+            exit::warn(format_args!("jobs {from} to {} are no longer kept", first.index - 1));
+        }
+        let (next, more) = (page.next, page.more);
+        from = Some(next);
+        match print(page) {
+            Some(count) => printed = count,
+            None => return Exit::Done,
+        }
+        if printed >= limit || to.is_some_and(|to| next > to) {
+            return Exit::Done;
+        }
+        if more {
+            continue;
+        }
+        if !command.follow {
+            return Exit::Done;
+        }
+        if teller == Teller::Store {
+            exit::note("that is all there is: no runner runs");
+            return Exit::Done;
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Where the last few jobs begin.
+fn last_jobs(place: &Place, queue: &str) -> Result<Option<u64>, Exit> {
+    let Answer::Queues(queues) = place.ask(Query::Queues)? else { return Err(other_question()) };
+    let state = queues.into_iter().find(|state| state.queue == *queue);
+    Ok(state.map(|state| state.first.max((state.head + 1).saturating_sub(LIMIT_DEFAULT))))
+}
+
+/// Prints jobs one by one, as they come.
+struct Printer {
+    format: Format,
+    /// JSON, one job a line instead of one list.
+    lines: bool,
+    width: Option<usize>,
+    printed: u64,
+}
+
+impl Printer {
+    fn new(command: &QueueShow) -> Self {
+        Self { format: command.look.format, lines: command.follow, width: width(), printed: 0 }
+    }
+
+    /// Answers whether somebody still reads.
+    fn print(&mut self, job: &Job, head: u64) -> bool {
+        let first = self.printed == 0;
+        self.printed += 1;
+        match self.format {
+            Format::Json if self.lines => {
+                print(&(plain_json(&serde_json::to_string(job).unwrap_or_default()) + "\n"))
+            }
+            Format::Json => {
+                let pretty = plain_json(&serde_json::to_string_pretty(job).unwrap_or_default());
+                let before = if first { "[\n  " } else { ",\n  " };
+                print(&format!("{before}{}", pretty.replace('\n', "\n  ")))
+            }
+            Format::Text => print(&self.line(job, head, first)),
+        }
+    }
+
+    fn line(&self, job: &Job, head: u64, first: bool) -> String {
+        let digits = head.to_string().len().max("index".len());
+        let time = job.time.as_deref().unwrap_or_default();
+        let mut line = format!("{:>digits$}  {time:<TIME_WIDTH$}  ", job.index);
+        let text = plain(job.job.get());
+        match self.width {
+            Some(width) => line.push_str(&cut(&text, width.saturating_sub(line.len()).max(ROOM_MIN))),
+            None => line.push_str(&text),
+        }
+        line.push('\n');
+        if first {
+            line.insert_str(0, &format!("{:>digits$}  {:<TIME_WIDTH$}  job\n", "index", "time"));
+        }
+        line
+    }
+
+    fn finish(&self, done: bool) {
+        match (self.format, self.printed) {
+            (Format::Json, _) if self.lines => {}
+            (Format::Json, 0) if done => _ = print("[]\n"),
+            (Format::Json, 0) => {}
+            (Format::Json, _) => _ = print("\n]\n"),
+            (Format::Text, 0) if done => _ = print("no jobs there\n"),
+            (Format::Text, _) => {}
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `tidegate replay`: runs a step again from an earlier job on.
+
+use std::time::Duration;
+
+use crate::cli;
+use crate::cli::Format;
+use crate::client::{Place, Teller, other_question, print_json, print_text};
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::output::table::jobs;
+use crate::output::terminal::confirm;
+use crate::query::{Answer, Query, Replay, ReplayStart};
+use tidegate_engine::{Granted, Request};
+use tidegate_model::{Clock as _, SystemClock, parse_duration};
+
+pub(crate) fn replay(command: &cli::Replay) -> Exit {
+    match run_again(command) {
+        Ok(exit) | Err(exit) => exit,
+    }
+}
+
+fn run_again(command: &cli::Replay) -> Result<Exit, Exit> {
+    let start = start(command)?;
+    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let query = Query::Replay { step: command.step.clone(), input: command.input.clone(), start };
+    let plan = match place.ask(query)? {
+        Answer::Replay(plan) => plan,
+        Answer::Missing(what) => return Err(exit::fail(what)),
+        _ => return Err(other_question()),
+    };
+    if let Some(note) = &plan.note {
+        exit::warn(note);
+    }
+    confirm(&question(&plan), command.yes)?;
+    let from: Vec<_> = plan.inputs.iter().map(|again| (again.input.clone(), again.first)).collect();
+    let request = Request::Replay { step: plan.step.clone(), from };
+    let (outcome, teller) = place.change(request)?;
+    let now_at = match outcome {
+        Ok(Granted::Replayed { from }) => from,
+        Ok(_) => return Err(other_question()),
+        Err(why) => return Err(exit::fail(why)),
+    };
+    let gone = |again: &&crate::query::Again| {
+        now_at.iter().any(|(input, next)| *input == again.input && *next > again.first)
+    };
+    if let Some(again) = plan.inputs.iter().find(gone) {
+        return Err(exit::fail(format_args!(
+            "job {} of `{}` was let go of meanwhile; nothing runs again",
+            again.first, again.input
+        )));
+    }
+    if command.look.format == Format::Json {
+        return Ok(print_json(&plan, Exit::Done));
+    }
+    let when = match teller {
+        Teller::Runner => "now",
+        Teller::Store => "with the next `tidegate run`",
+    };
+    print_text(&format!("{} runs {} again {when}", plan.step, jobs(plan.jobs)));
+    Ok(Exit::Done)
+}
+
+fn start(command: &cli::Replay) -> Result<ReplayStart, Exit> {
+    if let Some(index) = command.from {
+        return Ok(ReplayStart::At(index));
+    }
+    let text = command.since.as_deref().unwrap_or_default();
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Ok(ReplayStart::Since(time.as_millisecond()));
+    }
+    let ago = |ago: Duration| {
+        let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+        ReplayStart::Since(SystemClock.now().0.saturating_sub(ago))
+    };
+    parse_duration(text).map(ago).map_err(|_| {
+        exit::misuse(format_args!(
+            "`{text}` is no time; write one like 2026-01-31T12:00:00Z, or how long ago, like 2h"
+        ))
+    })
+}
+
+/// What would happen, for the person who has to say yes.
+fn question(plan: &Replay) -> String {
+    let inputs = plan.inputs.iter().map(|again| format!("{} {} to {}", again.input, again.first, again.last));
+    let inputs = inputs.collect::<Vec<_>>().join(" with ");
+    let outputs = match &plan.outputs[..] {
+        [] => "; it has no outputs".to_owned(),
+        outputs => format!(", into {}; what it delivered before stays there", outputs.join(", ")),
+    };
+    format!("{} will run {} again ({inputs}){outputs}.", plan.step, jobs(plan.jobs))
+}

@@ -1,0 +1,166 @@
+//! `tidegate run`.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cli;
+use crate::client::ipc;
+use crate::http::Server;
+use crate::output::console;
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::output::progress::Progress;
+use crate::output::{log, summary};
+use crate::signals::Signals;
+use crate::{client, query};
+use tidegate_components::open_files;
+use tidegate_components::plugin::Setups;
+use tidegate_components::plugin::{ExitGuard, leave};
+use tidegate_config::{Configuration, Diagnostics, LogFormat, shown};
+use tidegate_dispatch::End;
+use tidegate_engine::{Chain, Generation, Options, Report, Stats};
+use tidegate_model::SystemClock;
+use tidegate_model::log_target;
+use tidegate_store::Attempts;
+
+pub(crate) fn run(command: &cli::Run) -> Exit {
+    let signals = match Signals::watch() {
+        Ok(signals) => signals,
+        Err(error) => return exit::fail(format_args!("cannot start: {error}")),
+    };
+    let generation =
+        match Generation::load(&command.config, &client::options(command.data.clone(), &command.plugins)) {
+            Ok(generation) => generation,
+            Err(diagnostics) => return refuse(&diagnostics),
+        };
+    let configuration = generation.configuration;
+    log::start(&configuration.log);
+    exit::show(&generation.warnings);
+    signals.starts();
+    let files = open_files::raise();
+    let (store, writer) = match client::open_patiently(|| tidegate_store::open(&configuration.data)) {
+        Ok(opened) => opened,
+        Err(error) => return exit::fail(Chain(&error)),
+    };
+    let options = options(command, &configuration);
+    let clock = Arc::new(SystemClock);
+    let run = tidegate_engine::Run::new(Arc::clone(&configuration), (store.clone(), writer), clock, options)
+        .with_plugins(generation.plugins)
+        .with_files(generation.files)
+        .with_attempts(Attempts::open(&configuration.data))
+        .with_setups(Setups::open(&configuration.data));
+    let guard = ExitGuard::new();
+    let conversations = ipc::Conversations::default();
+    let stats = run.stats();
+    let desk = ipc::Desk { store, configuration: Arc::clone(&configuration), handle: run.handle() };
+    let server = match listen(desk.clone(), files) {
+        Ok(server) => server,
+        Err(exit) => return exit,
+    };
+    signals.runs(run.handle());
+    converse(&signals, desk, conversations.clone(), files);
+    let progress = Progress::start(&configuration, Arc::clone(&stats));
+    let started = Instant::now();
+    let outcome = run.run();
+    let elapsed = started.elapsed();
+    drop(guard);
+    drop(progress);
+    if let Some(server) = server {
+        server.finish();
+    }
+    conversations.remove_socket(&configuration.data);
+    conversations.finish();
+    log::tell_rest(true);
+    match outcome {
+        Ok(report) => {
+            sum_up(&configuration, &stats, &report, elapsed);
+            // Also where somebody stopped what was left of the run.
+            let stuck = report.end == End::Halted || !report.halts.is_empty();
+            let exit = if stuck { Exit::Failed } else { Exit::Done };
+            if report.left_behind {
+                leave(exit.code().into());
+            }
+            exit
+        }
+        Err(error) => exit::fail(Chain(&error)),
+    }
+}
+
+/// Says what is wrong with the configuration, as its log would if that can be read.
+fn refuse(diagnostics: &Diagnostics) -> Exit {
+    if diagnostics.log_format() == LogFormat::Json {
+        console::speak_json();
+    }
+    exit::show(diagnostics);
+    Exit::Configuration
+}
+
+fn options(command: &cli::Run, configuration: &Configuration) -> Options {
+    let default = Options::default();
+    let settings = &configuration.settings;
+    Options {
+        until_idle: command.until_idle,
+        workers: settings.workers,
+        shutdown_timeout: settings.shutdown_timeout.unwrap_or(default.shutdown_timeout),
+        ..default
+    }
+}
+
+/// Says what the run has done, in the form of its log.
+fn sum_up(configuration: &Configuration, stats: &Stats, report: &Report, elapsed: Duration) {
+    let drained = report.end == End::Drained;
+    let left = if drained { query::left(configuration, stats) } else { Some(Vec::new()) };
+    let run = summary::Ended { configuration, stats, report, elapsed, left: left.as_deref() };
+    if console::speaks_json() {
+        let (message, fields) = run.record();
+        console::record(console::Gravity::Info, log_target::SUMMARY, &message, &fields);
+    } else {
+        console::write(&run.summary());
+    }
+}
+
+/// Opens the port that the settings name, if they do.
+fn listen(desk: ipc::Desk, files: u64) -> Result<Option<Server>, Exit> {
+    let Some(address) = desk.configuration.settings.listen else { return Ok(None) };
+    match Server::start(address, desk, files) {
+        Ok(server) => {
+            tracing::info!(target: log_target::RUNNER, address = %server.address(), "listening");
+            Ok(Some(server))
+        }
+        Err(error) => {
+            let help = match error.kind() {
+                io::ErrorKind::AddrInUse => format!(
+                    "; another process listens there: choose another port, or see which one it is with \
+                     `ss -ltnp 'sport = :{}'`",
+                    address.port()
+                ),
+                io::ErrorKind::PermissionDenied => {
+                    "; choose a port from 1024 on, or allow the process to open this one".to_owned()
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    "; it is no address of this machine: choose one of those that `ip addr` lists".to_owned()
+                }
+                _ => String::new(),
+            };
+            let why = format_args!("cannot listen on {address} (`[runner] listen`): {error}{help}");
+            Err(exit::fail(why))
+        }
+    }
+}
+
+/// Answers questions on the local socket until the process ends.
+fn converse(signals: &Signals, desk: ipc::Desk, conversations: ipc::Conversations, files: u64) {
+    let configuration = Arc::clone(&desk.configuration);
+    let _inside = signals.runtime().enter();
+    match ipc::serve(&configuration.data, desk, conversations, files) {
+        Ok(serve) => drop(signals.runtime().spawn(serve)),
+        // A file system without sockets should not keep jobs from running.
+        Err(error) => say_without_socket(&configuration.data, &error),
+    }
+}
+
+fn say_without_socket(data: &Path, error: &io::Error) {
+    tracing::warn!(target: log_target::RUNNER, %error, folder = %shown(data), "no local socket: commands cannot look into this runner");
+}

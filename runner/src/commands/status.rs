@@ -1,0 +1,400 @@
+//! `tidegate status`: how far each step is, and what holds it.
+
+use std::path::Path;
+
+use crate::cli::{Format, StatusCommand};
+use crate::client::{ask, other_question, plain, print_json, print_painted};
+use crate::output::console;
+use crate::output::console::{Paint, painted};
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::output::hint::resume;
+use crate::output::table::{Column, columns, grouped, on_one_line, short};
+use crate::output::terminal::{cut, indented, width};
+use crate::output::times;
+use crate::query::{
+    Answer, AskedStatus, ClosedStatus, Halted, HeldBehind, LaneStatus, Oldest, Query, StepStatus,
+};
+use tidegate_config::Invocation;
+use tidegate_model::{Clock as _, SystemClock, Timestamp, rfc3339};
+
+/// The longest name of a lane that a terminal shows whole, in characters.
+const LANE_MAX: usize = 40;
+
+/// Counts jobs of a lane.
+type Count = fn(&LaneStatus) -> u64;
+
+pub(crate) fn status(command: &StatusCommand) -> Exit {
+    let config: &Path = &command.look.config;
+    if let (Some(_), Some(count)) =
+        (command.lanes, config.to_str().filter(|text| text.parse::<u64>().is_ok()))
+        && !config.exists()
+    {
+        return exit::misuse(format_args!("`{count}` is no configuration: write `--lanes={count}`"));
+    }
+    let steps = match ask(&command.look, Query::Status { lanes: command.lanes.unwrap_or(0) }) {
+        Ok(Answer::Status(steps)) => steps,
+        Ok(_) => return other_question(),
+        Err(exit) => return exit,
+    };
+    if command.look.format == Format::Json {
+        return print_json(&steps, Exit::Done);
+    }
+    let (given, colours) = (command.look.given(), console::prints_colours());
+    print_painted(&describe(&steps, width(), (&given, SystemClock.now()), colours));
+    Exit::Done
+}
+
+fn describe(
+    steps: &[StepStatus],
+    width: Option<usize>,
+    (given, now): (&Invocation, Timestamp),
+    colours: bool,
+) -> String {
+    // A step that has stopped is the first thing to see.
+    let paint = |line: &str, step: &StepStatus| {
+        let line = plain(line);
+        if colours && step.halted.is_some() { painted(&line, Paint::Red) } else { line }
+    };
+    let mut lines = columns(&columns_of(steps), width).into_iter();
+    let mut text = lines.next().unwrap_or_default() + "\n";
+    for (at, (step, line)) in steps.iter().zip(lines).enumerate() {
+        text.extend([&*paint(&line, step), "\n"]);
+        let next = steps.get(at + 1);
+        if next.is_none_or(|next| next.step != step.step || next.configured != step.configured) {
+            // What the configuration does not have any more is a row of its own, with its own remarks.
+            let same = |one: &&StepStatus| one.step == step.step && one.configured == step.configured;
+            for one in steps.iter().filter(same) {
+                for remark in remarks(one, given, now) {
+                    let remark = indented(&on_one_line(&remark), 2, width);
+                    text.extend(remark.lines().map(|line| paint(line, one) + "\n"));
+                }
+            }
+        }
+    }
+    for step in steps {
+        add_lanes(step, width, &mut text);
+    }
+    text
+}
+
+/// What is most often nowhere is a column only where it is something.
+fn columns_of(steps: &[StepStatus]) -> Vec<Column> {
+    let count = |of: &dyn Fn(&StepStatus) -> u64| steps.iter().map(of).map(blank).collect();
+    let any = |of: &dyn Fn(&StepStatus) -> bool| steps.iter().any(of);
+    // A join gives once for all its inputs.
+    let again: Vec<bool> = (0..steps.len())
+        .map(|at| steps[at].joins && at > 0 && steps[at - 1].step == steps[at].step)
+        .collect();
+    let once = |of: &dyn Fn(&StepStatus) -> u64| {
+        let cell =
+            |(step, again): (&StepStatus, &bool)| if *again { String::new() } else { grouped(of(step)) };
+        steps.iter().zip(&again).map(cell).collect()
+    };
+    let texts = |of: &dyn Fn(&StepStatus) -> String| steps.iter().map(of).collect();
+    let shown = [
+        (true, Column::left("step", texts(&|step| step.step.clone())).cuts_front(12)),
+        (
+            true,
+            Column::left("reads", texts(&reads))
+                .drops(if any(&|step| step.joins) { 7 } else { 2 })
+                .cuts_front(8),
+        ),
+        (true, Column::right("waiting", texts(&waiting))),
+        (
+            any(&|step| step.running.is_some_and(|running| running > 0)),
+            Column::right("running", count(&|step| step.running.unwrap_or(0))),
+        ),
+        (any(&|step| step.pending > 0), Column::right("pending", count(&|step| step.pending))),
+        (any(&|step| step.delayed > 0), Column::right("delayed", count(&|step| step.delayed))),
+        (
+            any(&|step| step.begun > 0 && step.running.is_none()),
+            Column::right("begun", count(&|step| step.begun)),
+        ),
+        (
+            any(&|step| step.oldest.is_some()),
+            Column::right("oldest", texts(&|step| oldest(step.oldest.as_ref()))).drops(6),
+        ),
+        (any(&|step| step.rate.is_some()), Column::right("jobs/s", texts(&rate)).drops(5)),
+        (true, Column::right("in", texts(&|step| grouped(step.counters.taken))).drops(4)),
+        (true, Column::right("out", once(&|step| step.counters.given)).drops(3)),
+        (true, Column::right("filtered", once(&|step| step.counters.filtered)).drops(1)),
+        (true, Column::right("failed", once(&|step| step.counters.failed))),
+        (any(&|step| step.errors > 0), Column::right("errors", count(&|step| step.errors))),
+        (any(&|step| step.counters.lost > 0), Column::right("lost", count(&|step| step.counters.lost))),
+    ];
+    shown.into_iter().filter(|(shown, _)| *shown).map(|(_, column)| column).collect()
+}
+
+/// A count that is most often none.
+fn blank(count: u64) -> String {
+    if count == 0 { String::new() } else { grouped(count) }
+}
+
+/// What it reads.
+fn reads(step: &StepStatus) -> String {
+    short(&step.input, &step.step).to_owned()
+}
+
+fn waiting(step: &StepStatus) -> String {
+    match (step.waiting, step.read) {
+        (Some(jobs), _) => grouped(jobs),
+        // There may be more in the source.
+        (None, Some(read)) if read > 0 => format!("{}+", grouped(read)),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+fn oldest(oldest: Option<&Oldest>) -> String {
+    let told = |oldest: &Oldest| {
+        let least = if oldest.at_least { "≥" } else { "" };
+        format!("{least}{}", times::age(oldest.age_seconds))
+    };
+    oldest.map(told).unwrap_or_default()
+}
+
+fn rate(step: &StepStatus) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "shown")]
+    match step.rate {
+        None => String::new(),
+        Some(rate) if rate > 0.0 && rate < 10.0 => format!("{rate:.1}"),
+        Some(rate) => grouped(rate.round() as u64),
+    }
+}
+
+/// What there is to say of a step.
+fn remarks(step: &StepStatus, given: &Invocation, now: Timestamp) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !step.configured {
+        remarks.push(format!("not in the configuration; its progress on {} is kept", step.input));
+    }
+    remarks.extend(step.halted.as_ref().map(|halted| stopped(halted, now)));
+    remarks.extend(
+        step.paused
+            .as_ref()
+            .map(|since| format!("paused {}; {}", ago(since, now), resume(&step.step, given))),
+    );
+    remarks.extend(step.held_behind.as_ref().map(|first| held_back(first, now)));
+    remarks.extend(step.closed.as_ref().map(|closed| held(closed, step.gate.as_ref(), now)));
+    remarks.extend(step.gate.as_ref().and_then(|gate| silent(gate, now)));
+    remarks.extend(step.monitor.as_ref().and_then(|monitor| silent(monitor, now)));
+    if let Some(AskedStatus { failing_since: Some(since), why: Some(why), .. }) = &step.monitor {
+        let ago = ago(since, now);
+        remarks.push(format!("monitor fails {ago}, so that jobs stay pending: {}", on_one_line(why)));
+    }
+    if step.valid > 0 {
+        let (valid, pending) = (grouped(step.valid), grouped(step.pending));
+        remarks.push(format!("{valid} of the {pending} pending jobs are called valid outside"));
+    }
+    remarks
+}
+
+fn stopped(halted: &Halted, now: Timestamp) -> String {
+    let Halted { since, at, last_run, why } = halted;
+    if !last_run {
+        return format!("stopped {}: {why}", ago(since, now));
+    }
+    let at = at.as_ref().map_or_else(String::new, |at| format!(" at {at}"));
+    let when = times::read(since).map(|since| times::since(since, now));
+    let when = when.map_or_else(|| since.clone(), |ago| format!("{since}, {ago} ago"));
+    format!("stopped{at} in the last run ({when}): {why}")
+}
+
+fn held_back(HeldBehind { job, until }: &HeldBehind, now: Timestamp) -> String {
+    let due = times::read(until).map_or_else(|| until.clone(), |due| times::due(due, now));
+    format!("jobs behind {job} are held until it is through; it is tried again {due}")
+}
+
+/// One that has not answered for so long that it may never.
+fn silent(asked: &AskedStatus, now: Timestamp) -> Option<String> {
+    let since = asked.asked_since.as_ref()?;
+    times::read(since).filter(|&since| times::is_long(since, now))?;
+    let whom = asked.name.as_ref().map_or_else(|| "monitor".to_owned(), |name| format!("gate `{name}`"));
+    Some(format!("{whom} has not answered {}", ago(since, now)))
+}
+
+fn held(closed: &ClosedStatus, gate: Option<&AskedStatus>, now: Timestamp) -> String {
+    let failing = gate.and_then(|gate| gate.failing_since.as_ref()).filter(|_| closed.by == "failure");
+    let ago = ago(failing.unwrap_or(&closed.since), now);
+    let why = if closed.why.is_empty() { String::new() } else { format!(": {}", on_one_line(&closed.why)) };
+    match &*closed.by {
+        "failure" => format!("gate cannot be asked, and counts as closed {ago}{why}"),
+        "job" => format!("held back by one of its jobs {ago}{why}"),
+        "setup" => format!("cannot be set up {ago}, and is tried again and again{why}"),
+        _ => format!("gate closed {ago}{why}"),
+    }
+}
+
+/// `since 2026-01-31T12:00:00.123Z (5m12s)`
+fn ago(since: &str, now: Timestamp) -> String {
+    match times::read(since) {
+        Some(time) => format!("since {} ({})", rfc3339(time), times::since(time, now)),
+        None => format!("since {since}"),
+    }
+}
+
+fn add_lanes(step: &StepStatus, width: Option<usize>, text: &mut String) {
+    let Some(lanes) = step.lanes.as_ref().filter(|lanes| !lanes.top.is_empty()) else { return };
+    let name = |lane: &LaneStatus| match &lane.lane {
+        Some(name) if width.is_some() => format!("  {}", cut(&on_one_line(name), LANE_MAX)),
+        Some(name) => format!("  {}", on_one_line(name)),
+        None => "  (no lane)".to_owned(),
+    };
+    let waiting = lanes.top.iter().map(|lane| grouped(lane.waiting)).collect();
+    let mut shown =
+        vec![Column::left("  lane", lanes.top.iter().map(name).collect()), Column::right("waiting", waiting)];
+    let counts: [(&'static str, Count); 3] = [
+        ("running", |lane| lane.running.unwrap_or(0)),
+        ("pending", |lane| lane.pending),
+        ("delayed", |lane| lane.delayed),
+    ];
+    for (head, count) in counts {
+        if lanes.top.iter().any(|lane| count(lane) > 0) {
+            shown.push(Column::right(head, lanes.top.iter().map(count).map(blank).collect()));
+        }
+    }
+    let ages: Vec<String> = lanes.top.iter().map(|lane| oldest(lane.oldest.as_ref())).collect();
+    if ages.iter().any(|age| !age.is_empty()) {
+        shown.push(Column::right("oldest", ages));
+    }
+    let all = if lanes.count == 1 { "1 lane".to_owned() } else { format!("{} lanes", grouped(lanes.count)) };
+    text.extend(["\n", &step.step, ": ", &all, "\n"]);
+    for line in columns(&shown, width) {
+        text.extend([&line, "\n"]);
+    }
+    let more = lanes.count.saturating_sub(lanes.top.len() as u64);
+    if more > 0 {
+        text.extend(["  and ", &grouped(more), " more\n"]);
+    }
+    if lanes.cut {
+        text.push_str("  more jobs wait than were looked at: a runner knows all of them\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::LanesStatus;
+    use tidegate_model::Counters;
+
+    fn step(step: &str, input: &str, waiting: Option<u64>, taken: u64) -> StepStatus {
+        StepStatus {
+            step: step.into(),
+            input: input.into(),
+            watermark: taken,
+            waiting,
+            read: None,
+            running: Some(0),
+            pending: 0,
+            valid: 0,
+            delayed: 0,
+            begun: 0,
+            errors: 0,
+            oldest: None,
+            rate: Some(0.0),
+            joins: false,
+            closed: None,
+            gate: None,
+            monitor: None,
+            paused: None,
+            held_behind: None,
+            halted: None,
+            configured: true,
+            counters: Counters { taken, given: taken, ..Counters::default() },
+            lanes: None,
+        }
+    }
+
+    fn given() -> Invocation {
+        Invocation { config: "configs/withdrawals".into(), data: None }
+    }
+
+    fn waited(age_seconds: f64, at_least: bool) -> Oldest {
+        Oldest { job: "w/requests/17".into(), since: String::new(), age_seconds, at_least }
+    }
+
+    fn lane(lane: Option<&str>, waiting: u32, pending: u64) -> LaneStatus {
+        let (lane, oldest) = (lane.map(str::to_owned), Some(waited(f64::from(waiting), false)));
+        LaneStatus { lane, waiting: waiting.into(), running: Some(0), pending, delayed: 0, oldest }
+    }
+
+    fn steps() -> Vec<StepStatus> {
+        let since = "2026-01-31T12:00:00.123Z".to_owned();
+        let closed = |by: &str| {
+            Some(ClosedStatus { since: since.clone(), by: by.into(), why: "price 93 > 60".into() })
+        };
+        let top = vec![lane(Some("eu"), 1200, 1), lane(Some("a\nb"), 3, 0), lane(None, 1, 0)];
+        let gate = AskedStatus {
+            name: Some("gas".into()),
+            asked_since: Some("2026-01-31T12:05:00.123Z".into()),
+            failing_since: Some("2026-01-31T12:04:00.123Z".into()),
+            why: Some("no price".into()),
+        };
+        let at = Some("job 8 (in.ndjson:9)".into());
+        let last = Halted { since: since.clone(), at, last_run: true, why: "no such order".into() };
+        let monitor = AskedStatus { name: None, why: Some("no\nledger".into()), ..gate.clone() };
+        vec![
+            StepStatus {
+                read: Some(5),
+                held_behind: Some(HeldBehind {
+                    job: "w/in/3".into(),
+                    until: "2026-01-31T12:05:30.123Z".into(),
+                }),
+                closed: closed("gate"),
+                ..step("w/check", "w/in", None, 0)
+            },
+            StepStatus {
+                running: Some(8),
+                pending: 3,
+                valid: 2,
+                delayed: 12,
+                errors: 7,
+                oldest: Some(waited(123.4, false)),
+                rate: Some(310.4),
+                paused: Some(since.clone()),
+                closed: closed("failure"),
+                gate: Some(gate),
+                monitor: Some(monitor),
+                lanes: Some(LanesStatus { count: 40, top, cut: true }),
+                ..step("w/pay", "w/requests", Some(1204), 48_120)
+            },
+            StepStatus { joins: true, rate: Some(0.4), ..step("w/match", "w/orders", Some(2), 7) },
+            StepStatus {
+                joins: true,
+                rate: None,
+                running: None,
+                oldest: Some(waited(0.5, true)),
+                halted: Some(Halted { since, at: None, last_run: false, why: "job 3: no".into() }),
+                ..step("w/match", "other/payments", Some(0), 7)
+            },
+            StepStatus { halted: Some(last), running: None, rate: None, ..step("w/late", "w/in", None, 7) },
+            StepStatus { configured: false, ..step("w/gone", "w/in", None, 7) },
+            StepStatus { configured: false, ..step("w/pay", "w/old", Some(1), 7) },
+        ]
+    }
+
+    #[test]
+    fn what_there_is_to_say_stands_below_its_step() {
+        let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
+        insta::assert_snapshot!(describe(&steps(), None, (&given(), now), false));
+    }
+
+    #[test]
+    fn a_step_that_stopped_is_red_on_a_terminal_that_wants_colours() {
+        let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
+        let painted = describe(&steps(), None, (&given(), now), true);
+        let red: Vec<&str> = painted.lines().filter(|line| line.starts_with("\u{1b}[31m")).collect();
+        assert_eq!(red.len(), 4, "{painted}");
+        assert!(red[0].contains("other/payments") && red[1].contains("stopped since"), "{painted}");
+        assert!(red[2].contains("w/late") && red[3].contains("stopped at job 8"), "{painted}");
+        let plain = painted.replace("\u{1b}[31m", "").replace("\u{1b}[0m", "");
+        assert_eq!(plain, describe(&steps(), None, (&given(), now), false));
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_what_matters() {
+        let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
+        let text = describe(&steps()[1..3], Some(70), (&given(), now), false);
+        insta::assert_snapshot!(text);
+    }
+}

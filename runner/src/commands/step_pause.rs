@@ -1,0 +1,50 @@
+//! `tidegate step`: steps that somebody has start nothing for a while.
+
+use serde::Serialize;
+
+use crate::cli::{Format, StepChoice};
+use crate::client::{Place, Teller, other_question, print_json, print_text};
+use crate::output::exit;
+use crate::output::exit::Exit;
+use tidegate_engine::{Granted, Request};
+use tidegate_model::Address;
+
+#[derive(Serialize)]
+struct Done<'a> {
+    step: &'a str,
+    paused: bool,
+    /// It was not so before.
+    changed: bool,
+}
+
+pub(crate) fn pause(command: &StepChoice, paused: bool) -> Exit {
+    change(command, paused).unwrap_or_else(|exit| exit)
+}
+
+fn change(command: &StepChoice, paused: bool) -> Result<Exit, Exit> {
+    let Some(step) = Address::parse(&command.step) else {
+        return Err(exit::misuse(format_args!("`{}` is no step; write PIPELINE/STEP", command.step)));
+    };
+    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let (outcome, teller) = place.change(Request::Pause { step, paused })?;
+    let changed = match outcome {
+        Ok(Granted::Paused { changed }) => changed,
+        Ok(_) => return Err(other_question()),
+        Err(why) => return Err(exit::fail(why)),
+    };
+    let step = &*command.step;
+    if command.look.format == Format::Json {
+        return Ok(print_json(&Done { step, paused, changed }, Exit::Done));
+    }
+    print_text(&match (changed, paused, teller) {
+        (true, true, _) => {
+            let resume = place.configuration.command(&format!("step resume {step}"));
+            format!("`{step}` is paused: it starts nothing until `{resume}`")
+        }
+        (true, false, Teller::Runner) => format!("`{step}` goes on"),
+        (true, false, Teller::Store) => format!("`{step}` goes on with the next `tidegate run`"),
+        (false, true, _) => format!("`{step}` is paused already"),
+        (false, false, _) => format!("`{step}` is not paused"),
+    });
+    Ok(Exit::Done)
+}

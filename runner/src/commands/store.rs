@@ -1,0 +1,169 @@
+//! `tidegate store`: looking after the file that holds everything.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::cli::{Format, Look, StoreExport, StoreFile};
+use crate::client::{Place, ask, no_state, open_patiently, other_question, print_json, print_text};
+use crate::output::console;
+use crate::output::exit;
+use crate::output::exit::Exit;
+use crate::output::table::{grouped, jobs};
+use crate::query::{Answer, Query};
+use tidegate_config::shown;
+use tidegate_engine::Chain;
+use tidegate_model::{create_private, format_size};
+use tidegate_store::{Inventory, OpenError};
+
+pub(crate) fn verify(command: &Look) -> Exit {
+    let report = match ask(command, Query::Verify) {
+        Ok(Answer::Verify(report)) => report,
+        Ok(_) => return other_question(),
+        Err(exit) => return exit,
+    };
+    let exit = if report.problems.is_empty() { Exit::Done } else { Exit::Failed };
+    if command.format == Format::Json {
+        return print_json(&report, exit);
+    }
+    let queues = if report.queues == 1 { "queue" } else { "queues" };
+    let (count, size) = (grouped(report.queues), format_size(report.bytes));
+    print_text(&format!("{} on {count} {queues}, {size}", jobs(report.jobs)));
+    match &report.problems[..] {
+        [] => print_text("everything is in order"),
+        problems => {
+            for problem in problems {
+                exit::fail(problem);
+            }
+        }
+    }
+    exit
+}
+
+pub(crate) fn compact(command: &Look) -> Exit {
+    #[derive(Serialize)]
+    struct Sizes {
+        before: u64,
+        after: u64,
+    }
+    let place = match Place::of(&command.config, command.data.clone()) {
+        Ok(place) => place,
+        Err(exit) => return exit,
+    };
+    let data = &place.configuration.data;
+    let sizes = match open_patiently(|| tidegate_store::compact(data)) {
+        Ok(Some(compacted)) => Sizes { before: compacted.before, after: compacted.after },
+        Ok(None) => return exit::fail(no_state(&place.configuration)),
+        Err(error @ OpenError::Locked { .. }) => {
+            return exit::fail(format_args!("{}; only a stopped store can be compacted", Chain(&error)));
+        }
+        Err(error) => return exit::fail(Chain(&error)),
+    };
+    if command.format == Format::Json {
+        return print_json(&sizes, Exit::Done);
+    }
+    print_text(&format!("{} before, {} now", format_size(sizes.before), format_size(sizes.after)));
+    Exit::Done
+}
+
+pub(crate) fn export(command: &StoreExport) -> Exit {
+    let there = command.file.file.symlink_metadata().is_ok();
+    if there && command.file.file != Path::new("-") && !command.force {
+        let file = command.file.file.display();
+        return exit::fail(format_args!("`{file}` is there already: name another file, or add `--force`"));
+    }
+    match write_export(&command.file) {
+        Ok(exit) | Err(exit) => exit,
+    }
+}
+
+/// The file gets its name when it is whole. Also standard output gets nothing but what is whole.
+fn write_export(command: &StoreFile) -> Result<Exit, Exit> {
+    let place = Place::of(&command.look.config, command.look.data.clone())?;
+    let data = &place.configuration.data;
+    if !data.exists() {
+        return Err(exit::fail(no_state(&place.configuration)));
+    }
+    let to_stdout = command.file == Path::new("-");
+    let target = if to_stdout { data.join("export") } else { command.file.clone() };
+    let unfinished = Unfinished::create(&target)?;
+    let query = Query::Export { file: unfinished.0.clone() };
+    let inventory = match place.ask(query)? {
+        Answer::Exported(inventory) => inventory,
+        Answer::Missing(what) => return Err(exit::fail(what)),
+        _ => return Err(other_question()),
+    };
+    let cannot = |error: io::Error| exit::fail(format_args!("cannot write the export: {error}"));
+    if to_stdout {
+        let copied = File::open(&unfinished.0).and_then(|mut file| console::copy(&mut file));
+        copied.map_err(cannot)?;
+        return Ok(Exit::Done);
+    }
+    fs::rename(&unfinished.0, &target).map_err(cannot)?;
+    if command.look.format == Format::Json {
+        return Ok(print_json(&inventory, Exit::Done));
+    }
+    print_text(&format!("{} → {}", words(&inventory), target.display()));
+    Ok(Exit::Done)
+}
+
+/// A file in the making, which goes away with it unless it was given another name.
+struct Unfinished(PathBuf);
+
+impl Unfinished {
+    fn create(target: &Path) -> Result<Self, Exit> {
+        let cannot = |error: io::Error| {
+            exit::fail(format_args!("cannot write the export to `{}`: {error}", target.display()))
+        };
+        let target = std::path::absolute(target).map_err(cannot)?;
+        let mut name = target.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let path = target.with_file_name(name);
+        // It holds all jobs, and the key of the completion tokens.
+        create_private(&path).map_err(cannot)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+pub(crate) fn import(command: &StoreFile) -> Exit {
+    let place = match Place::of(&command.look.config, command.look.data.clone()) {
+        Ok(place) => place,
+        Err(exit) => return exit,
+    };
+    let data = &place.configuration.data;
+    let imported = if command.file == Path::new("-") {
+        tidegate_store::import(data, BufReader::new(io::stdin()))
+    } else {
+        match File::open(&command.file) {
+            Ok(file) => tidegate_store::import(data, BufReader::new(file)),
+            Err(error) => {
+                return exit::fail(format_args!("cannot read `{}`: {error}", command.file.display()));
+            }
+        }
+    };
+    match imported {
+        Ok(inventory) if command.look.format == Format::Json => print_json(&inventory, Exit::Done),
+        Ok(inventory) => {
+            print_text(&format!("{} → {}", words(&inventory), shown(data)));
+            Exit::Done
+        }
+        Err(error) => exit::fail(Chain(&error)),
+    }
+}
+
+fn words(inventory: &Inventory) -> String {
+    let queues = if inventory.queues == 1 { "queue" } else { "queues" };
+    format!(
+        "{} on {} {queues}, and all that belongs to them",
+        jobs(inventory.jobs),
+        grouped(inventory.queues)
+    )
+}

@@ -1,0 +1,182 @@
+//! From the bytes of a body to jobs and their keys. Knows no connection, and does no I/O.
+
+use std::fmt;
+
+use hyper::header::HeaderValue;
+use serde::Deserializer as _;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use tidegate_plugin::Payloads;
+
+use super::response::Refusal;
+use tidegate_components::script::json;
+use tidegate_config::HttpSource;
+use tidegate_engine::Key;
+use tidegate_model::{Address, content_hash, key_hash, on_one_line, value_hash};
+
+/// How a body is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One job.
+    Json,
+    /// A job a line.
+    Ndjson,
+}
+
+/// What a body brings.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    pub(crate) jobs: Payloads,
+    pub(crate) whole: Option<Key>,
+    pub(crate) each: Vec<Key>,
+    /// With [`Form::Ndjson`]: the line of each job, from 1.
+    pub(crate) lines: Vec<u32>,
+}
+
+impl Form {
+    /// What the content type says. One has to be given: without, any page in a browser could post.
+    pub(crate) fn of(content_type: Option<&HeaderValue>) -> Option<Self> {
+        let written = content_type?.to_str().ok()?;
+        let kind = written.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match kind.as_str() {
+            "application/x-ndjson"
+            | "application/ndjson"
+            | "application/jsonl"
+            | "application/json-lines"
+            | "application/x-jsonlines" => Some(Self::Ndjson),
+            "application/json" => Some(Self::Json),
+            kind if kind.starts_with("application/") && kind.ends_with("+json") => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
+/// About how many bytes parsing makes of a body, until its jobs are on disk: the jobs themselves, twice; for
+/// each of them where it ends and its line, and its key several times.
+pub(crate) fn cost(body: &[u8], form: Form, source: &HttpSource) -> usize {
+    const JOB_BYTES: usize = 40;
+    const KEY_BYTES: usize = 160;
+    let jobs = match form {
+        Form::Json => 1,
+        Form::Ndjson => memchr::memchr_iter(b'\n', body).count() + 1,
+    };
+    let each = if source.key.is_empty() { JOB_BYTES } else { JOB_BYTES + KEY_BYTES };
+    2 * body.len() + jobs.saturating_mul(each)
+}
+
+/// Reads all jobs, or says what is wrong with the first that is none.
+pub(crate) fn read(
+    body: &[u8],
+    form: Form,
+    (queue, source): (&Address, &HttpSource),
+    header: Option<&[u8]>,
+) -> Result<Intake, Refusal> {
+    let mut intake = Intake { jobs: Payloads::new(), whole: None, each: Vec::new(), lines: Vec::new() };
+    match form {
+        Form::Json => intake.add(body, (queue, source)).map_err(Refusal::wrong)?,
+        Form::Ndjson => {
+            for (line, number) in body.split(|&byte| byte == b'\n').zip(1_u32..) {
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                intake
+                    .add(line, (queue, source))
+                    .map_err(|why| Refusal::wrong(format!("line {number}: {why}; no job was taken")))?;
+                intake.lines.push(number);
+            }
+            if intake.jobs.is_empty() {
+                return Err(Refusal::wrong("the body has no job: it holds a JSON value a line"));
+            }
+        }
+    }
+    intake.whole = header.map(|key| Key {
+        hash: key_hash(queue.pipeline.as_str(), queue.name.as_str(), "header", key),
+        content: intake.content(),
+        verbatim: content_hash(body.trim_ascii()),
+    });
+    Ok(intake)
+}
+
+impl Intake {
+    /// Why not, as a fragment.
+    fn add(&mut self, job: &[u8], (queue, source): (&Address, &HttpSource)) -> Result<(), String> {
+        json::check(job).map_err(|error| match job.trim_ascii() {
+            [] => "there is no job: the body is empty".to_owned(),
+            _ => format!("this is no JSON: {error}"),
+        })?;
+        let job = job.trim_ascii();
+        let text = std::str::from_utf8(job).map_err(|_| "this is no JSON: it is not UTF-8".to_owned())?;
+        if job.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.jobs.push(on_one_line(text).as_bytes());
+        } else {
+            self.jobs.push(job);
+        }
+        if !source.key.is_empty() {
+            let stored = self.jobs.get(self.jobs.len() - 1).unwrap_or_default();
+            let verbatim = content_hash(stored);
+            self.each.push(key(text, &source.key, queue, verbatim)?);
+        }
+        Ok(())
+    }
+
+    /// A hash of all jobs together, by what they say.
+    fn content(&self) -> u64 {
+        let each = self.jobs.iter().map(|job| value_hash(std::str::from_utf8(job).unwrap_or_default()));
+        content_hash(&each.flat_map(u64::to_le_bytes).collect::<Vec<u8>>())
+    }
+}
+
+/// The key that stands in a job.
+fn key(job: &str, path: &[String], queue: &Address, verbatim: u64) -> Result<Key, String> {
+    if job.starts_with('[') {
+        return Err(format!(
+            "a list is one job, and has no `{}`; send lines as `application/x-ndjson`, a job each",
+            path.join(".")
+        ));
+    }
+    let lacks = || format!("the job lacks `{}`, by which the source tells jobs apart", path.join("."));
+    let mut value = job;
+    for name in path {
+        value = field(value, name).ok_or_else(lacks)?;
+    }
+    let (pipeline, queue) = (queue.pipeline.as_str(), queue.name.as_str());
+    let hash = match value.as_bytes().first() {
+        Some(b'"') => {
+            let text: String = serde_json::from_str(value).map_err(|error| error.to_string())?;
+            key_hash(pipeline, queue, "text", text.as_bytes())
+        }
+        Some(b'0'..=b'9' | b'-') => key_hash(pipeline, queue, "number", value.as_bytes()),
+        Some(b'n') => return Err(lacks()),
+        _ => return Err(format!("`{}` is no text and no number, so it is no key", path.join("."))),
+    };
+    Ok(Key { hash, content: value_hash(job), verbatim })
+}
+
+/// The value of a field, of the last one where it occurs twice.
+fn field<'j>(object: &'j str, name: &str) -> Option<&'j str> {
+    struct Find<'k>(&'k str);
+    impl<'de> Visitor<'de> for Find<'_> {
+        type Value = Option<&'de RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(key) = entries.next_key::<std::borrow::Cow<'de, str>>()? {
+                if key == self.0 {
+                    found = Some(entries.next_value()?);
+                } else {
+                    entries.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+    let found = serde_json::Deserializer::from_str(object).deserialize_map(Find(name));
+    found.ok().flatten().map(RawValue::get)
+}
+
+#[cfg(test)]
+mod tests;

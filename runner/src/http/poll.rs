@@ -1,0 +1,62 @@
+//! `POST /monitor/PIPELINE/STEP`: somebody outside knows that there is something new to be asked for.
+
+use hyper::StatusCode;
+use serde::Serialize;
+
+use super::response::{Refusal, Response, json};
+use crate::client::ipc::Desk;
+use tidegate_config::Configuration;
+use tidegate_engine::{Granted, Request};
+use tidegate_model::suggest::nearest;
+use tidegate_model::{Address, Soon, format_duration};
+
+/// What will be.
+#[derive(Serialize)]
+struct Polls {
+    step: String,
+    /// So many jobs are pending.
+    pending: u64,
+    polls: String,
+}
+
+pub(crate) fn poll(step: &Address, desk: &Desk) -> Result<Response, Refusal> {
+    find(step, &desk.configuration)?;
+    match desk.handle.ask_unless_it_ends(Request::Poll { step: step.clone() }) {
+        None => Err(Refusal::ending()),
+        Some(Err(why)) => Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, why)),
+        Some(Ok(Granted::Polls { pending, soon })) => {
+            let polls = Polls { step: step.to_string(), pending, polls: when(soon) };
+            Ok(json(StatusCode::ACCEPTED, &polls))
+        }
+        Some(Ok(_)) => Err(Refusal::broken("an answer to another question")),
+    }
+}
+
+fn when(soon: Soon) -> String {
+    match soon {
+        Soon::Now => "now".to_owned(),
+        Soon::In { ms } => {
+            let wait = format_duration(std::time::Duration::from_millis(ms));
+            format!("in {wait}, since a poll has just begun")
+        }
+        Soon::AfterThis => "again after the poll that is under way".to_owned(),
+        Soon::WhenPending => "when a job is pending; none is now".to_owned(),
+    }
+}
+
+/// Whether there is such a step, and it has a monitor.
+fn find(step: &Address, configuration: &Configuration) -> Result<(), Refusal> {
+    let steps = &configuration.steps;
+    let missing = |error: String| Err(Refusal::missing(error));
+    match steps.iter().find(|declared| declared.address == *step) {
+        Some(declared) if declared.monitor.is_some() => Ok(()),
+        Some(_) => missing(format!("step `{step}` has no `monitor`, so that there is nobody to ask")),
+        None => {
+            let monitored = steps.iter().filter(|declared| declared.monitor.is_some());
+            let names: Vec<String> = monitored.map(|declared| declared.address.to_string()).collect();
+            let near = nearest(&step.to_string(), names.iter().map(String::as_str));
+            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            missing(format!("there is no step `{step}` with a monitor{near}"))
+        }
+    }
+}

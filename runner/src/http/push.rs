@@ -1,0 +1,263 @@
+//! `POST /sources/PIPELINE/SOURCE`: jobs from a body to the end of the source's queue.
+
+use std::time::{Duration, Instant};
+
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
+use hyper::{Method, Request, StatusCode};
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::timeout;
+
+use super::parse_body;
+use super::parse_body::{Form, Intake};
+use super::response::{Refusal, Response, at_job, json};
+use super::{PARSED_BYTES, Shop, body, only};
+use crate::client::ipc::Desk;
+use crate::connection_limit::Place;
+use tidegate_config::{Configuration, HttpSource, PushSource, QueueRef};
+use tidegate_engine::{Conflict, Push, Pushed};
+use tidegate_model::Address;
+use tidegate_model::suggest::nearest;
+
+/// Larger bodies are read on a thread of their own, so that no other request waits for it.
+pub(crate) const AT_ONCE_BYTES: usize = 32 << 10;
+/// What becomes so few bytes needs no room, as most requests: at most 64 MiB, of all that are in work.
+const PARSED_FREE_BYTES: usize = 64 << 10;
+/// How long a commit is waited for. It takes milliseconds, unless the disk is full.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
+/// So often it is looked whether the disk is full.
+const LOOKS: Duration = Duration::from_millis(250);
+/// The longest key in a header.
+const KEY_BYTES_MAX: usize = 1024;
+
+pub(crate) async fn take(
+    request: Request<Incoming>,
+    address: &Address,
+    shop: &Shop,
+    place: &Place,
+) -> Result<Response, Refusal> {
+    let (queue, source) = find(address, &shop.desk.configuration)?;
+    only(&request, &[Method::POST])?;
+    admit(request.headers(), source)?;
+    let form = Form::of(request.headers().get(CONTENT_TYPE)).ok_or_else(unknown_form)?;
+    let header = header_key(request.headers())?;
+    refuse_while_full(&shop.desk)?;
+    have_room(queue, source, shop)?;
+    let limit = ("(`max_body` of the source); send fewer jobs at a time", source.max_body);
+    let body = body::collect(request.into_body(), limit, &shop.room, place).await?;
+    let cost = parse_body::cost(&body.bytes, form, source);
+    let room = match cost.checked_sub(PARSED_FREE_BYTES) {
+        Some(_) => Some(body::reserve_parsed(&shop.parsed, cost.min(PARSED_BYTES)).await?),
+        None => None,
+    };
+    let read =
+        |body: &[u8], source: &HttpSource| parse_body::read(body, form, (address, source), header.as_deref());
+    let intake = if body.bytes.len() <= AT_ONCE_BYTES {
+        read(&body.bytes, source)?
+    } else {
+        let (bytes, source, address, header) =
+            (body.bytes.clone(), source.clone(), address.clone(), header.clone());
+        let reading = tokio::task::spawn_blocking(move || {
+            parse_body::read(&bytes, form, (&address, &source), header.as_deref())
+        });
+        reading.await.unwrap_or_else(|error| Err(Refusal::broken(&error.to_string())))?
+    };
+    drop(body);
+    push((intake, room), form, (address, queue), shop).await
+}
+
+/// The source at `address`, and the queue that it fills.
+pub(crate) fn find<'c>(
+    address: &Address,
+    configuration: &'c Configuration,
+) -> Result<(QueueRef, &'c HttpSource), Refusal> {
+    let mut names = Vec::new();
+    for (position, queue) in configuration.queues.iter().enumerate() {
+        match &queue.source {
+            Some(PushSource::Http(source)) if queue.address == *address => {
+                return Ok((QueueRef(position), source));
+            }
+            Some(PushSource::Http(_)) => names.push(queue.address.to_string()),
+            Some(PushSource::Schedule(_)) | None => {}
+        }
+    }
+    let near = nearest(&address.to_string(), names.iter().map(String::as_str));
+    let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Err(Refusal::missing(format!("there is no HTTP source `{address}`{near}")).closing())
+}
+
+/// Whether a request may have to do with the source.
+pub(crate) fn admit(headers: &HeaderMap, source: &HttpSource) -> Result<(), Refusal> {
+    let Some(token) = &source.token else { return Ok(()) };
+    let Some(shown) = headers.get(AUTHORIZATION) else {
+        return Err(Refusal::unknown_caller("the source asks for a token: `authorization: Bearer TOKEN`"));
+    };
+    let shown = shown.as_bytes();
+    match shown.split_at_checked(7) {
+        Some((scheme, shown)) if scheme.eq_ignore_ascii_case(b"bearer ") && token.is(shown.trim_ascii()) => {
+            Ok(())
+        }
+        _ => Err(Refusal::unknown_caller("this is not the token of the source")),
+    }
+}
+
+fn unknown_form() -> Refusal {
+    let error = "say what the body is: `content-type: application/json` for one job, \
+                 or `application/x-ndjson` for a job a line";
+    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error).closing()
+}
+
+fn header_key(headers: &HeaderMap) -> Result<Option<Vec<u8>>, Refusal> {
+    let Some(key) = headers.get("idempotency-key").map(|key| key.as_bytes().trim_ascii()) else {
+        return Ok(None);
+    };
+    if key.is_empty() || key.len() > KEY_BYTES_MAX {
+        let error = format!("`Idempotency-Key` should have 1 to {KEY_BYTES_MAX} bytes");
+        return Err(Refusal::wrong(error).closing());
+    }
+    Ok(Some(key.to_vec()))
+}
+
+/// While a disk is full, nothing is committed, so nothing more is taken.
+pub(crate) fn refuse_while_full(desk: &Desk) -> Result<(), Refusal> {
+    let Some(why) = desk.handle.stats().full() else { return Ok(()) };
+    let error = format!("the disk is full, so nothing was taken: {why}");
+    Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
+}
+
+/// Waits for the answer that comes with a commit; `None`: too long, or the disk is full, so that it is not known
+/// when there will be one.
+pub(crate) async fn committed<T>(answer: impl Future<Output = T>, desk: &Desk) -> Option<T> {
+    let mut answer = std::pin::pin!(answer);
+    let until = Instant::now() + COMMIT_PATIENCE;
+    loop {
+        match timeout(LOOKS, &mut answer).await {
+            Ok(answer) => return Some(answer),
+            Err(_) if desk.handle.stats().full().is_some() || Instant::now() >= until => return None,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Those who bring jobs are put off where the steps do not come after.
+fn have_room(queue: QueueRef, source: &HttpSource, shop: &Shop) -> Result<(), Refusal> {
+    let waiting = shop.desk.handle.waiting(queue);
+    match source.max_waiting {
+        Some(most) if waiting >= most => {
+            let error =
+                format!("{waiting} jobs of the source wait already (`max_waiting` is {most}); come again");
+            Err(Refusal::later(StatusCode::TOO_MANY_REQUESTS, error).closing())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `room` is held until the jobs are on disk, though the client may have gone.
+async fn push(
+    (intake, room): (Intake, Option<OwnedSemaphorePermit>),
+    form: Form,
+    (address, queue): (&Address, QueueRef),
+    shop: &Shop,
+) -> Result<Response, Refusal> {
+    let (sender, answered) = oneshot::channel();
+    let Intake { jobs, whole, each, lines } = intake;
+    // Whoever has gone away does not want the answer.
+    let answer = Box::new(move |outcome| {
+        drop(room);
+        let _ = sender.send(outcome);
+    });
+    if !shop.desk.handle.push(Push { queue, jobs, whole, each, answer }) {
+        return Err(Refusal::ending());
+    }
+    match committed(answered, &shop.desk).await {
+        Some(Ok(Ok(pushed))) => Ok(taken(&pushed, form, address, &lines)),
+        Some(Ok(Err(conflict))) => Err(other_content(conflict, form, address, &lines)),
+        // Too late to say no.
+        Some(Err(_)) | None => {
+            let error = "whether this was taken is not known; send it again, with the same key";
+            Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, error).closing())
+        }
+    }
+}
+
+/// A job that stands on the queue.
+#[derive(Serialize)]
+struct One {
+    job: String,
+    /// It came before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    known: bool,
+}
+
+/// Jobs that stand on the queue.
+#[derive(Serialize)]
+struct Many {
+    queue: String,
+    /// So many are new.
+    jobs: u64,
+    /// The indices of the first and the last of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<u64>,
+    /// All of it came before, and these were new then.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    known: bool,
+    /// Those that came before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    known_lines: Vec<KnownLine>,
+}
+
+#[derive(Serialize)]
+struct KnownLine {
+    line: u32,
+    job: String,
+}
+
+fn taken(pushed: &Pushed, form: Form, address: &Address, lines: &[u32]) -> Response {
+    let (first, jobs, known) = match pushed {
+        Pushed::Appended { first, jobs, known } => (*first, *jobs, &known[..]),
+        Pushed::Known { first, jobs } => (*first, *jobs, &[][..]),
+    };
+    let all_known = matches!(pushed, Pushed::Known { .. });
+    let is_new = !all_known && jobs > 0;
+    let status = if is_new { StatusCode::ACCEPTED } else { StatusCode::OK };
+    if form == Form::Json {
+        let index = known.first().map_or(first, |&(_, index)| index);
+        return at_job(status, &One { job: format!("{address}/{index}"), known: !is_new }, address, index);
+    }
+    let known_lines = known.iter().map(|&(position, index)| KnownLine {
+        line: line(lines, position),
+        job: format!("{address}/{index}"),
+    });
+    let some = (jobs > 0).then_some(first);
+    let many = Many {
+        queue: address.to_string(),
+        jobs,
+        first: some,
+        last: some.map(|first| first + jobs - 1),
+        known: all_known,
+        known_lines: known_lines.collect(),
+    };
+    json(status, &many)
+}
+
+fn other_content(conflict: Conflict, form: Form, address: &Address, lines: &[u32]) -> Refusal {
+    let job = conflict.index.map(|index| format!("{address}/{index}"));
+    let error = match (conflict.position, form) {
+        (None, _) => "another body came before with this `Idempotency-Key`; nothing was taken".to_owned(),
+        (Some(_), Form::Json) => "another job came before with this key; this one was not taken".to_owned(),
+        (Some(position), Form::Ndjson) => {
+            let line = line(lines, position);
+            let place = if conflict.index.is_some() { "before" } else { "on an earlier line" };
+            format!("line {line}: another job came {place} with this key; no job was taken")
+        }
+    };
+    Refusal::conflict(error, job)
+}
+
+/// The line that the job at `position` stood on.
+fn line(lines: &[u32], position: usize) -> u32 {
+    lines.get(position).copied().unwrap_or(1)
+}

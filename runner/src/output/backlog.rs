@@ -1,0 +1,105 @@
+//! What a run leaves where it ends with nothing more to do now: how many jobs stand where, and what holds
+//! them.
+
+use std::fmt::Write as _;
+
+use super::table::{grouped, jobs, on_one_line};
+use crate::query::{ClosedStatus, StepStatus};
+use tidegate_config::{Configuration, GateRef};
+use tidegate_model::{Address, suggest};
+
+/// What there is to say of a run that had nothing to do.
+pub(crate) fn headline(configuration: &Configuration, left: &[StepStatus]) -> String {
+    if left.is_empty() {
+        let unread = unread_sources(configuration);
+        return match &unread[..] {
+            [] => "nothing to do: everything is delivered".to_owned(),
+            [one] => format!("nothing to do: no step reads the source `{one}`"),
+            unread => format!("nothing to do: no step reads the sources {}", listed(unread)),
+        };
+    }
+    if left.iter().all(is_unpaired) {
+        return "nothing to do: nothing can be delivered".to_owned();
+    }
+    let stand = stand(left);
+    format!("nothing to do now: {}", if stand.is_empty() { "steps are held back" } else { &stand })
+}
+
+/// The sources whose jobs no step takes.
+pub(crate) fn unread_sources(configuration: &Configuration) -> Vec<&Address> {
+    let pulled = configuration.sources.iter().map(|source| &source.address);
+    let filled = configuration.queues.iter().filter(|queue| queue.source.is_some());
+    let sources = pulled.chain(filled.map(|queue| &queue.address));
+    sources.filter(|address| !is_read(configuration, address)).collect()
+}
+
+/// Whether a step takes its jobs from there.
+pub(crate) fn is_read(configuration: &Configuration, address: &Address) -> bool {
+    configuration.steps.iter().flat_map(|step| &step.inputs).any(|input| input.address == *address)
+}
+
+fn listed(addresses: &[&Address]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    suggest::listed(addresses.iter().map(String::as_str), "and")
+}
+
+/// What is left of each step, a line each after an empty one.
+pub(crate) fn lines(configuration: &Configuration, left: &[StepStatus]) -> String {
+    let mut text = String::new();
+    for status in left {
+        let before = if text.is_empty() { "\n" } else { "" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{before}{}", line(configuration, status));
+    }
+    text
+}
+
+fn line(configuration: &Configuration, status: &StepStatus) -> String {
+    if is_unpaired(status) {
+        let count = jobs(status.jobs_waiting());
+        let wait = if status.jobs_waiting() == 1 { "waits" } else { "wait" };
+        return format!("{count} on {} {wait} for a partner in {}", status.input, status.step);
+    }
+    let mut said = vec![stand(std::slice::from_ref(status))];
+    said.retain(|said| !said.is_empty());
+    if status.paused.is_some() {
+        let resume = configuration.command(&format!("step resume {}", status.step));
+        said.push(format!("paused: `{resume}` has it go on"));
+    }
+    let step = configuration.steps.iter().find(|step| step.address.to_string() == status.step);
+    let gate = step.and_then(|step| step.gate);
+    let gate = gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
+    said.extend(status.closed.as_ref().map(|closed| held(closed, gate)));
+    format!("{}: {}", status.step, said.join(", "))
+}
+
+/// It is a join that waits for nothing but the other halves of its jobs.
+fn is_unpaired(status: &StepStatus) -> bool {
+    let others = status.delayed + status.pending + status.begun;
+    let held = status.paused.is_some() || status.closed.is_some();
+    status.joins && others == 0 && !held && status.jobs_waiting() > 0
+}
+
+/// `6 delayed, 6 pending, 3 waiting`
+fn stand(left: &[StepStatus]) -> String {
+    let count = |of: fn(&StepStatus) -> u64| left.iter().map(of).sum::<u64>();
+    let counts = [
+        (count(|status| status.delayed), "delayed"),
+        (count(|status| status.pending), "pending"),
+        (count(|status| status.begun), "begun"),
+        (count(StepStatus::jobs_waiting), "waiting"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    counts.map(|(count, stand)| format!("{} {stand}", grouped(*count))).collect::<Vec<_>>().join(", ")
+}
+
+/// What keeps the step from starting anything.
+fn held(closed: &ClosedStatus, gate: &str) -> String {
+    let why = if closed.why.is_empty() { String::new() } else { format!(": {}", on_one_line(&closed.why)) };
+    match &*closed.by {
+        "failure" => format!("behind the gate `{gate}`, which cannot be asked{why}"),
+        "job" => format!("held back by one of its jobs{why}"),
+        "setup" => format!("held back until it can be set up{why}"),
+        _ => format!("behind the gate `{gate}`, which is closed{why}"),
+    }
+}

@@ -1,0 +1,122 @@
+//! Logs through tracing to standard error, without tearing a progress bar apart.
+//!
+//! A line is one event: what came from jobs and other systems cannot end one. Messages of one cause are
+//! counted where there are too many of them (`sparing`).
+
+pub(crate) mod sparing;
+
+use std::fmt::{self, Debug, Write as _};
+use std::io::{self, Write};
+
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, Registry};
+
+use super::console;
+use crate::query::rfc3339;
+use sparing::Sparing;
+pub(crate) use sparing::tell_rest;
+use tidegate_config::{LogFormat, LogSettings};
+use tidegate_model::plain;
+use tidegate_model::plain::Plain;
+use tidegate_model::{Clock as _, SystemClock};
+
+/// Starts logging as `[log]` says. Where logging was started before, it stays as it was.
+pub(crate) fn start(settings: &LogSettings) {
+    if settings.format == LogFormat::Json {
+        console::speak_json();
+    }
+    let filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let layer = tracing_subscriber::fmt::layer::<Registry>().with_timer(Times).log_internal_errors(false);
+    let layer = match settings.format {
+        LogFormat::Text => {
+            let layer = layer.fmt_fields(Fields).with_writer(|| Line { json: false });
+            layer.with_ansi(console::colours()).boxed()
+        }
+        LogFormat::Json => layer.json().flatten_event(true).with_writer(|| Line { json: true }).boxed(),
+    };
+    let _ = tracing_subscriber::registry().with(layer).with(filter).with(Sparing).try_init();
+}
+
+/// Times as all commands tell them, so that what they list can be found in the log.
+struct Times;
+
+impl FormatTime for Times {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        writer.write_str(&rfc3339(SystemClock.now()))
+    }
+}
+
+/// Where the lines go, each with one write.
+struct Line {
+    json: bool,
+}
+
+impl Write for Line {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        if self.json {
+            console::write(&plain::json(&text));
+        } else {
+            console::write(&text);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The message, and the fields as `name=value`, on one line.
+struct Fields;
+
+impl<'w> FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut one_by_one = OneByOne { writer, begun: false, outcome: Ok(()) };
+        fields.record(&mut one_by_one);
+        one_by_one.outcome
+    }
+}
+
+struct OneByOne<'w> {
+    writer: Writer<'w>,
+    begun: bool,
+    outcome: fmt::Result,
+}
+
+impl OneByOne<'_> {
+    fn put(&mut self, field: &Field, value: fmt::Arguments<'_>) -> fmt::Result {
+        if std::mem::replace(&mut self.begun, true) {
+            self.writer.write_char(' ')?;
+        }
+        match field.name() {
+            "message" => {}
+            name if self.writer.has_ansi_escapes() => {
+                write!(self.writer, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m")?;
+            }
+            name => write!(self.writer, "{name}=")?,
+        }
+        Plain(&mut self.writer).write_fmt(value)
+    }
+}
+
+impl Visit for OneByOne<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.record_debug(field, &format_args!("{value}")),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if self.outcome.is_ok() {
+            self.outcome = self.put(field, format_args!("{value:?}"));
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What became of waiting jobs that somebody wanted to be moved, told step by step.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::exit::{self, Exit};
+use super::table::{grouped, jobs};
+use crate::cli::Format;
+use crate::client::{Place, Teller, other_question, print_json, print_text};
+use tidegate_engine::{Granted, Moved, Request};
+use tidegate_model::Address;
+
+/// What is done with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    Now,
+    Cancel { drop: bool, pending: bool },
+}
+
+/// What became of them.
+pub(crate) struct Outcomes<'a> {
+    place: &'a Place,
+    how: How,
+    teller: Teller,
+    steps: BTreeMap<Address, Outcome>,
+}
+
+/// What became of those of one step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outcome {
+    /// What was done, and what the runner or the store has left alone.
+    moved: Moved,
+    /// Left alone, since an outside system has them and nobody said that this does not matter.
+    pub(crate) outside: u64,
+    /// Left alone, since they are outputs that were made already and nobody said to drop them.
+    pub(crate) outputs: u64,
+    /// They are due already.
+    pub(crate) due: u64,
+}
+
+/// For programs.
+#[derive(Serialize)]
+struct Told {
+    jobs: u64,
+    /// Left alone.
+    busy: u64,
+    /// Those that do not wait, or not for a time.
+    gone: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<ToldOfStep>,
+}
+
+#[derive(Serialize)]
+struct ToldOfStep {
+    step: String,
+    jobs: u64,
+    busy: u64,
+    gone: u64,
+}
+
+impl<'a> Outcomes<'a> {
+    pub(crate) fn new(place: &'a Place, how: How) -> Self {
+        Self { place, how, teller: Teller::Store, steps: BTreeMap::new() }
+    }
+
+    pub(crate) fn of(&mut self, step: &Address) -> &mut Outcome {
+        self.steps.entry(step.clone()).or_default()
+    }
+
+    /// Has jobs of a step moved.
+    pub(crate) fn change(&mut self, step: &Address, request: Request) -> Result<(), Exit> {
+        let (outcome, teller) = self.place.change(request)?;
+        let some = match outcome {
+            Ok(Granted::Hastened(moved) | Granted::Cancelled(moved)) => moved,
+            Ok(_) => return Err(other_question()),
+            Err(why) => {
+                // What was done before this one stays done.
+                self.tell(Format::Text);
+                return Err(exit::fail(why));
+            }
+        };
+        self.teller = teller;
+        let moved = &mut self.of(step).moved;
+        moved.jobs += some.jobs;
+        moved.busy += some.busy;
+        moved.gone += some.gone;
+        Ok(())
+    }
+
+    /// Whether none of them was there any more.
+    pub(crate) fn all_gone(&self) -> bool {
+        self.steps.values().all(|outcome| outcome.gone() > 0 && outcome.moved.jobs + outcome.left() == 0)
+    }
+
+    /// Says what became of them. What was left alone makes it a failure.
+    pub(crate) fn tell(&self, format: Format) -> Exit {
+        let left: u64 = self.steps.values().map(Outcome::left).sum();
+        let exit = if left > 0 { Exit::Failed } else { Exit::Done };
+        if format == Format::Json {
+            return print_json(&self.told(), exit);
+        }
+        for (step, outcome) in &self.steps {
+            for line in self.done(step, outcome) {
+                print_text(&line);
+            }
+        }
+        for (step, outcome) in &self.steps {
+            for line in self.left_alone(step, outcome) {
+                exit::fail(line);
+            }
+        }
+        exit
+    }
+
+    fn told(&self) -> Told {
+        let of = |(step, outcome): (&Address, &Outcome)| {
+            let (jobs, busy, gone) = (outcome.moved.jobs, outcome.left(), outcome.gone());
+            ToldOfStep { step: step.to_string(), jobs, busy, gone }
+        };
+        let steps: Vec<ToldOfStep> = self.steps.iter().map(of).collect();
+        let sum = |count: fn(&ToldOfStep) -> u64| steps.iter().map(count).sum();
+        Told { jobs: sum(|step| step.jobs), busy: sum(|step| step.busy), gone: sum(|step| step.gone), steps }
+    }
+
+    fn done(&self, step: &Address, outcome: &Outcome) -> Vec<String> {
+        let mut lines = Vec::new();
+        if outcome.moved.jobs > 0 {
+            let count = jobs(outcome.moved.jobs);
+            lines.push(match (self.how, self.teller) {
+                (How::Now, Teller::Runner) => format!("{count} of {step} due now"),
+                (How::Now, Teller::Store) => format!("{count} of {step} due with the next `tidegate run`"),
+                (How::Cancel { drop: false, .. }, _) => {
+                    format!("{count} of {step} cancelled: on the error queue{}", self.errors(step))
+                }
+                (How::Cancel { drop: true, .. }, _) => format!("{count} of {step} dropped"),
+            });
+        }
+        if outcome.gone() > 0 {
+            let why = if self.how == How::Now { "due already, or through" } else { "through already" };
+            lines.push(format!("{} of {step} {why}", jobs(outcome.gone())));
+        }
+        if lines.is_empty() && outcome.left() == 0 {
+            lines.push(format!("no job of {step} waits for a time"));
+        }
+        lines
+    }
+
+    fn left_alone(&self, step: &Address, outcome: &Outcome) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut left = |count: u64, what: String, why: &str| {
+            if count > 0 {
+                lines.push(format!("{what} of {step} left alone: {why}"));
+            }
+        };
+        let outside = match self.how {
+            How::Now => "an outside system has them",
+            How::Cancel { .. } => "an outside system has them, from where only `--pending` takes them out",
+        };
+        left(outcome.outside, jobs(outcome.outside), outside);
+        let outputs = match outcome.outputs {
+            1 => "1 output".to_owned(),
+            more => format!("{} outputs", grouped(more)),
+        };
+        left(outcome.outputs, outputs, "made already and only due later; `--drop` takes them out");
+        let busy = match self.how {
+            How::Now => "running, or with an outside system",
+            How::Cancel { .. } => "running, or an outside system is through with it",
+        };
+        left(outcome.moved.busy, jobs(outcome.moved.busy), &format!("each is {busy}"));
+        lines
+    }
+
+    /// The error queue of a step, where it has one.
+    fn errors(&self, step: &Address) -> String {
+        let configuration = &self.place.configuration;
+        let declared = configuration.steps.iter().find(|declared| declared.address == *step);
+        let queue = declared.and_then(|declared| declared.errors).map(|queue| &configuration.queues[queue.0]);
+        queue.map_or_else(String::new, |queue| format!(" {}", queue.address))
+    }
+}
+
+impl Outcome {
+    fn left(&self) -> u64 {
+        self.moved.busy + self.outside + self.outputs
+    }
+
+    fn gone(&self) -> u64 {
+        self.moved.gone + self.due
+    }
+}

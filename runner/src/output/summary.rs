@@ -1,0 +1,187 @@
+//! What a run says at its end.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::backlog;
+use super::table::{grouped, jobs, on_one_line, rate, table};
+use super::terminal::{cut, error_width};
+use crate::query::StepStatus;
+use tidegate_config::{Configuration, QueueRef, SinkKind, SinkRef, Step, Target, shown};
+use tidegate_dispatch::End;
+use tidegate_engine::{Halt, Report, Stats, StepStats};
+use tidegate_model::Counters;
+use tidegate_model::log_target;
+
+/// How much of the reason why a step stopped is said again where no terminal is narrower, in columns: the log
+/// has said all of it.
+const REASON_MAX: usize = 100;
+
+/// A run that has ended.
+#[derive(Clone, Copy)]
+pub(crate) struct Ended<'r> {
+    pub(crate) configuration: &'r Configuration,
+    pub(crate) stats: &'r Stats,
+    pub(crate) report: &'r Report,
+    pub(crate) elapsed: Duration,
+    /// The steps that still have jobs, where that is known.
+    pub(crate) left: Option<&'r [StepStatus]>,
+}
+
+impl Ended<'_> {
+    /// For people.
+    pub(crate) fn summary(self) -> String {
+        let Self { configuration, stats, report, left, .. } = self;
+        let headline = self.headline();
+        let left = backlog::lines(configuration, left.unwrap_or_default());
+        if self.did_nothing() {
+            return format!("{headline}\n{left}");
+        }
+        let mut text = format!("{headline}\n\n{}", steps(configuration, stats));
+        let outputs = outputs(configuration, stats);
+        if !outputs.is_empty() {
+            text.push('\n');
+            text.push_str(&outputs);
+        }
+        text.push_str(&left);
+        // Writing to a String cannot fail.
+        for halt in &report.halts {
+            let _ = write!(text, "\n{}\n", stopped(halt));
+        }
+        if report.abandoned {
+            text.push_str(
+                "\nwhat still ran after the shutdown timeout was given up, and runs again next time\n",
+            );
+        }
+        text
+    }
+
+    /// For programs: a message, and what it stands for.
+    pub(crate) fn record(self) -> (String, Map<String, Value>) {
+        let Self { configuration, stats, report, elapsed, left } = self;
+        let count = jobs_in(configuration, stats);
+        let step = |(step, stats): (&Step, &StepStats)| {
+            let Counters { taken, given, filtered, failed, .. } = stats.counters();
+            json!({ "step": step.address, "in": taken, "out": given, "filtered": filtered, "failed": failed })
+        };
+        let steps: Vec<Value> = configuration.steps.iter().zip(&stats.steps).map(step).collect();
+        let stopped: Vec<Value> =
+            report.halts.iter().map(|halt| json!({ "step": halt.step, "why": halt.why })).collect();
+        let left = left.map(|left| backlog::lines(configuration, left));
+        let left: Option<Vec<&str>> =
+            left.as_ref().map(|left| left.lines().filter(|line| !line.is_empty()).collect());
+        let fields = [
+            ("jobs", json!(count)),
+            ("seconds", json!(elapsed.as_secs_f64())),
+            ("steps", json!(steps)),
+            ("left", json!(left)),
+            ("stopped", json!(stopped)),
+            ("given_up", json!(report.abandoned)),
+        ];
+        (self.headline(), fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
+    }
+
+    fn did_nothing(self) -> bool {
+        let is_idle = |count: Counters| count.taken == 0 && count.given == 0;
+        self.report.end == End::Drained && self.stats.steps.iter().all(|step| is_idle(step.counters()))
+    }
+
+    fn headline(self) -> String {
+        let Self { configuration, stats, report, elapsed, left } = self;
+        if self.did_nothing() {
+            let told = |left| backlog::headline(configuration, left);
+            return left.map_or_else(|| "nothing to do now".to_owned(), told);
+        }
+        let count = jobs_in(configuration, stats);
+        let rate = rate(count, elapsed);
+        let how = match report.end {
+            End::Drained => "done",
+            End::Stopped => "stopped",
+            End::Halted => "ended early, a step had to stop",
+        };
+        format!("{how}: {} in {}, {} jobs/s", jobs(count), seconds_text(elapsed), grouped(rate))
+    }
+}
+
+/// Why a step stopped: in short where the log has it.
+fn stopped(halt: &Halt) -> String {
+    // Some have no job in the way: a sink or source that cannot be used.
+    let at = if halt.why.starts_with("job ") { " at" } else { ":" };
+    let text = format!("{} stopped{at} {}", halt.step, on_one_line(&halt.why));
+    let logged = tracing::enabled!(target: log_target::ENGINE, tracing::Level::ERROR);
+    if logged { cut(&text, error_width().unwrap_or(REASON_MAX)) } else { text }
+}
+
+/// Jobs that came in from outside; from queues where no step reads a source.
+fn jobs_in(configuration: &Configuration, stats: &Stats) -> u64 {
+    let taken = |from_source: bool| {
+        let steps = configuration.steps.iter().zip(&stats.steps);
+        let steps = steps.filter(move |(step, _)| step.reads_source() == from_source);
+        steps.map(|(_, stats)| stats.counters().taken)
+    };
+    match taken(true).sum() {
+        0 => taken(false).max().unwrap_or(0),
+        jobs => jobs,
+    }
+}
+
+fn steps(configuration: &Configuration, stats: &Stats) -> String {
+    let several = configuration.pipelines.len() > 1;
+    let rows = configuration.steps.iter().zip(&stats.steps).map(|(step, stats)| {
+        let count = stats.counters();
+        let name = if several { step.address.to_string() } else { step.address.name.to_string() };
+        let mut row = vec![name];
+        row.extend([count.taken, count.given, count.filtered, count.failed].map(grouped));
+        row
+    });
+    table(&["step", "in", "out", "filtered", "failed"], &[1, 2, 3, 4], &rows.collect::<Vec<_>>())
+}
+
+/// Where the outputs of this run are.
+fn outputs(configuration: &Configuration, stats: &Stats) -> String {
+    let is_fed = |target: Target| {
+        let mut steps = configuration.steps.iter().zip(&stats.steps);
+        steps.any(|(step, stats)| {
+            stats.counters().given > 0 && step.outputs.iter().any(|output| output.target == target)
+        })
+    };
+    let mut text = String::new();
+    for (position, sink) in configuration.sinks.iter().enumerate() {
+        let SinkKind::File(file) = &sink.kind else { continue };
+        if is_fed(Target::Sink(SinkRef(position))) {
+            let path = on_one_line(&shown(&file.path).to_string());
+            let _ = writeln!(text, "{} → {path}", sink.address.name);
+        }
+    }
+    for (position, queue) in configuration.queues.iter().enumerate() {
+        if is_fed(Target::Queue(QueueRef(position))) && !backlog::is_read(configuration, &queue.address) {
+            let show = configuration.command(&format!("queue show {}", queue.address));
+            let _ = writeln!(text, "{} → a queue that no step reads (see `{show}`)", queue.address);
+        }
+        let failed: u64 = configuration
+            .steps
+            .iter()
+            .zip(&stats.steps)
+            .filter(|(step, _)| step.errors.is_some_and(|errors| errors.0 == position))
+            .map(|(_, stats)| stats.counters().failed.saturating_sub(stats.dropped()))
+            .sum();
+        if failed > 0 {
+            let (failed, list) = (grouped(failed), configuration.command("errors list"));
+            let _ = writeln!(text, "{failed} failed → {} (see `{list}`)", queue.address);
+        }
+    }
+    for (step, stats) in configuration.steps.iter().zip(&stats.steps) {
+        let dropped = stats.dropped();
+        if dropped > 0 {
+            let is = if dropped == 1 { "is" } else { "are" };
+            let _ = writeln!(text, "{} of {} failed and {is} dropped", jobs(dropped), step.address);
+        }
+    }
+    text
+}
+
+fn seconds_text(elapsed: Duration) -> String {
+    format!("{:.2} s", elapsed.as_secs_f64())
+}

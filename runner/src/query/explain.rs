@@ -1,0 +1,314 @@
+//! Why a waiting job does not run, and when it may, in sentences.
+
+use super::stopped;
+use crate::output::table::{grouped, on_one_line};
+use crate::output::times;
+use tidegate_config::{Configuration, GateRef, Input, Step};
+use tidegate_dispatch::{JobKey, State, Why};
+use tidegate_engine::{Answering, Asked, Closed, ClosedBy, Handle, LOOKED_AT_MAX, Row, Sight, StepStats};
+use tidegate_model::Timestamp;
+use tidegate_store::{DelayedJob, ReadError, Standing, Store};
+
+/// The jobs of a step that picks them, and what holds them.
+pub(crate) struct Case<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) step: &'a Step,
+    pub(crate) sight: Box<Sight>,
+    /// Its gate has a name.
+    gate: &'a str,
+    /// Nothing runs, and the next run asks its gate before anything starts.
+    asks_gate: bool,
+    /// What a run has found that keeps the step from starting anything.
+    closed: Option<Closed>,
+    /// How those answer whom a run asks.
+    gate_answers: Answering,
+    monitor_answers: Answering,
+    /// Why the step takes no more jobs.
+    stopped: Option<String>,
+    pub(crate) now: Timestamp,
+}
+
+impl<'a> Case<'a> {
+    /// The step at this position as the run has it, or as the next one would find it; `None` where it takes
+    /// its jobs as they come.
+    pub(crate) fn of(
+        store: &'a Store,
+        configuration: &'a Configuration,
+        run: Option<&Handle>,
+        (position, index): (usize, Option<u64>),
+        now: Timestamp,
+    ) -> Result<Option<Self>, ReadError> {
+        let step = &configuration.steps[position];
+        let from_queue = step.inputs.iter().all(|input| matches!(input.input, Input::Queue(_)));
+        // A run does not read for a step that is paused; where nothing of it runs, the store knows more.
+        let idle = |sight: &Sight| sight.paused && from_queue && sight.room.counts().running == 0;
+        // A run that ends, or has not begun, answers nothing.
+        let sight = match run.and_then(|run| run.sight(position)) {
+            Some(sight) if !idle(&sight) => Some(sight),
+            _ => Sight::of_store(store, configuration, step, now)?.map(Box::new),
+        };
+        let gate = step.gate.map_or("", |GateRef(gate)| configuration.gates[gate].name.as_str());
+        let stats = run.and_then(|run| run.stats().steps.get(position));
+        let closed = stats.and_then(StepStats::closed);
+        let answers = |whom| stats.map(|stats| stats.answering(whom)).unwrap_or_default();
+        let (gate_answers, monitor_answers) = (answers(Asked::Gate), answers(Asked::Monitor));
+        let stopped = stopped::sentence(store, run, (position, step), index)?;
+        let asks_gate = run.is_none() && step.gate.is_some();
+        Ok(sight.map(|sight| Self {
+            store,
+            step,
+            sight,
+            gate,
+            asks_gate,
+            closed,
+            gate_answers,
+            monitor_answers,
+            stopped,
+            now,
+        }))
+    }
+
+    /// Whether a run has the job at `index` of the input, or where it stands by itself, in an attempt.
+    pub(crate) fn runs(&self, index: u64, row: Option<Row>) -> bool {
+        self.sight.room.why(self.key(index, row), self.now) == Some(Why::Running)
+    }
+
+    fn key(&self, index: u64, row: Option<Row>) -> JobKey {
+        let stored = || self.sight.rows.iter().find(|(_, one)| Some(**one) == row).map(|(&key, _)| key);
+        // Jobs that were begun in this run keep the number of their place in the input.
+        stored().unwrap_or(JobKey::fresh(index))
+    }
+
+    fn has_lanes(&self) -> bool {
+        self.step.picks().is_some_and(|queuer| queuer.lane.is_some())
+    }
+
+    /// What holds the job at `index` of the input, or where it stands by itself, there. The widest reason
+    /// comes first.
+    pub(crate) fn reasons(&self, index: u64, row: Option<Row>) -> Result<Vec<String>, ReadError> {
+        let (sight, key) = (&self.sight, self.key(index, row));
+        let why = sight.room.why(key, self.now);
+        // What holds others does not hold what was begun.
+        if let Some(why @ (Why::Running | Why::Pending)) = why {
+            let mut reasons = vec![self.sentence(key, why)?];
+            reasons.extend((why == Why::Pending).then(|| self.monitor()).flatten());
+            return Ok(reasons);
+        }
+        let mut reasons = self.reasons_for_all();
+        match why {
+            // It is its turn, and what holds all jobs of the step is named.
+            Some(Why::Turn) if !reasons.is_empty() => {}
+            Some(why) => reasons.push(self.sentence(key, why)?),
+            None if row.is_none() && index > sight.read => reasons.extend(self.unseen_at(index)),
+            None => {}
+        }
+        Ok(reasons)
+    }
+
+    /// What holds all jobs of the step.
+    pub(crate) fn reasons_for_all(&self) -> Vec<String> {
+        let (sight, mut reasons) = (&self.sight, Vec::new());
+        reasons.extend(self.stopped.clone());
+        if sight.paused {
+            reasons.push(PAUSED.to_owned());
+        }
+        let closed = self.closed.as_ref();
+        if let Some(again) = sight.gate {
+            let by_gate = |closed: &&Closed| matches!(closed.by, ClosedBy::Gate | ClosedBy::Failure);
+            reasons.push(self.gate_closed(closed.filter(by_gate), again));
+        }
+        if let Some(since) = self.gate_answers.asked
+            && (sight.gate.is_none() || times::is_long(since, self.now))
+        {
+            reasons.push(silent(&format!("the gate `{}`", self.gate), since, self.now));
+        }
+        if let Some(until) = sight.held_until.filter(|&until| until > self.now) {
+            let until = self.until(until);
+            reasons.push(match closed.filter(|closed| matches!(closed.by, ClosedBy::Setup { .. })) {
+                Some(closed) => {
+                    format!("the step cannot be set up{}; it is tried again {until}", in_brackets(closed))
+                }
+                None => format!(
+                    "a job has found its gate closed{}: the step starts nothing before that is over, {until}",
+                    closed.filter(|closed| closed.by == ClosedBy::Job).map(in_brackets).unwrap_or_default(),
+                ),
+            });
+        }
+        reasons
+    }
+
+    /// Why what is behind the last job that the step looks at cannot start.
+    pub(crate) fn unseen(&self) -> String {
+        match (self.sight.ahead, self.sight.cut) {
+            (_, true) => format!("only the first {} jobs that wait are looked at", grouped(LOOKED_AT_MAX)),
+            (Some(ahead), _) if self.sight.read >= ahead => {
+                format!("past search-ahead: the step looks at jobs up to {ahead} for now")
+            }
+            _ => format!("the step has read up to job {} so far", self.sight.read),
+        }
+    }
+
+    /// Why this job, which the step has not looked at, cannot start; nothing where it could be looked at.
+    fn unseen_at(&self, index: u64) -> Option<String> {
+        match self.sight.ahead {
+            Some(ahead) if index > ahead => {
+                Some(format!("past search-ahead: the step looks at jobs up to {ahead} for now"))
+            }
+            // Nobody reads a source while nothing runs.
+            _ if self.sight.read == 0 => None,
+            _ => Some(self.unseen()),
+        }
+    }
+
+    fn gate_closed(&self, closed: Option<&Closed>, again: Timestamp) -> String {
+        let (gate, again) = (self.gate, self.until(again));
+        let Some(closed) = closed else {
+            return format!("the gate `{gate}` is closed; it is looked at again {again}");
+        };
+        let why = in_brackets(closed);
+        let trouble = self.gate_answers.trouble.as_ref().map(|&(since, _)| since);
+        let since = times::since(trouble.unwrap_or(closed.since), self.now);
+        match closed.by {
+            ClosedBy::Failure => format!(
+                "whether the gate `{gate}` is open cannot be found out{why}, so it counts as closed, since \
+                 {since}; it is asked again {again}"
+            ),
+            ClosedBy::Gate | ClosedBy::Job | ClosedBy::Setup { .. } => {
+                format!("the gate `{gate}` is closed{why} since {since}; it is looked at again {again}")
+            }
+        }
+    }
+
+    /// What keeps pending jobs from being known to be through.
+    fn monitor(&self) -> Option<String> {
+        let Answering { asked, trouble } = &self.monitor_answers;
+        let silent = |since| silent("the monitor", since, self.now);
+        if let Some((since, why)) = trouble {
+            let since = times::since(*since, self.now);
+            return Some(format!(
+                "the monitor fails since {since}, so it stays pending: {}",
+                on_one_line(why)
+            ));
+        }
+        asked.filter(|&since| times::is_long(since, self.now)).map(silent)
+    }
+
+    fn sentence(&self, key: JobKey, why: Why) -> Result<String, ReadError> {
+        Ok(match why {
+            Why::Running => "it runs now".to_owned(),
+            Why::Pending => {
+                let job = stored(self.store, self.step, &self.sight, key)?;
+                match job.as_ref().and_then(|job| job.standing.outside()) {
+                    Some((.., Some(said))) if !said.status.waits() => {
+                        "the outside is through with it; that is delivered as soon as the step goes on"
+                            .to_owned()
+                    }
+                    Some((handle, since, _)) => format!(
+                        "an outside system has it since {}, as `{}`, and will finish it",
+                        times::since(since, self.now),
+                        on_one_line(handle)
+                    ),
+                    None => "an outside system has it, and will finish it".to_owned(),
+                }
+            }
+            Why::Delayed { until } => format!("it is due {}", self.until(until)),
+            Why::Lane { job, state } => {
+                let who = if self.has_lanes() { "its lane" } else { "it" };
+                format!("{who} waits for {}", self.other(job, state)?)
+            }
+            Why::Conflict { job, state } => {
+                format!("it has keys in common with {}, which goes first", self.other(job, state)?)
+            }
+            Why::NextRound => "it belongs to the next round, and this one is not over".to_owned(),
+            Why::Pause { until } => format!("the next round begins {}", self.until(until)),
+            Why::Rate { until } => {
+                format!("the `rate` of the step is used up; it has more {}", self.until(until))
+            }
+            Why::LaneRate { until } => {
+                format!("the `lane_rate` of its lane is used up; it has more {}", self.until(until))
+            }
+            Why::MaxProcessing => "as many run as `max_processing` lets".to_owned(),
+            Why::MaxPerLane => self.full_lane(key)?,
+            Why::Turn if self.asks_gate => format!(
+                "nothing holds it but the gate `{}`, which is asked first: then it starts when those before it have",
+                self.gate
+            ),
+            Why::Turn => "nothing holds it: it starts when those before it have".to_owned(),
+        })
+    }
+
+    /// ``lane `x`: 1 of 1 runs (job 1), as `max_per_lane` says``
+    fn full_lane(&self, key: JobKey) -> Result<String, ReadError> {
+        let found = self.sight.room.running_in_lane_of(key);
+        let (lane, running) = found.map_or((String::new(), Vec::new()), |(lane, running)| {
+            (on_one_line(&String::from_utf8_lossy(lane)), running)
+        });
+        let mut indices = Vec::with_capacity(running.len());
+        for key in running {
+            indices.push(self.index(key)?);
+        }
+        indices.sort_unstable();
+        let most = self.step.picks().and_then(|queuer| queuer.lane.as_ref()?.max_per_lane);
+        let most = most.map_or(indices.len(), |most| most.get() as usize);
+        let (runs, jobs) = if indices.len() == 1 { ("runs", "job") } else { ("run", "jobs") };
+        let names: Vec<String> = indices.iter().map(u64::to_string).collect();
+        Ok(format!(
+            "lane `{lane}`: {} of {most} {runs} ({jobs} {}), as `max_per_lane` allows",
+            indices.len(),
+            names.join(", ")
+        ))
+    }
+
+    /// The index in the input of a job that the step looks at.
+    fn index(&self, key: JobKey) -> Result<u64, ReadError> {
+        let job = stored(self.store, self.step, &self.sight, key)?;
+        Ok(job.map_or(key.0, |job| job.inputs.first().map_or(0, |&(_, index)| index)))
+    }
+
+    /// `job 17 (pending since 3s)`
+    fn other(&self, key: JobKey, state: State) -> Result<String, ReadError> {
+        let job = stored(self.store, self.step, &self.sight, key)?;
+        let index = match &job {
+            Some(job) => job.inputs.first().map_or(0, |&(_, index)| index),
+            None => key.0,
+        };
+        let stands = match (state, job.map(|job| job.standing)) {
+            (State::Pending, Some(Standing::Pending { since, .. } | Standing::Told { since, .. })) => {
+                format!("pending since {}", times::since(since, self.now))
+            }
+            (State::Delayed { until }, _) => format!("due {}", self.until(until)),
+            (State::Unknown, _) => "begun, to be tried first".to_owned(),
+            (state, _) => state.word().to_owned(),
+        };
+        Ok(format!("job {index} ({stands})"))
+    }
+
+    fn until(&self, time: Timestamp) -> String {
+        times::due(time, self.now)
+    }
+}
+
+/// The job, where it stands in the store by itself.
+pub(crate) fn stored(
+    store: &Store,
+    step: &Step,
+    sight: &Sight,
+    key: JobKey,
+) -> Result<Option<DelayedJob>, ReadError> {
+    let Some(row) = sight.rows.get(&key) else { return Ok(None) };
+    Ok(store.delayed(&[row.key(&step.address)])?.pop().flatten())
+}
+
+/// Whoever was asked then has not answered.
+fn silent(whom: &str, since: Timestamp, now: Timestamp) -> String {
+    format!("{whom} has not answered for {}", times::since(since, now))
+}
+
+/// ` (price 93 > 60)`; nothing where nobody has said why.
+fn in_brackets(closed: &Closed) -> String {
+    if closed.why.is_empty() { String::new() } else { format!(" ({})", on_one_line(&closed.why)) }
+}
+
+/// Why a step that is paused starts nothing. The command that has it go on is added where it is shown: the
+/// runner does not know how the one who asks names the configuration.
+pub(crate) const PAUSED: &str = "the step is paused";

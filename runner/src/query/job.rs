@@ -1,0 +1,458 @@
+//! What has become of one job: for each step that reads its queue, from progress, snapshots, delayed
+//! jobs, error records and outputs, as far as they are still kept.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::explain;
+use super::explain::Case;
+use super::job_outputs::Maker;
+use super::job_payload::{Subject, raw};
+use super::{Answer, join_partners, parked_payload, rfc3339, stopped};
+use crate::output::times;
+use tidegate_config::{Configuration, InputRef, Promise, Step, Take, Target};
+use tidegate_dispatch::Turn;
+use tidegate_engine::{Dropped, Handle, Row};
+use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp, delivery_hash};
+use tidegate_store::{DelayedJob, DelayedKey, Made, Outcome, ReadError, Snapshot, Standing, Store};
+
+/// So many delayed jobs are counted that wait before one.
+const LOOKED_THROUGH_MAX: usize = 20_000;
+/// So many outputs are told, and their payloads up to so many bytes.
+const OUTPUTS_MAX: usize = 100;
+const OUTPUT_BYTES: usize = 1 << 20;
+
+/// One job, and what each step has made of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct JobStatus {
+    /// `pipeline/queue/index`
+    pub(crate) job: String,
+    /// When it was committed, where it is still kept; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) time: Option<String>,
+    /// The payload, where that was asked for; what is no JSON, as a text. `null` where it cannot be shown.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "some")]
+    pub(crate) payload: Option<Box<RawValue>>,
+    /// Why the payload cannot be shown; a sentence fragment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+    /// In the order of the configuration.
+    pub(crate) steps: Vec<StepOutcome>,
+}
+
+/// What one step has made of a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct StepOutcome {
+    pub(crate) step: String,
+    pub(crate) status: Status,
+    /// Attempts that were made, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) attempts: Option<u32>,
+    /// Jobs that wait before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<u64>,
+    /// When it runs again; RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<String>,
+    /// Of a pending job: how the outside system knows it …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) handle: Option<String>,
+    /// … since when it has it, and of one that is begun, since when the attempt runs; RFC 3339 …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<String>,
+    /// … and what it has said of it unasked, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) told: Option<tidegate_model::Status>,
+    /// Why it failed, last or for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// Where its error stands: `pipeline/queue/index`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    /// What it is, or will be, joined with, as far as that is known: `pipeline/queue/index` each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) joined_with: Vec<String>,
+    /// What keeps it from running, where that was asked for and is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) why: Vec<String>,
+    /// What was made of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) outputs: Vec<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Status {
+    /// It has not been attempted, as far as the store knows.
+    Waiting,
+    /// An attempt was begun that may be seen outside.
+    Begun,
+    /// It runs again at a time.
+    Delayed,
+    /// An outside system finishes it.
+    Pending,
+    /// It stands on an error queue.
+    Failed,
+    /// It was there before the step began, and is none of its jobs.
+    Before,
+    /// It, or an output of it that was due later, was dropped by hand.
+    Cancelled,
+    /// It is accounted for. What came of it is told where it is still kept.
+    Done,
+}
+
+impl Status {
+    /// Nothing more comes of the job.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, Self::Failed | Self::Before | Self::Cancelled | Self::Done)
+    }
+}
+
+impl StepOutcome {
+    fn new(step: &Address, status: Status) -> Self {
+        Self {
+            step: step.to_string(),
+            status,
+            attempts: None,
+            before: None,
+            until: None,
+            handle: None,
+            since: None,
+            told: None,
+            reason: None,
+            error: None,
+            joined_with: Vec::new(),
+            why: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+}
+
+/// Something that was made of a job.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Output {
+    /// `pipeline/queue/index`
+    pub(crate) job: String,
+    /// What stands there, unless that is too long to be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<Box<RawValue>>,
+}
+
+/// What is asked of a job.
+pub(crate) struct Wanted<'a> {
+    /// Why it does not run.
+    pub(crate) why: bool,
+    /// Its payload.
+    pub(crate) whole: bool,
+    pub(crate) run: Option<&'a Handle>,
+}
+
+pub(crate) fn status(
+    store: &Store,
+    configuration: &Configuration,
+    (queue, index): (&str, u64),
+    wanted: &Wanted<'_>,
+) -> Result<Answer, ReadError> {
+    let subject = match Subject::find(store, configuration, (queue, index), wanted.whole)? {
+        Ok(subject) => subject,
+        Err(missing) => return Ok(missing),
+    };
+    let Subject { address, first, time, mut payload, note } = subject;
+    let now = SystemClock.now();
+    let run = wanted.why.then_some(wanted.run);
+    let mut steps = Vec::new();
+    for (position, step) in configuration.steps.iter().enumerate() {
+        for (at, input) in step.inputs.iter().enumerate().filter(|(_, input)| input.address == address) {
+            let live = wanted.run.is_some();
+            let look = Look { store, configuration, run, live, step, input, index, first, time, now };
+            let outcome = look.outcome()?;
+            if wanted.whole && payload.is_none() {
+                payload = match &outcome.error {
+                    Some(error) => parked_payload::failed(store, step, input, error)?,
+                    None if outcome.status.is_over() => None,
+                    None => parked_payload::payload(store, step, input, index)?,
+                };
+                let in_memory = || wanted.run.and_then(|run| run.payload((position, at), index));
+                if payload.is_none() && !outcome.status.is_over() {
+                    payload = in_memory().as_deref().map(raw);
+                }
+            }
+            steps.push(outcome);
+        }
+    }
+    let gone = removed(store, configuration, (&address, index), now)?;
+    if wanted.whole && payload.is_none() {
+        payload = gone.iter().find(|(row, _)| row.to.is_none()).map(|(row, _)| raw(&row.payload));
+    }
+    steps.extend(gone.into_iter().map(|(_, outcome)| outcome));
+    let (job, time) = (format!("{queue}/{index}"), time.map(rfc3339));
+    let note = note.filter(|_| payload.is_none());
+    // It was asked for, and there is none to show.
+    let null = || RawValue::from_string("null".to_owned()).ok();
+    if note.is_some() && wanted.whole {
+        payload = null();
+    }
+    Ok(Answer::Job(JobStatus { job, time, payload, note, steps }))
+}
+
+/// The rows of the job that wait for steps which the configuration does not have: they go on when their step is
+/// back.
+fn removed(
+    store: &Store,
+    configuration: &Configuration,
+    (input, index): (&Address, u64),
+    now: Timestamp,
+) -> Result<Vec<(DelayedJob, StepOutcome)>, ReadError> {
+    let mut found = Vec::new();
+    for (step, read, _) in store.all_progress()? {
+        if read != *input || configuration.steps.iter().any(|one| one.address == step) {
+            continue;
+        }
+        if let Some((key, row)) = store.delayed_of(&step, (&input.to_string(), index))? {
+            let why = vec!["its step is not in the configuration".to_owned()];
+            let outcome = StepOutcome { why, ..of_row(&step, &key, &row, false, now) };
+            found.push((row, outcome));
+        }
+    }
+    Ok(found)
+}
+
+/// What a row of the store says of the job. `runs`: an attempt at it is under way.
+fn of_row(step: &Address, key: &DelayedKey, job: &DelayedJob, runs: bool, now: Timestamp) -> StepOutcome {
+    let status = match job.standing {
+        Standing::Delayed if runs => Status::Begun,
+        Standing::Delayed if job.waits_for_turn(key.due, now) => Status::Waiting,
+        Standing::Delayed => Status::Delayed,
+        Standing::Started => Status::Begun,
+        Standing::Pending { .. } | Standing::Told { .. } => Status::Pending,
+    };
+    let outside = job.standing.outside();
+    let since = match job.standing {
+        // It was written down when the attempt was begun.
+        Standing::Started => Some(key.due),
+        _ => outside.map(|(_, since, _)| since),
+    };
+    StepOutcome {
+        // An output may be due, and not be handed on yet.
+        until: (status == Status::Delayed && key.due > now).then(|| rfc3339(key.due)),
+        attempts: Some(job.attempt),
+        handle: outside.map(|(handle, ..)| handle.to_owned()),
+        since: since.map(rfc3339),
+        told: outside.and_then(|(.., said)| said).map(|said| said.status),
+        reason: job.last_error.clone(),
+        ..StepOutcome::new(step, status)
+    }
+}
+
+/// `null` is a payload of its own, and not a missing one.
+fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// One step and one job of one of its inputs.
+#[expect(clippy::option_option, reason = "whether it is asked why, and whether there is a run to ask")]
+struct Look<'a> {
+    store: &'a Store,
+    configuration: &'a Configuration,
+    /// Where it is asked why a job does not run: the run, if there is one.
+    run: Option<Option<&'a Handle>>,
+    /// A run has the store open.
+    live: bool,
+    step: &'a Step,
+    input: &'a InputRef,
+    index: u64,
+    /// The index of the oldest job that is kept.
+    first: u64,
+    time: Option<Timestamp>,
+    now: Timestamp,
+}
+
+impl Look<'_> {
+    fn outcome(&self) -> Result<StepOutcome, ReadError> {
+        let store = self.store;
+        let progress = tidegate_engine::progress(store, self.step, self.input)?;
+        if !progress.has(self.index) {
+            let begun = self.begun()?;
+            let before = self.before(&progress)?;
+            let of_this = |status| StepOutcome { before: Some(before), ..self.of(status) };
+            let (mut why, runs) = self.why(None)?;
+            if let Some(begun) = begun {
+                let joined_with = join_partners::begun(self.input, self.index, &begun);
+                return Ok(StepOutcome { joined_with, why, ..of_this(Status::Begun) });
+            }
+            if runs {
+                return Ok(StepOutcome { why, ..of_this(Status::Begun) });
+            }
+            let before_it = progress.open(self.first, self.index - 1);
+            let partners = join_partners::of_waiting(store, self.step, self.input, before_it)?;
+            if self.run.is_some() {
+                why.extend(partners.why);
+            }
+            return Ok(StepOutcome { why, joined_with: partners.with, ..of_this(Status::Waiting) });
+        }
+        if self.index <= progress.before() {
+            return Ok(self.of(Status::Before));
+        }
+        if let Some((key, job)) = self.delayed()? {
+            let row = Row { due: key.due, sequence: key.sequence };
+            let (why, runs) = self.why(Some(row))?;
+            let waits = job.waits_for_turn(key.due, self.now);
+            let before = if waits { Some(self.before(&progress)?) } else { None };
+            return Ok(StepOutcome {
+                before,
+                joined_with: join_partners::others(self.step, self.input, &job.inputs),
+                why,
+                ..of_row(&self.step.address, &key, &job, runs, self.now)
+            });
+        }
+        // Its progress is ahead of what it does.
+        if self.step.delivery == Promise::AtMostOnce
+            && self.live
+            && let Some(begun) = self.begun()?
+        {
+            let joined_with = join_partners::begun(self.input, self.index, &begun);
+            return Ok(StepOutcome { joined_with, ..self.of(Status::Begun) });
+        }
+        let errors = self.errors()?;
+        if let Some(outcome) = self.error(&errors)? {
+            return Ok(outcome);
+        }
+        let (outputs, joined_with) = self.outputs()?;
+        let nowhere = errors.is_empty() && outputs.is_empty();
+        let input = self.input.hash_name();
+        let dropped = tidegate_engine::dropped(store, &self.step.address, (&input, self.index))?;
+        let status = match (nowhere, dropped) {
+            (true, Some(_)) => Status::Cancelled,
+            (true, None) if self.on_record()? == Some(Outcome::Error) => Status::Failed,
+            _ => Status::Done,
+        };
+        let reason = dropped.filter(|_| nowhere).map(|dropped| match dropped {
+            Dropped::Job => "it was dropped".to_owned(),
+            Dropped::Output => "an output of it that was due later was dropped".to_owned(),
+        });
+        Ok(StepOutcome { reason, joined_with, outputs, ..self.of(status) })
+    }
+
+    /// The record of the attempt that was begun with it and is not delivered.
+    fn begun(&self) -> Result<Option<Snapshot>, ReadError> {
+        let has = |snapshot: &Snapshot| {
+            let mut inputs = snapshot.inputs.iter();
+            inputs.any(|one| {
+                one.address == self.input.address && (one.first..one.first + one.jobs).contains(&self.index)
+            })
+        };
+        Ok(self.store.snapshots(&self.step.address)?.into_iter().find(has))
+    }
+
+    /// How its delivery ended, where that is on record: longer than what it has made may be kept.
+    fn on_record(&self) -> Result<Option<Outcome>, ReadError> {
+        // Only the other jobs that were joined with it would tell the hash.
+        if self.step.take == Take::Join {
+            return Ok(None);
+        }
+        let (name, Address { pipeline, name: step, .. }) = (self.input.hash_name(), &self.step.address);
+        let inputs = [(name.as_str(), std::slice::from_ref(&self.index))];
+        self.store.delivery(delivery_hash(pipeline.as_str(), step.as_str(), inputs))
+    }
+
+    /// How many jobs wait before it, those among them that stand in the store by themselves.
+    fn before(&self, progress: &Progress) -> Result<u64, ReadError> {
+        let (name, step) = (self.input.hash_name(), &self.step.address);
+        let is_before = |(input, index): &(String, u64)| *input == name && *index < self.index;
+        let mut before = progress.open(self.first, self.index - 1);
+        for row in self.store.delayed_by(step, self.now).take(LOOKED_THROUGH_MAX) {
+            let (key, job) = row?;
+            before += u64::from(job.waits_for_turn(key.due, self.now) && job.inputs.iter().any(is_before));
+        }
+        Ok(before)
+    }
+
+    fn of(&self, status: Status) -> StepOutcome {
+        StepOutcome::new(&self.step.address, status)
+    }
+
+    /// What keeps the job from running, and whether it runs, as far as that is asked for. Of a step that takes
+    /// its jobs as they come the first is what is before it.
+    fn why(&self, row: Option<Row>) -> Result<(Vec<String>, bool), ReadError> {
+        let Some(run) = self.run else { return Ok((Vec::new(), false)) };
+        let (store, configuration, step) = (self.store, self.configuration, self.step);
+        let now = self.now;
+        let position = configuration.steps.iter().position(|one| one.address == step.address);
+        if let Some(position) = position
+            && let Some(case) = Case::of(store, configuration, run, (position, Some(self.index)), now)?
+        {
+            return Ok((case.reasons(self.index, row)?, case.runs(self.index, row)));
+        }
+        let stopped = match position {
+            Some(position) => stopped::sentence(store, run, (position, step), Some(self.index))?,
+            None => None,
+        };
+        let paused = store.pauses()?.iter().any(|pause| pause.step == step.address);
+        let paused = paused.then(|| explain::PAUSED.to_owned());
+        // One that stands in the store by itself is the first in line, or has no place in it.
+        let first = if row.is_none() { tidegate_engine::first_in_line(store, step)? } else { None };
+        let held = first.map(|(turn, due)| self.held_behind(turn, due));
+        Ok((stopped.into_iter().chain(paused).chain(held).collect(), false))
+    }
+
+    fn held_behind(&self, Turn { index, input }: Turn, due: Timestamp) -> String {
+        let input = &self.step.inputs[input].address;
+        let of = if *input == self.input.address { String::new() } else { format!(" of `{input}`") };
+        format!("it is held behind job {index}{of}, which is tried again {}", times::due(due, self.now))
+    }
+
+    fn delayed(&self) -> Result<Option<(DelayedKey, DelayedJob)>, ReadError> {
+        self.store.delayed_of(&self.step.address, (&self.input.hash_name(), self.index))
+    }
+
+    /// What stands of it on the error queue.
+    fn errors(&self) -> Result<Vec<Made>, ReadError> {
+        let queue = self.step.errors.map(|queue| &self.configuration.queues[queue.0].address);
+        queue.map_or(Ok(Vec::new()), |queue| self.made_on(queue, usize::MAX))
+    }
+
+    fn error(&self, errors: &[Made]) -> Result<Option<StepOutcome>, ReadError> {
+        #[derive(Deserialize)]
+        struct Failed {
+            attempt: u32,
+            message: String,
+        }
+        // One that was retried may stand there more than once: the last one counts.
+        let (Some(queue), Some(Made { index, payload: record, origin })) = (self.step.errors, errors.last())
+        else {
+            return Ok(None);
+        };
+        let queue = &self.configuration.queues[queue.0].address;
+        if self.store.handled(queue)?.unwrap_or_default().has(*index) {
+            return Ok(None);
+        }
+        let record: Option<Failed> = serde_json::from_slice(record).ok();
+        let (attempts, reason) = record.map(|record| (record.attempt, record.message)).unzip();
+        let error = Some(format!("{queue}/{index}"));
+        let joined_with = join_partners::others(self.step, self.input, &origin.inputs);
+        Ok(Some(StepOutcome { attempts, reason, error, joined_with, ..self.of(Status::Failed) }))
+    }
+
+    /// What was made of it, and what went into that with it.
+    fn outputs(&self) -> Result<(Vec<Output>, Vec<String>), ReadError> {
+        let (mut outputs, mut with, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for output in &self.step.outputs {
+            let Target::Queue(queue) = output.target else { continue };
+            let queue = &self.configuration.queues[queue.0].address;
+            for Made { index, payload, origin } in self.made_on(queue, OUTPUTS_MAX - outputs.len())? {
+                with = join_partners::others(self.step, self.input, &origin.inputs);
+                bytes += payload.len();
+                let result = String::from_utf8(payload).ok().filter(|_| bytes <= OUTPUT_BYTES);
+                let result = result.and_then(|result| RawValue::from_string(result).ok());
+                outputs.push(Output { job: format!("{queue}/{index}"), result });
+            }
+        }
+        Ok((outputs, with))
+    }
+
+    fn made_on(&self, queue: &Address, most: usize) -> Result<Vec<Made>, ReadError> {
+        let input = self.input.hash_name();
+        let (store, step, index, since) = (self.store, &self.step.address, self.index, self.time);
+        Maker { store, step, input: &input, index, since }.made_on(queue, most)
+    }
+}

@@ -1,0 +1,61 @@
+//! The payload of a job that its queue keeps no longer, from the place where the job stands.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::job_payload::raw;
+use tidegate_config::{InputRef, Step, Take};
+use tidegate_model::Address;
+use tidegate_store::{ReadError, Store};
+
+/// The payload of the job at `index` of `input`, where it stands in the store by itself for `step`.
+pub(crate) fn payload(
+    store: &Store,
+    step: &Step,
+    input: &InputRef,
+    index: u64,
+) -> Result<Option<Box<RawValue>>, ReadError> {
+    let found = store.delayed_of(&step.address, (&input.hash_name(), index))?;
+    // An output that is due later is another job.
+    let job = found.map(|(_, job)| job).filter(|job| job.to.is_none());
+    Ok(job.and_then(|job| part(&job.payload, step, input)))
+}
+
+/// The payload of a job that failed, from its error: `pipeline/queue/index`.
+pub(crate) fn failed(
+    store: &Store,
+    step: &Step,
+    input: &InputRef,
+    error: &str,
+) -> Result<Option<Box<RawValue>>, ReadError> {
+    #[derive(Deserialize)]
+    struct Failed<'a> {
+        #[serde(borrow, default)]
+        job: Option<&'a RawValue>,
+        #[serde(default)]
+        job_text: Option<String>,
+    }
+    let place = error.rsplit_once('/');
+    let place = place.and_then(|(queue, index)| Some((Address::parse(queue)?, index.parse().ok()?)));
+    let Some((queue, index)) = place else { return Ok(None) };
+    let batch = match store.read(&queue, index, 1, usize::MAX) {
+        Err(ReadError::Gone { .. }) => None,
+        batch => batch?,
+    };
+    let record = batch.as_ref().and_then(|batch| batch.payloads.get(0)).unwrap_or_default();
+    let Ok(Failed { job, job_text }) = serde_json::from_slice(record) else { return Ok(None) };
+    let payload = job.map(|job| job.get().as_bytes().to_vec()).or(job_text.map(String::into_bytes));
+    Ok(payload.and_then(|payload| part(&payload, step, input)))
+}
+
+/// What `input` has given to a job of the step.
+fn part(payload: &[u8], step: &Step, input: &InputRef) -> Option<Box<RawValue>> {
+    if step.take == Take::From {
+        return Some(raw(payload));
+    }
+    // It was wrapped under the name of its input.
+    let parts = serde_json::from_slice::<BTreeMap<String, Box<RawValue>>>(payload);
+    parts.ok()?.remove(&input.binding)
+}

@@ -1,0 +1,162 @@
+//! What the next rounds of a step would start, without starting it.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::explain;
+use super::explain::Case;
+use super::{Answer, rfc3339, status};
+use tidegate_config::{Configuration, Input};
+use tidegate_dispatch::{Counts, JobKey, Reach};
+use tidegate_engine::Handle;
+use tidegate_model::{Clock as _, SystemClock};
+use tidegate_store::{ReadError, Store};
+
+/// A preview ends after so many jobs, so that it takes no longer however many wait.
+const JOBS_MAX: u64 = 100_000;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Preview {
+    pub(crate) step: String,
+    /// What it reads.
+    pub(crate) input: String,
+    /// Jobs that were looked at, and stand like that.
+    pub(crate) waiting: u64,
+    pub(crate) running: u64,
+    pub(crate) delayed: u64,
+    pub(crate) pending: u64,
+    /// Lanes that any of them is in.
+    pub(crate) lanes: u64,
+    /// What keeps the step from starting anything now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) why: Vec<String>,
+    pub(crate) rounds: Vec<PreviewedRound>,
+    /// It ended in the middle of the last round, which has more jobs than it says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) cut: bool,
+    /// What was not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unseen: Option<Unseen>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PreviewedRound {
+    /// When its first job would start; RFC 3339. Missing where that is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at: Option<String>,
+    /// Indices of the input, in the order in which they would start.
+    pub(crate) jobs: Vec<u64>,
+    /// How many more there are in this round.
+    pub(crate) more: u64,
+}
+
+/// Jobs that wait, and were not looked at.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Unseen {
+    /// How many; `None` for those of a source, which are not counted beforehand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) jobs: Option<u64>,
+    pub(crate) why: String,
+}
+
+pub(crate) fn preview(
+    store: &Store,
+    configuration: &Configuration,
+    run: Option<&Handle>,
+    step: &str,
+    (rounds, told): (usize, usize),
+) -> Result<Answer, ReadError> {
+    let position = configuration.steps.iter().position(|one| one.address.to_string() == step);
+    let Some(position) = position else { return Ok(status::missing(configuration, step)) };
+    let now = SystemClock.now();
+    let Some(case) = Case::of(store, configuration, run, (position, None), now)? else {
+        return Ok(Answer::Missing(format!(
+            "step `{step}` takes its jobs as they come, in order: give it a `queuer` and there is something to preview"
+        )));
+    };
+    let (why, unseen) = (case.reasons_for_all(), unseen(&case)?);
+    let Counts { waiting, running, delayed, pending, lanes } = case.sight.room.counts();
+    // As `status` says.
+    let due = case.sight.room.survey(0, &HashSet::new(), now).due;
+    let input = case.step.inputs.first().map(|input| input.address.to_string()).unwrap_or_default();
+    let (played, cut) = case.sight.room.clone().preview(now, Reach { rounds, told, jobs: JOBS_MAX });
+    let mut rounds = Vec::with_capacity(played.len());
+    for round in played {
+        rounds.push(PreviewedRound {
+            at: (round.at > now).then(|| rfc3339(round.at)),
+            jobs: indices(&case, &round.jobs)?,
+            more: round.more as u64,
+        });
+    }
+    Ok(Answer::Preview(Preview {
+        step: step.to_owned(),
+        input,
+        waiting: (waiting + due) as u64,
+        running: running as u64,
+        delayed: (delayed - due) as u64,
+        pending: pending as u64,
+        lanes: lanes as u64,
+        why,
+        rounds,
+        cut,
+        unseen,
+    }))
+}
+
+/// The places of jobs in the input.
+fn indices(case: &Case<'_>, jobs: &[JobKey]) -> Result<Vec<u64>, ReadError> {
+    let mut indices = Vec::with_capacity(jobs.len());
+    for &key in jobs {
+        let stored = explain::stored(case.store, case.step, &case.sight, key)?;
+        match stored.and_then(|job| Some(job.inputs.first()?.1)) {
+            Some(index) => indices.push(index),
+            None if key.is_fresh() => indices.push(key.0),
+            // It is through by now.
+            None => {}
+        }
+    }
+    Ok(indices)
+}
+
+fn unseen(case: &Case<'_>) -> Result<Option<Unseen>, ReadError> {
+    let Some(input) = case.step.inputs.first() else { return Ok(None) };
+    if let Input::Source(_) = input.input {
+        let why = "what its source holds is known when a run has read it".to_owned();
+        return Ok(Some(Unseen { jobs: None, why }));
+    }
+    let head = case.store.queue(&input.address)?.map_or(0, |queue| queue.head);
+    let jobs = head.saturating_sub(case.sight.read);
+    let unseen = || Unseen { jobs: Some(jobs), why: case.unseen() };
+    Ok((jobs > 0).then(unseen))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use tidegate_config::LoadOptions;
+    use tidegate_engine::{Generation, Options, Run};
+    use tidegate_store::open_disk;
+    use tidegate_store::testing::FaultyDisk;
+
+    #[test]
+    fn a_run_that_has_ended_or_has_not_begun_hides_no_queuer() {
+        let folder = tempfile::tempdir().unwrap();
+        let toml = "[source.in]\ntype = \"http\"\n[step.work]\nfrom = \"in\"\nto = \"out\"\n\
+                    queuer = { strategy = \"serial\" }\n[sink.out]\ntype = \"null\"\n";
+        std::fs::write(folder.path().join("p.toml"), toml).unwrap();
+        let settings = "[runner]\nlisten = \"127.0.0.1:0\"\n";
+        std::fs::write(folder.path().join("tidegate.toml"), settings).unwrap();
+        let generation = Generation::read(folder.path(), &LoadOptions::default()).unwrap();
+        let configuration = generation.configuration;
+        let opened = || open_disk(Box::new(FaultyDisk::new())).unwrap();
+        let run = Run::new(Arc::clone(&configuration), opened(), Arc::new(SystemClock), Options::default());
+        let handle = run.handle();
+        drop(run);
+        let (store, _writer) = opened();
+        let answer = preview(&store, &configuration, Some(&handle), "p/work", (1, 10)).unwrap();
+        assert!(matches!(&answer, Answer::Preview(Preview { waiting: 0, .. })), "{answer:?}");
+    }
+}

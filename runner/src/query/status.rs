@@ -1,0 +1,366 @@
+//! How far steps are, and what queues hold.
+
+use std::collections::BTreeMap;
+
+use super::age;
+use super::age::Oldest;
+use super::parked_counts::Rows;
+use super::queue_jobs::open_ranges;
+use super::{
+    Answer, AskedStatus, ClosedStatus, Halted, HeldBehind, LaneStatus, LanesStatus, QueueStatus,
+    ReaderStatus, StepStatus, rfc3339, stopped,
+};
+use tidegate_config::{Configuration, GateRef, Input, InputRef, Step, Take};
+use tidegate_dispatch::{JobKey, LaneCounts, Survey, Turn};
+use tidegate_engine::{Asked, ClosedBy, Glance, Handle, Sight, StepStats};
+use tidegate_model::suggest::did_you_mean_address;
+use tidegate_model::{Address, Clock as _, Progress, SystemClock, Timestamp};
+use tidegate_store::{Pause, QueueState, ReadError, Store};
+
+/// The most bytes of errors that are read at a time to be counted.
+const ERRORS_PAGE_BYTES: usize = 4 << 20;
+
+/// How far each step is: as a run knows it, or the store. `lanes`: the lanes of each with the most jobs
+/// waiting, up to so many; where nothing runs, that looks at all jobs that wait.
+pub(crate) fn status(
+    store: &Store,
+    configuration: &Configuration,
+    run: Option<&Handle>,
+    lanes: usize,
+) -> Result<Answer, ReadError> {
+    let mut steps = statuses(store, configuration, run, lanes)?;
+    let errors = open_by_step(store, configuration)?;
+    for at in 0..steps.len() {
+        // A step is counted once, whatever it reads.
+        let is_again = steps[..at].iter().any(|before| before.step == steps[at].step);
+        let open = errors.iter().find(|(step, _)| step.to_string() == steps[at].step && !is_again);
+        steps[at].errors = open.map_or(0, |(_, open)| *open);
+    }
+    Ok(Answer::Status(steps))
+}
+
+/// As [`status`], without the errors, which have to be read.
+pub(crate) fn statuses(
+    store: &Store,
+    configuration: &Configuration,
+    run: Option<&Handle>,
+    lanes: usize,
+) -> Result<Vec<StepStatus>, ReadError> {
+    let glances = run.and_then(|run| run.glances(lanes));
+    let glances: Vec<Option<Glance>> = match glances {
+        Some(glances) => glances.into_iter().map(Some).collect(),
+        None => configuration.steps.iter().map(|_| None).collect(),
+    };
+    let (known, pauses, now) = (store.all_progress()?, store.pauses()?, SystemClock.now());
+    // A run knows better.
+    let stops = if run.is_some() { Vec::new() } else { store.stops()? };
+    let mut steps = Vec::new();
+    for (position, (step, glance)) in configuration.steps.iter().zip(glances).enumerate() {
+        let look = Look { store, configuration, step, glance, lanes, now };
+        let first = steps.len();
+        for (at, input) in step.inputs.iter().enumerate() {
+            let progress =
+                known.iter().find(|(name, from, _)| *name == step.address && *from == input.address);
+            let progress = match progress {
+                Some((_, _, progress)) => progress.clone(),
+                None => tidegate_engine::progress(store, step, input)?,
+            };
+            steps.push(look.input(at, input, &progress, &pauses)?);
+        }
+        if let Some(status) = steps.get_mut(first) {
+            look.add_counts(status)?;
+            status.halted = stopped::in_last_run(store, step, &stops)?.map(|stop| Halted {
+                since: rfc3339(stop.since),
+                at: stop.at.clone(),
+                last_run: true,
+                why: stop.why.clone(),
+            });
+            if let Some(run) = run {
+                let gate = step.gate.map(|GateRef(gate)| configuration.gates[gate].name.to_string());
+                note_run(status, run, (position, gate), now);
+            }
+        }
+    }
+    // Progress that nothing in the configuration claims is kept, and shown.
+    for (step, input, progress) in known {
+        let claims = |one: &Step| one.address == step && one.inputs.iter().any(|one| one.address == input);
+        if !configuration.steps.iter().any(claims) {
+            let waiting = store.queue(&input)?.map(|queue| waiting(&queue, &progress));
+            let mut status =
+                StepStatus { waiting, configured: false, ..StepStatus::new(&step, &input, &progress) };
+            let is_first = steps.iter().all(|before| before.step != status.step);
+            if is_first {
+                // A step that is configured has counted them.
+                let rows = Rows::count(store, &step, now)?;
+                (status.pending, status.delayed) = (rows.pending, rows.delayed);
+                (status.begun, status.waiting) = (rows.begun, waiting.map(|waiting| waiting + rows.waiting));
+            }
+            steps.push(status);
+        }
+    }
+    Ok(steps)
+}
+
+/// Adds what only a run knows beside the places of its jobs.
+fn note_run(
+    status: &mut StepStatus,
+    run: &Handle,
+    (position, gate): (usize, Option<String>),
+    now: Timestamp,
+) {
+    let Some(stats) = run.stats().steps.get(position) else { return };
+    status.rate = Some((stats.rate(run.stats().started, now) * 10.0).round() / 10.0);
+    status.valid = stats.pending().1;
+    status.closed = closed(stats);
+    status.gate = AskedStatus::of(stats.answering(Asked::Gate), gate);
+    status.monitor = AskedStatus::of(stats.answering(Asked::Monitor), None);
+    let halted = |(since, why)| Halted { since: rfc3339(since), at: None, last_run: false, why };
+    status.halted = stats.halted().map(halted);
+}
+
+/// What keeps a step from starting anything.
+pub(crate) fn closed(stats: &StepStats) -> Option<ClosedStatus> {
+    stats.closed().map(|closed| {
+        let by = match closed.by {
+            ClosedBy::Gate => "gate",
+            ClosedBy::Failure => "failure",
+            ClosedBy::Job => "job",
+            ClosedBy::Setup { .. } => "setup",
+        };
+        ClosedStatus { since: rfc3339(closed.since), by: by.to_owned(), why: closed.why }
+    })
+}
+
+/// One step, and what a run knows of it.
+struct Look<'a> {
+    store: &'a Store,
+    configuration: &'a Configuration,
+    step: &'a Step,
+    glance: Option<Glance>,
+    lanes: usize,
+    now: Timestamp,
+}
+
+impl Look<'_> {
+    fn input(
+        &self,
+        at: usize,
+        input: &InputRef,
+        progress: &Progress,
+        pauses: &[Pause],
+    ) -> Result<StepStatus, ReadError> {
+        let mut status = StepStatus::new(&self.step.address, &input.address, progress);
+        status.joins = self.step.take == Take::Join;
+        let paused = pauses.iter().find(|pause| pause.step == self.step.address);
+        status.paused = paused.map(|pause| rfc3339(pause.since));
+        let known = self.glance.as_ref().and_then(|glance| glance.counts.inputs.get(at));
+        let queue = match input.input {
+            Input::Source(_) => {
+                status.read = known.map(|known| known.jobs);
+                return Ok(status);
+            }
+            Input::Queue(_) => self.store.queue(&input.address)?,
+        };
+        let stored = || queue.as_ref().map_or(0, |queue| waiting(queue, progress));
+        status.waiting = Some(known.map_or_else(stored, |known| known.jobs));
+        let is_picked = self.glance.as_ref().is_some_and(|glance| glance.counts.picked.is_some());
+        let first = match known {
+            Some(known) => known.first,
+            None => queue.as_ref().and_then(|queue| first_waiting(queue, progress)),
+        };
+        if let (Some(index), false) = (first, is_picked) {
+            status.oldest = age::of_queue(self.store, &input.address, index, self.now)?;
+        }
+        Ok(status)
+    }
+
+    /// Adds what is told once for all inputs.
+    fn add_counts(&self, status: &mut StepStatus) -> Result<(), ReadError> {
+        let address = &self.step.address;
+        let snapshots = self.store.snapshots(address)?;
+        status.begun = snapshots.iter().map(|snapshot| snapshot.jobs).sum();
+        let Some(glance) = &self.glance else {
+            let rows = Rows::count(self.store, address, self.now)?;
+            status.begun += rows.begun;
+            let first = tidegate_engine::first_in_line(self.store, self.step)?;
+            status.held_behind = first.map(|first| self.held_behind(first));
+            self.add_rows(status, &rows, 0)?;
+            return self.add_stored_lanes(status);
+        };
+        status.running = Some(glance.counts.running);
+        status.held_behind = glance.counts.first_in_line.map(|first| self.held_behind(first));
+        let Some(picked) = &glance.counts.picked else {
+            let rows = Rows::count(self.store, address, self.now)?;
+            return self.add_rows(status, &rows, glance.returned);
+        };
+        (status.delayed, status.pending) = (picked.delayed, picked.pending);
+        let oldest = |key: Option<JobKey>| match key.and_then(|key| glance.spot(key)) {
+            Some(spot) => age::of_spot(self.store, self.step, spot, self.now),
+            None => Ok(None),
+        };
+        status.oldest = oldest(picked.survey.oldest)?;
+        if self.has_lanes() {
+            status.lanes = Some(lanes(&picked.survey, picked.lanes, true, oldest)?);
+        }
+        Ok(())
+    }
+
+    /// Adds the jobs that stand in the store by themselves; so many of them are on their way.
+    fn add_rows(&self, status: &mut StepStatus, rows: &Rows, coming: u64) -> Result<(), ReadError> {
+        let waiting = rows.waiting.saturating_sub(coming);
+        let outputs = coming.saturating_sub(rows.waiting);
+        (status.pending, status.delayed) = (rows.pending, rows.delayed.saturating_sub(outputs));
+        let Some(first) = rows.first.filter(|_| waiting > 0) else { return Ok(()) };
+        match &mut status.waiting {
+            Some(others) => *others += waiting,
+            None => *status.read.get_or_insert(0) += waiting,
+        }
+        let age = |oldest: &Oldest| oldest.age_seconds;
+        let put_back = age::of_spot(self.store, self.step, &first, self.now)?;
+        // Of those that came together it was the first.
+        if put_back.as_ref().map(age) >= status.oldest.as_ref().map(age) {
+            status.oldest = put_back;
+        }
+        Ok(())
+    }
+
+    fn held_behind(&self, (Turn { index, input }, due): (Turn, Timestamp)) -> HeldBehind {
+        HeldBehind { job: format!("{}/{index}", self.step.inputs[input].address), until: rfc3339(due) }
+    }
+
+    fn has_lanes(&self) -> bool {
+        self.lanes > 0 && self.step.picks().is_some_and(|queuer| queuer.lane.is_some())
+    }
+
+    /// The lanes as the next run would find them.
+    fn add_stored_lanes(&self, status: &mut StepStatus) -> Result<(), ReadError> {
+        if !self.has_lanes() {
+            return Ok(());
+        }
+        let Some(sight) = Sight::of_store(self.store, self.configuration, self.step, self.now)? else {
+            return Ok(());
+        };
+        let survey = sight.room.survey(self.lanes, &std::collections::HashSet::new(), self.now);
+        let oldest = |key: Option<JobKey>| match key {
+            Some(key) => age::of_spot(self.store, self.step, &sight.spot(key), self.now),
+            None => Ok(None),
+        };
+        let count = sight.room.counts().lanes as u64;
+        status.lanes = Some(LanesStatus { cut: sight.cut, ..lanes(&survey, count, false, oldest)? });
+        Ok(())
+    }
+}
+
+/// What queues hold, and who reads them: what waits for a step is what [`status`] says.
+pub(crate) fn queues(
+    store: &Store,
+    configuration: &Configuration,
+    run: Option<&Handle>,
+) -> Result<Answer, ReadError> {
+    let steps = statuses(store, configuration, run, 0)?;
+    let mut queues = Vec::new();
+    for queue in store.queues()? {
+        let name = queue.address.to_string();
+        let readers = steps
+            .iter()
+            .filter(|step| step.input == name)
+            .map(|step| ReaderStatus { step: step.step.clone(), waiting: step.waiting.unwrap_or(0) });
+        let settings = configuration.queues.iter().find(|settings| settings.address == queue.address);
+        let errors = settings.is_some_and(|settings| settings.holds_errors);
+        let open = if errors { Some(open(store, &queue)?) } else { None };
+        queues.push(QueueStatus {
+            queue: name.clone(),
+            first: queue.first,
+            head: queue.head,
+            jobs: queue.jobs(),
+            bytes: queue.bytes,
+            errors,
+            open,
+            readers: readers.collect(),
+        });
+    }
+    Ok(Answer::Queues(queues))
+}
+
+/// There is no such step.
+pub(crate) fn missing(configuration: &Configuration, step: &str) -> Answer {
+    let names: Vec<String> = configuration.steps.iter().map(|step| step.address.to_string()).collect();
+    let hint = did_you_mean_address(step, names.iter().map(String::as_str)).map(|hint| format!("; {hint}"));
+    Answer::Missing(format!("the configuration has no step `{step}`{}", hint.unwrap_or_default()))
+}
+
+/// By step: its errors that are open and still kept, on whatever error queue.
+fn open_by_step(store: &Store, configuration: &Configuration) -> Result<BTreeMap<Address, u64>, ReadError> {
+    let mut by_step = BTreeMap::new();
+    for queue in configuration.queues.iter().filter(|queue| queue.holds_errors) {
+        let Some(state) = store.queue(&queue.address)? else { continue };
+        let handled = store.handled(&queue.address)?.unwrap_or_default();
+        for (mut from, to) in open_ranges(&handled, state.first, state.head) {
+            while from <= to {
+                let jobs = usize::try_from(to - from + 1).unwrap_or(usize::MAX);
+                let page = match store.read_details(&queue.address, from, jobs, ERRORS_PAGE_BYTES) {
+                    // Others were let go of just now.
+                    Err(ReadError::Gone { first, .. }) if first > from => {
+                        from = first;
+                        continue;
+                    }
+                    page => page?,
+                };
+                let Some((batch, origins)) = page else { break };
+                for origin in origins.into_iter().flatten() {
+                    *by_step.entry(origin.step).or_insert(0) += 1;
+                }
+                from = batch.end();
+            }
+        }
+    }
+    Ok(by_step)
+}
+
+/// The errors that nobody has dealt with and that are still kept.
+fn open(store: &Store, queue: &QueueState) -> Result<u64, ReadError> {
+    let handled = store.handled(&queue.address)?.unwrap_or_default();
+    Ok(open_ranges(&handled, queue.first, queue.head).map(|(first, last)| last - first + 1).sum())
+}
+
+fn lanes(
+    survey: &Survey,
+    count: u64,
+    runs: bool,
+    oldest: impl Fn(Option<JobKey>) -> Result<Option<Oldest>, ReadError>,
+) -> Result<LanesStatus, ReadError> {
+    let mut top = Vec::with_capacity(survey.lanes.len());
+    for lane in &survey.lanes {
+        top.push(LaneStatus {
+            lane: name(lane),
+            waiting: lane.waiting as u64,
+            running: runs.then_some(lane.running as u64),
+            pending: lane.pending as u64,
+            delayed: lane.delayed as u64,
+            oldest: oldest(lane.oldest)?,
+        });
+    }
+    Ok(LanesStatus { count, top, cut: false })
+}
+
+/// `None` where its jobs are in no lane: all those, or one that should be in one.
+fn name(lane: &LaneCounts) -> Option<String> {
+    let own = lane.some.0.to_le_bytes();
+    (!lane.lane.is_empty() && *lane.lane != own).then(|| String::from_utf8_lossy(&lane.lane).into_owned())
+}
+
+/// The jobs that a step has not accounted for and that are still kept.
+fn waiting(queue: &QueueState, progress: &Progress) -> u64 {
+    progress.open(queue.first, queue.head)
+}
+
+/// The first of them.
+fn first_waiting(queue: &QueueState, progress: &Progress) -> Option<u64> {
+    let mut first = progress.watermark().max(queue.first - 1) + 1;
+    for &(from, last) in progress.finished() {
+        if (from..=last).contains(&first) {
+            first = last + 1;
+        }
+    }
+    (first <= queue.head).then_some(first)
+}
