@@ -335,7 +335,7 @@ fn dealt_with(configuration: &Configuration, queue: &Address, handled: Progress,
 /// error queue in an earlier configuration.
 fn must_hold_errors(configuration: &Configuration, queue: &Address) -> Result<(), String> {
     match configuration.queues.iter().find(|declared| declared.address == *queue) {
-        Some(declared) if !declared.holds_errors => Err(format!("`{queue}` is no error queue")),
+        Some(declared) if !declared.holds_errors => Err(format!("`{queue}` is not an error queue")),
         _ => Ok(()),
     }
 }
