@@ -255,7 +255,7 @@ fn a_job_is_taken_out_of_all_steps_that_read_it_or_of_none() {
     };
     for drop in [&["--yes"][..], &["--yes", "--drop"]] {
         let refused = project.tidegate(&[&["job", "cancel", "p/jobs/2"], drop].concat()).failed(1);
-        let refused = refused.says("error: step `p/stream` takes its jobs as they come");
+        let refused = refused.says("error: step `p/stream` takes its jobs in order");
         refused.says("nothing was changed; `--step p/more` or `--step p/work` takes it out there alone\n");
         assert_eq!(statuses("p/jobs/2"), ["p/more waiting", "p/stream waiting", "p/work waiting"]);
     }

@@ -1,6 +1,15 @@
 //! Decisions of Tidegate: pure functions and state machines that turn events into commands.
 //!
 //! Architecture Invariant: nothing here does I/O, reads a clock or starts a thread.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `dispatcher`, `protocol` | the state machine of all steps, with its events and commands |
+//! | `ordered` | a step that takes its jobs in order |
+//! | `queued`, `waiting_room` | a step that picks its jobs by the rules of a queuer |
+//! | `poller` | the polls of pending jobs |
+//! | `ticker` | the ticks of a schedule |
+//! | `failures` | the log lines of failed jobs |
 
 mod batch_size;
 mod counts;

@@ -1,4 +1,4 @@
-//! One batch on a worker: its input, its attempts, failures, retries and results.
+//! Batch: runs on a worker, from its input over attempts and failures to its result.
 
 pub(crate) mod budget;
 pub(crate) mod crash_guard;

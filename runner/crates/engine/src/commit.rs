@@ -1,4 +1,4 @@
-//! The committer: makes deliveries durable, with everything that shares its transactions.
+//! Commit: makes deliveries durable, together with all changes that share their transactions.
 
 pub(crate) mod committed_state;
 pub(crate) mod committer;

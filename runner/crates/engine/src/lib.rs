@@ -11,6 +11,19 @@
 //! reads all queues from the store, one commits, and a small pool reads the sources. Each worker is a thread
 //! with its own compiled scripts.
 //!
+//! | module | content |
+//! | --- | --- |
+//! | `run` | a run of a configuration, and the handle for other threads |
+//! | `generation` | a checked configuration with its scripts and plugins |
+//! | `recovery` | the state in which a run starts |
+//! | `runtime` | the threads, and the messages between them |
+//! | `coordinator` | the state of the event loop |
+//! | `step` | the state of one step |
+//! | `batch`, `processor` | a batch on a worker: attempts, retries, results |
+//! | `commit` | the group commit of sinks and store |
+//! | `operator` | requests of operators and external systems |
+//! | `simulation` | whole runs with crashes, as a test |
+//!
 //! Channels are unbounded. The dispatcher limits the work in flight, and a thread that cannot block on a
 //! channel cannot deadlock on it.
 

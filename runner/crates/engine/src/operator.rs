@@ -1,4 +1,4 @@
-//! Requests of operators and external systems: retry, cancel, complete.
+//! Requests: let operators and external systems retry, cancel, move and complete jobs.
 
 pub(crate) mod apply;
 pub(crate) mod cancel;

@@ -1,4 +1,4 @@
-//! Recovery: the state in which a run starts, from the store and the configuration.
+//! Recovery: computes the state in which a run starts, from the store and the configuration.
 
 pub(crate) mod clock_set_back;
 pub(crate) mod last_run;

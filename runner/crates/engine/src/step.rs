@@ -1,4 +1,4 @@
-//! State of one step that the coordinator keeps: batches in flight, waiting jobs, counts.
+//! Step state: tracks the batches in flight, the waiting jobs and the counts of one step for the coordinator.
 
 pub(crate) mod counts;
 pub(crate) mod in_flight;

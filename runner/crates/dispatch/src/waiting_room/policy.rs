@@ -1,4 +1,4 @@
-//! Queuer rules: define the configuration of a waiting room, its jobs, and its answers.
+//! Queuer policy: defines the configuration of a waiting room, its jobs, and its answers.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

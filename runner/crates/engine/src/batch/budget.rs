@@ -1,4 +1,4 @@
-//! Batch limits: end a batch early by time or by the bytes of its outputs. A batch of slow jobs thus spreads
+//! Batch budget: ends a batch early by time or by the bytes of its outputs. A batch of slow jobs thus spreads
 //! over all workers, and the outputs of a batch are bounded.
 
 use std::time::{Duration, Instant};
