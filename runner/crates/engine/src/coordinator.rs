@@ -220,7 +220,8 @@ impl Floor {
 
     /// Handles one message.
     ///
-    /// # Errors The committer has failed: the run is over.
+    /// # Errors
+    /// The committer has failed: the run is over.
     pub(crate) fn take_in(
         &mut self,
         message: Message,

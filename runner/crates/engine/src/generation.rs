@@ -31,7 +31,8 @@ impl Generation {
     /// Reads and checks all that a run needs, without touching any state. Plugins are loaded, so their code
     /// runs.
     ///
-    /// # Errors All mistakes of all files.
+    /// # Errors
+    /// All mistakes of all files.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self, Diagnostics> {
         Self::from(Self::draft(path, options), Self::given(path, options), true)
     }

@@ -209,7 +209,8 @@ impl Owner<'_> {
 impl Link {
     /// Sets up a plugin that is not set up.
     ///
-    /// # Errors The error of the plugin, or the reason for which it cannot be reached.
+    /// # Errors
+    /// The error of the plugin, or the reason for which it cannot be reached.
     pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
         match self {
             Self::Plugin(plugin) => plugin.set_up(),
@@ -220,7 +221,8 @@ impl Link {
 
     /// Runs `job` through the processor within the time `left`. `pieces` counts requests and commands.
     ///
-    /// # Errors The failure.
+    /// # Errors
+    /// The failure.
     pub(crate) fn process(
         &mut self,
         job: &Job<'_>,

@@ -114,7 +114,8 @@ impl Handle {
 
     /// Requests a change and waits until it is durable.
     ///
-    /// # Errors The reason for a refusal, as a sentence.
+    /// # Errors
+    /// The reason for a refusal, as a sentence.
     pub fn ask(&self, request: Request) -> Result<Granted, String> {
         let ending = || Err("the runner is shutting down; try again when it has restarted".to_owned());
         self.ask_unless_it_ends(request).unwrap_or_else(ending)
@@ -216,8 +217,8 @@ impl Run {
 
     /// Runs on this thread until all work is delivered, or until a stop.
     ///
-    /// # Errors The run cannot start, or the store fails. Jobs that were not committed are delivered in the
-    /// next run.
+    /// # Errors
+    /// The run cannot start, or the store fails. Jobs that were not committed are delivered in the next run.
     pub fn run(self) -> Result<Report, EngineError> {
         let Some(mut crew) = Crew::start(self.0)? else {
             return Ok(Report { end: End::Stopped, halts: vec![], abandoned: false, left_behind: false });

@@ -68,7 +68,8 @@ enum Runner {
 }
 
 impl Worker {
-    /// # Errors A script does not compile, although `check` has compiled all, or a plugin cannot be set up.
+    /// # Errors
+    /// A script does not compile, although `check` has compiled all, or a plugin cannot be set up.
     pub(crate) fn new(
         configuration: &Configuration,
         step: &tidegate_config::Step,

@@ -92,7 +92,8 @@ impl Group {
 impl Committer {
     /// Commits until `orders` is closed, then records that the sinks are closed in order.
     ///
-    /// # Errors The store fails. No job is lost: the next run delivers all jobs that were not committed.
+    /// # Errors
+    /// The store fails. No job is lost: the next run delivers all jobs that were not committed.
     pub(crate) fn run(mut self, orders: &Receiver<Order>) -> Result<Writer, EngineError> {
         self.open()?;
         let mut last_commit = Instant::now();

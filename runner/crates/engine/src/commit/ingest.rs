@@ -38,7 +38,8 @@ struct Known {
 }
 
 impl Arrivals {
-    /// # Errors The store cannot be read.
+    /// # Errors
+    /// The store cannot be read.
     pub(crate) fn of(pushes: Vec<Push>, ledger: &Ledger, store: &Store) -> Result<Self, ReadError> {
         let mut known = look_up(&pushes, store)?;
         let mut arrivals = Self::default();

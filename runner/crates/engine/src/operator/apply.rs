@@ -22,7 +22,8 @@ use tidegate_store::{
     TrimWhen,
 };
 
-/// # Errors The reason for a refusal, as a sentence; nothing is changed then.
+/// # Errors
+/// The reason for a refusal, as a sentence; nothing is changed then.
 pub fn amend(
     store: &Store,
     configuration: &Configuration,

@@ -48,7 +48,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) pending: bool,
 }
 
-/// # Errors The reason for a refusal, as a sentence; nothing is changed then.
+/// # Errors
+/// The reason for a refusal, as a sentence; nothing is changed then.
 pub(crate) fn cancel(
     store: &Store,
     configuration: &Configuration,
@@ -116,7 +117,8 @@ pub(crate) fn cancel(
 
 /// Recorded drop of the job at `index` of an input of `step`, or of a delayed output of it.
 ///
-/// # Errors The store cannot be read.
+/// # Errors
+/// The store cannot be read.
 pub fn dropped(
     store: &Store,
     step: &Address,
@@ -148,7 +150,8 @@ fn drop_hash(step: &Address, input: &str, index: u64) -> DeliveryHash {
 /// Whether jobs of `step` can be cancelled. They need an error queue unless they are dropped. Jobs that the
 /// step has not reached (`waiting`) can be cancelled in a queued step only.
 ///
-/// # Errors The reason for a refusal, as a sentence.
+/// # Errors
+/// The reason for a refusal, as a sentence.
 pub fn may_cancel(step: &Step, waiting: bool, drop: bool) -> Result<(), String> {
     let address = &step.address;
     if step.errors.is_none() && !drop {

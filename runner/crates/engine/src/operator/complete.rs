@@ -47,7 +47,8 @@ pub(crate) struct Told<'a> {
 
 /// Job that `token` belongs to, among those made of the job at `index` of `queue`.
 ///
-/// # Errors The store cannot be read.
+/// # Errors
+/// The store cannot be read.
 pub fn claim(
     store: &Store,
     configuration: &Configuration,
@@ -101,7 +102,8 @@ fn pieces(step: &Step) -> (u32, u32) {
 
 /// Completion in `body`, which is JSON in the form of a monitor's verdict.
 ///
-/// # Errors The reason for which it is malformed, as a sentence fragment.
+/// # Errors
+/// The reason for which it is malformed, as a sentence fragment.
 pub fn completion_of(body: &[u8]) -> Result<Completion, String> {
     let raw: &RawValue = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let word = Word::read(raw)?.ok_or("`null` is not a status of the job")?;
@@ -111,7 +113,8 @@ pub fn completion_of(body: &[u8]) -> Result<Completion, String> {
 
 /// Whether `step` can deliver the result.
 ///
-/// # Errors The reason for a refusal, as a sentence fragment.
+/// # Errors
+/// The reason for a refusal, as a sentence fragment.
 pub fn check(step: &Step, completion: &Completion) -> Result<(), String> {
     if completion.status != Status::Committed || completion.result.is_none() {
         return Ok(());

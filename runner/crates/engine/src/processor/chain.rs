@@ -61,7 +61,8 @@ impl Links {
             || requests(configuration, step).next().is_some()
     }
 
-    /// # Errors The part that cannot be set up, as a sentence fragment.
+    /// # Errors
+    /// The part that cannot be set up, as a sentence fragment.
     pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
@@ -143,7 +144,8 @@ impl Links {
 
     /// Sets up the plugins that are not set up: at first, and after a panic or a crash.
     ///
-    /// # Errors The error of the plugin, or the reason for which it cannot be reached.
+    /// # Errors
+    /// The error of the plugin, or the reason for which it cannot be reached.
     pub(crate) fn set_up(&mut self) -> Result<(), Failure> {
         self.links.iter_mut().try_for_each(Link::set_up)
     }
@@ -182,7 +184,8 @@ impl Links {
 
     /// Runs a job through all processors and sends its requests to services.
     ///
-    /// # Errors The first failure.
+    /// # Errors
+    /// The first failure.
     pub(crate) fn process(&mut self, job: &Job<'_>, outputs: &mut Outputs) -> Result<(), Failure> {
         self.pieces = 0;
         self.counts.fill(0);

@@ -33,7 +33,8 @@ impl Allowance {
 
     /// Remaining time for the next processor; `None`: no limit.
     ///
-    /// # Errors The time is used up.
+    /// # Errors
+    /// The time is used up.
     pub(crate) fn left(&self) -> Result<Option<Duration>, Failure> {
         let Some(timeout) = self.timeout else { return Ok(None) };
         match timeout.checked_sub(self.spent()) {

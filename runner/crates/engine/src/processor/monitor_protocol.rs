@@ -78,7 +78,8 @@ pub(crate) fn question(jobs: &[(JobKey, DelayedJob)]) -> serde_json::Result<Vec<
 
 /// Decodes the answer of a monitor for `jobs`: a list in their order, or a map by handle.
 ///
-/// # Errors The reason for which it is malformed, as a sentence fragment.
+/// # Errors
+/// The reason for which it is malformed, as a sentence fragment.
 pub(crate) fn read(answer: &[u8], jobs: &[(JobKey, DelayedJob)]) -> Result<Seen, String> {
     let mut seen = Seen::default();
     if let Ok(list) = serde_json::from_slice::<Vec<&RawValue>>(answer) {
@@ -132,7 +133,8 @@ struct Told {
 impl Word {
     /// Decodes the verdict of one job; `None`: no verdict.
     ///
-    /// # Errors The reason for which it is malformed, as a sentence fragment.
+    /// # Errors
+    /// The reason for which it is malformed, as a sentence fragment.
     pub(crate) fn read(raw: &RawValue) -> Result<Option<Self>, String> {
         let told = match raw.get().as_bytes().first() {
             Some(b'n') => return Ok(None),
@@ -165,7 +167,8 @@ impl Word {
 
     /// Adds the outputs of the completed `job` to `outputs`.
     ///
-    /// # Errors The job was rejected.
+    /// # Errors
+    /// The job was rejected.
     pub(crate) fn settle(&self, job: &[u8], outputs: &mut Outputs) -> Result<(), Failure> {
         if self.status == Status::Invalid {
             let reason = self

@@ -25,7 +25,8 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    /// # Errors The part that cannot be set up, as a sentence fragment.
+    /// # Errors
+    /// The part that cannot be set up, as a sentence fragment.
     pub(crate) fn new(
         configuration: &Configuration,
         step: &Step,
@@ -68,7 +69,8 @@ impl Asker {
 
     /// Answer of the last processor, as JSON. The first processor gets `given`.
     ///
-    /// # Errors The first failure.
+    /// # Errors
+    /// The first failure.
     pub(crate) fn ask(&mut self, given: &[u8], now: Timestamp) -> Result<Vec<u8>, Failure> {
         // Each call needs its own key: a service that recognizes the key would repeat its first answer for
         // ever.

@@ -31,7 +31,8 @@ pub(crate) fn is_new(store: &Store, step: &Step, input: &InputRef) -> Result<boo
 /// Jobs of an input that a step has accounted for. If it has never taken one, the result is the position that
 /// its first start will record, as far as the store knows.
 ///
-/// # Errors The store cannot be read.
+/// # Errors
+/// The store cannot be read.
 pub fn progress(store: &Store, step: &Step, input: &InputRef) -> Result<Progress, ReadError> {
     if let Some(progress) = store.progress(&step.address, &input.address)? {
         return Ok(progress);
@@ -106,7 +107,8 @@ fn end(source: &Source, mark: Option<Mark>, stopped: &AtomicBool) -> Option<Resu
 
 /// First and last available job of an input; a source starts at 1.
 ///
-/// # Errors The reason for which the end is unknown.
+/// # Errors
+/// The reason for which the end is unknown.
 pub(crate) fn there(
     input: Input,
     (firsts, heads): (&BTreeMap<usize, u64>, &[u64]),

@@ -48,7 +48,8 @@ impl Sight {
     /// View of a step as the next run would find it; `None` for an ordered step. Reads the jobs within
     /// search-ahead, at most [`LOOKED_AT_MAX`]. The jobs of a source are unknown before they are read.
     ///
-    /// # Errors The store cannot be read.
+    /// # Errors
+    /// The store cannot be read.
     pub fn of_store(
         store: &Store,
         configuration: &Configuration,

@@ -17,7 +17,8 @@ pub(crate) fn keeps(job: &DelayedJob) -> bool {
 /// The parked job of an ordered `step` that blocks the deliveries behind it, with its due time. Returns
 /// `None` if there is none, or if the step has a queuer.
 ///
-/// # Errors The store cannot be read.
+/// # Errors
+/// The store cannot be read.
 pub fn first_in_line(store: &Store, step: &Step) -> Result<Option<(Turn, Timestamp)>, ReadError> {
     if step.picks().is_some() || store.delayed_count(&step.address)? == 0 {
         return Ok(None);
