@@ -128,7 +128,11 @@ fn a_sink_without_room_is_told_once_and_a_stop_ends_the_wait() {
     running.wait_until_it_says("the disk is full");
     let outcome = running.stop();
     assert_eq!(outcome.stderr.matches("the disk is full").count(), 1, "{}", outcome.stderr);
-    insta::assert_snapshot!(project.stable(&outcome.stderr));
+    insta::assert_snapshot!(project.stable(&outcome.stderr), @"
+    TIME ERROR tidegate::engine: the disk is full; no job is lost, and the run resumes when the disk has room error=cannot write to `/dev/full` at byte 0: No space left on device (os error 28)
+    TIME  INFO tidegate: stopping: what runs is finished first; a second signal ends at once
+    error: cannot write to `/dev/full` at byte 0: No space left on device (os error 28)
+    ");
     // Nothing was taken: with another path everything arrives.
     project.write("p.toml", project.read("p.toml").replace("/dev/full", "out.ndjson"));
     project.run().done();

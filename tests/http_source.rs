@@ -370,7 +370,10 @@ fn status_queues_and_graph_know_a_pushed_source() {
     assert_eq!(project.status("p/out", "p/requests")["waiting"], 2);
     assert_eq!(project.json(&["queue", "list"])[0]["jobs"], 2);
     let graph = project.tidegate(&["graph", "."]).done().stdout;
-    insta::assert_snapshot!(graph);
+    insta::assert_snapshot!(graph, @"
+    ▶  requests  http source
+    ■  out       file sink
+    ");
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn a_store_of_a_newer_version_is_refused_and_left_to_it() {
     change.commit().expect("it can be committed");
     drop(database);
     let outcome = project.run().failed(1);
-    insta::assert_snapshot!(project.stable(&outcome.stderr));
+    insta::assert_snapshot!(project.stable(&outcome.stderr), @"error: the store `FOLDER/.tidegate/store.redb` was written by a newer Tidegate: its format is version 9, and this one knows up to version 5; run the newer Tidegate on it");
     assert_eq!(project.read("out.ndjson"), jobs(1..=100));
 }
 
@@ -74,7 +74,7 @@ fn a_second_runner_is_refused_and_told_who_the_first_one_is() {
     assert_eq!(holder["pid"], first.pid());
     let said = second.stderr.replace(env!("CARGO_BIN_EXE_tidegate"), "tidegate");
     assert!(said.contains(holder["since"].as_str().expect("a time")), "{said}");
-    insta::assert_snapshot!(project.stable(&said.replace(&first.pid().to_string(), "PID")));
+    insta::assert_snapshot!(project.stable(&said.replace(&first.pid().to_string(), "PID")), @"error: the store `FOLDER/.tidegate/store.redb` is in use by process PID, `tidegate run .`, since TIME; one runner at a time can have it");
     // The first one took no notice.
     project.append("in.ndjson", jobs(101..=101));
     first.wait_until("more output", || project.len("out.ndjson") == jobs(1..=101).len() as u64);

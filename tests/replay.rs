@@ -19,7 +19,7 @@ fn a_step_runs_again_from_an_index_of_its_source() {
     let project = project("[step.same]\nfrom = \"in\"\nto = \"out\"\n");
     run(&project);
     let asked = project.tidegate(&["replay", "p/same", "--from", "7"]).failed(64);
-    insta::assert_snapshot!(asked.stderr);
+    insta::assert_snapshot!(asked.stderr, @"error: p/same will run 3 jobs again (p/in 7 to 9), into p/out; what it delivered before stays there. Nobody is there to say yes: add `--yes`");
     let replayed = project.tidegate(&["replay", "p/same", "--from", "7", "--yes"]).done();
     assert_eq!(replayed.stdout, "p/same runs 3 jobs again with the next `tidegate run`\n");
     run(&project);

@@ -83,5 +83,9 @@ fn status_queues_and_graph_know_a_schedule() {
     assert_eq!(project.status("p/pass", "p/tick")["waiting"], 1);
     let queues = project.json(&["queue", "list"]);
     assert_eq!((&queues[0]["queue"], &queues[0]["jobs"]), (&"p/tick".into(), &1.into()));
-    insta::assert_snapshot!(project.tidegate(&["graph", "."]).done().stdout);
+    insta::assert_snapshot!(project.tidegate(&["graph", "."]).done().stdout, @"
+    ▶  tick  schedule source
+    ◆  pass  step
+    ■  out   file sink
+    ");
 }

@@ -45,11 +45,16 @@ fn an_expression_that_does_not_compile_is_marked_and_one_that_cannot_tell_says_s
     let project = project();
     project.tidegate(&["run", ".", "--until-idle"]).done();
     let wrong = project.tidegate(&["queue", "show", "p/sorted", "--where", "jo.id > 3"]).failed(64);
-    insta::assert_snapshot!(wrong.stderr);
+    insta::assert_snapshot!(wrong.stderr, @"
+    error: the expression of `--where` does not compile: there is no variable `jo` here
+      jo.id > 3
+      ^
+      help: did you mean `job`?
+    ");
     let unsure =
         project.tidegate(&["queue", "show", "p/sorted", "--where", "job.idd > 3", "--to", "5"]).done();
     assert_eq!(unsure.stdout, "no jobs there\n");
-    insta::assert_snapshot!(unsure.stderr);
+    insta::assert_snapshot!(unsure.stderr, @r#"warning: of 5 jobs `--where` could not tell, and they were left out; of the first: p/sorted/1: there is no field `idd`; did you mean `id`? (where it may be absent, `.get("idd")` gives `()`)"#);
 }
 
 #[test]

@@ -145,7 +145,13 @@ fn joins_alternatives_and_forks_are_drawn() {
 
 #[test]
 fn a_way_that_goes_round_is_drawn() {
-    insta::assert_snapshot!(drawn(&topology(&CYCLE)));
+    insta::assert_snapshot!(drawn(&topology(&CYCLE)), @"
+    ▶  seeds  file source
+    ◆  seed   step
+    ○  pages  queue        ↺ from fetch
+    ◆  fetch  step         → link: pages ↺, text: texts
+    ■  texts  null sink
+    ");
 }
 
 /// The one sink takes what the step gave, and what failed on the way to it.
@@ -180,7 +186,10 @@ fn errors_that_come_back_are_drawn() {
 
 #[test]
 fn a_step_alone_is_drawn() {
-    insta::assert_snapshot!(drawn(&topology(&ONE_STEP)));
+    insta::assert_snapshot!(drawn(&topology(&ONE_STEP)), @"
+    ▶  in    file source
+    ◆  drop  step
+    ");
 }
 
 #[test]

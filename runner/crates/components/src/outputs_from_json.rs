@@ -134,6 +134,12 @@ mod tests {
             given(r#"{"kep": 1}"#, &["kept", "told"]).unwrap_err(),
             given("{", &[""]).unwrap_err(),
         ];
-        insta::assert_debug_snapshot!(told);
+        insta::assert_debug_snapshot!(told, @r#"
+        [
+            "what it printed should be a map, since the step has the outputs `kept` and `told`",
+            "what it printed has `kep`, and the step has no output of this name; did you mean `kept`?",
+            "what it printed is no JSON: the text ends in the middle of an object, at column 1",
+        ]
+        "#);
     }
 }

@@ -101,7 +101,7 @@ fn a_command_that_fails_tells_why() {
 fn what_cannot_be_run_is_told() {
     let mut command = shell("", &[]);
     command.program = "surely-no-such-command".into();
-    insta::assert_snapshot!(told(&run_with(&command, "{}", LONG).unwrap_err()));
+    insta::assert_snapshot!(told(&run_with(&command, "{}", LONG).unwrap_err()), @"failed (failed): the command `surely-no-such-command` cannot be started: No such file or directory (os error 2)");
     for argument in ["{none}", "{a}"] {
         let failure = run_with(&shell("true", &[argument]), r#"{"a": "\u0000"}"#, LONG).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Payload, "{failure}");
@@ -115,7 +115,7 @@ fn large_inputs_and_outputs_pass_and_larger_ones_do_not() {
     // It need not read what it is given.
     assert_eq!(run_with(&shell("exec <&-; echo 1", &[]), &large, LONG).unwrap(), ["1"]);
     let failure = run("yes", &[]).unwrap_err();
-    insta::assert_snapshot!(told(&failure));
+    insta::assert_snapshot!(told(&failure), @"limit (limit): the command `sh` printed more than `limits.memory` of 2.0 MiB and was killed");
 }
 
 #[test]

@@ -244,10 +244,10 @@ fn broken_answers_are_failures_that_can_be_tried_again() {
 fn a_body_that_is_called_json_and_is_not_is_no_output() {
     let service =
         Service::saying("200 OK", "content-type: application/problem+json; charset=utf-8\r\n", "{\"a\"");
-    insta::assert_snapshot!(ends(&service));
+    insta::assert_snapshot!(ends(&service), @"output (output): the answer is called JSON and is not: the text ends in the middle of an object, at column 4 (POST http://HOST/charge/a%2Fb)");
     let service =
         Service::start(|_, _| Act::Say(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n\xff\xfe".to_vec()));
-    insta::assert_snapshot!(ends(&service));
+    insta::assert_snapshot!(ends(&service), @"output (output): the answer is bytes that are no text (UTF-8) (POST http://HOST/charge/a%2Fb)");
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn a_secret_is_never_told() {
     request.headers = vec![("authorization".into(), template("Bearer hunter2!"))];
     let failure = asked(&request).unwrap_err();
     assert!(service.asked()[0].header("authorization").contains(SECRET));
-    insta::assert_snapshot!(told(&service, &failure));
+    insta::assert_snapshot!(told(&service, &failure), @"http 401 (rejected): 401 Unauthorized: POST /…/a%2Fb Bearer … is wrong (POST http://HOST/…/a%2Fb)");
     let all = format!("{failure:?} {:?} {request:?}", step(&request));
     assert!(!all.contains(SECRET), "{all}");
 }

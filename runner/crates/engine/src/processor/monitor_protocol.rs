@@ -255,6 +255,12 @@ mod tests {
             told("[\"valid\"]", &["a", "b"]),
             told("[\"vaild\", 3, {\"state\": \"valid\"}, \"valid\"]", &["a", "b", "c", "d"]),
         ];
-        insta::assert_debug_snapshot!(all);
+        insta::assert_debug_snapshot!(all, @r#"
+        [
+            "the answer must be a list with the status of each job, in their order, or a map of handles to them",
+            "it answered for 1 job instead of 2",
+            "4 valid - - | 0 | Some((3, \"`\\\"vaild\\\"` is an unknown status; use one of `pending`, `valid`, `committed`, `invalid`, `unknown`\"))",
+        ]
+        "#);
     }
 }

@@ -314,7 +314,7 @@ fn only_a_store_that_nothing_was_committed_to_is_replaced() {
     drop(open(folder.path()).unwrap());
     import(folder.path(), small.as_bytes()).unwrap();
     let error = import(folder.path(), small.as_bytes()).unwrap_err();
-    insta::assert_snapshot!(error.to_string().replace(&folder.path().display().to_string(), "DATA"));
+    insta::assert_snapshot!(error.to_string().replace(&folder.path().display().to_string(), "DATA"), @"the store `DATA/store.redb` holds something already, and an import would replace it; choose another folder with `--data`, or move it away");
     let (store, _writer) = open(folder.path()).unwrap();
     assert_has_come_back(&store, 1);
     assert!(matches!(import(folder.path(), small.as_bytes()), Err(ImportError::Store(_))));

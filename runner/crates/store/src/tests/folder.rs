@@ -73,7 +73,7 @@ fn a_second_runner_is_refused_and_told_who_has_the_store() {
         .replace(&std::process::id().to_string(), "PID")
         .replace(&holder.command, "COMMAND")
         .replace(&holder.since, "TIME");
-    insta::assert_snapshot!(text);
+    insta::assert_snapshot!(text, @"the store `DATA/store.redb` is in use by process PID, `COMMAND`, since TIME; one runner at a time can have it");
     drop(first);
     store_at(folder.path());
 }
@@ -262,5 +262,5 @@ fn a_store_of_a_newer_version_is_refused() {
         .unwrap();
     txn.commit().unwrap();
     drop(database);
-    insta::assert_snapshot!(message(&open(folder.path()).unwrap_err(), folder.path()));
+    insta::assert_snapshot!(message(&open(folder.path()).unwrap_err(), folder.path()), @"the store `DATA/store.redb` was written by a newer Tidegate: its format is version 7, and this one knows up to version 5; run the newer Tidegate on it");
 }

@@ -96,17 +96,17 @@ fn several_questions_at_one_moment_know_nothing_of_later_commits() {
 
 #[test]
 fn a_lost_delayed_job_is_told() {
-    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED))));
+    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED))), @"step `a/step` should have 20 delayed jobs, and has 19");
 }
 
 #[test]
 fn a_lost_count_of_delayed_jobs_is_told() {
-    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED_COUNTS))));
+    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, DELAYED_COUNTS))), @"step `a/step` should have 0 delayed jobs, and has 20");
 }
 
 #[test]
 fn a_delivery_that_nobody_would_forget_is_told() {
-    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, EXPIRIES))));
+    insta::assert_snapshot!(problems_after(|txn| drop(remove_first(txn, EXPIRIES))), @"3 deliveries are kept for a time, and only 2 of them would be forgotten after it");
 }
 
 #[test]
@@ -126,5 +126,5 @@ fn a_snapshot_of_nobody_is_told() {
     insta::assert_snapshot!(problems_after(|txn| {
         let record = format::Place::Snapshot(77, 1).seal(b"{\"inputs\":[],\"jobs\":0,\"time\":0}".to_vec());
         txn.open_table(SNAPSHOTS).unwrap().insert((77, 1), &*record).unwrap();
-    }));
+    }), @"there are snapshots of an unknown step number 77");
 }

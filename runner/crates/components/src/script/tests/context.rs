@@ -20,7 +20,12 @@ fn ctx_says_which_job_it_is() {
 #[test]
 fn ctx_moves_on_with_the_jobs() {
     let made = script("fn process(job, ctx) { [ctx.index, ctx.hash] }").run_all(&["1", "1"]);
-    insta::assert_snapshot!(made);
+    insta::assert_snapshot!(made, @r#"
+    -> 7
+    -> "27e7f3996b83f25515ec789b4ffaa8a8"
+    -> 8
+    -> "dfe2af1842030ac04858d644329a6ec9"
+    "#);
 }
 
 #[test]

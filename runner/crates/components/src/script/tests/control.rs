@@ -82,14 +82,31 @@ fn outputs_can_wait() {
 fn an_output_without_a_name_can_wait() {
     let shown = ["emit_in(\"\", job, \"15s\"); ()", "emit_at(\"\", [1, 2], ctx.now + 5); job"]
         .map(|text| body(text).run("1"));
-    insta::assert_snapshot!(shown.join("\n"));
+    insta::assert_snapshot!(shown.join("\n"), @"
+    ->  at 2018-01-31T01:50:14.65Z: 1
+    -> 1
+    ->  at 2018-01-31T01:49:59.655Z: 1
+    ->  at 2018-01-31T01:49:59.655Z: 2
+    ");
     let named = body("emit_in(\"later\", 1, 5); ()");
-    insta::assert_snapshot!(named.run("1"));
-    insta::assert_snapshot!(named.to(&[]).run("1"));
-    insta::assert_snapshot!(body("emit_in(\"\", 1, 5); ()").to(&["audit", "later"]).run("1"));
+    insta::assert_snapshot!(named.run("1"), @r#"
+    nothing
+    output: the step has no output `later`; it has one, which has no name: write `""`
+    "#);
+    insta::assert_snapshot!(named.to(&[]).run("1"), @"
+    nothing
+    output: the step has no output `later`; it has no `to`
+    ");
+    insta::assert_snapshot!(body("emit_in(\"\", 1, 5); ()").to(&["audit", "later"]).run("1"), @"
+    nothing
+    output: the step has no output without a name; it has `audit` and `later`
+    ");
     let mut gate = script("fn open(answer) { emit_in(\"\", 1, 5); true }");
     gate.entry = Entry::Open;
-    insta::assert_snapshot!(gate.run("1"));
+    insta::assert_snapshot!(gate.run("1"), @"
+    nothing
+    output: nothing waits between two processors: only the last script of a step can delay an output without a name
+    ");
 }
 
 #[test]

@@ -36,7 +36,10 @@ fn when_passes_jobs_on_as_they_are() {
         r#"{"mag":9,"type":"quarry blast"}"#,
         r#"{"type":"earthquake","mag":9}"#,
     ]);
-    insta::assert_snapshot!(made);
+    insta::assert_snapshot!(made, @r#"
+    -> {"mag": 5.0,  "type":"earthquake"}
+    -> {"type":"earthquake","mag":9}
+    "#);
 }
 
 #[test]

@@ -79,5 +79,9 @@ fn constants_at_the_top_are_read_through_global() {
 fn a_module_sees_the_functions_of_scripts_too() {
     let draft = body("import \"m\" as m; m::loud()")
         .beside("m.rhai", "fn loud() { log_info(\"x\"); emit(\"a\", 1); reject(\"no\") }");
-    insta::assert_snapshot!(draft.run("1"));
+    insta::assert_snapshot!(draft.run("1"), @"
+    nothing
+    rejected: no
+      at m.rhai:1:42
+    ");
 }

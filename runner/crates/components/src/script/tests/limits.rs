@@ -13,7 +13,11 @@ fn on_a_workers_stack(test: impl FnOnce() -> String + Send + 'static) -> String 
 fn a_loop_without_end_runs_out_of_operations() {
     let mut draft = script("fn process(job) {\n    let n = 0;\n    loop {\n        n += 1;\n    }\n}");
     draft.limits.operations = 10_000;
-    insta::assert_snapshot!(draft.run("1"));
+    insta::assert_snapshot!(draft.run("1"), @"
+    nothing
+    limit: the script took more than `limits.operations` of 10000; does a loop not end, or is the limit too low?
+      at process.rhai:4:9
+    ");
 }
 
 #[test]
@@ -105,7 +109,10 @@ fn variables_that_closures_have_captured_are_free_when_the_script_gives_them_up(
 #[test]
 fn a_value_that_nests_too_deeply_is_no_output() {
     let made = on_a_workers_stack(|| body("let a = []; for n in 0..1000 { a = [a]; } a").run("1"));
-    insta::assert_snapshot!(made);
+    insta::assert_snapshot!(made, @"
+    nothing
+    output: what the script returned is no JSON: values nest deeper than 120 levels
+    ");
 }
 
 #[test]
@@ -114,7 +121,11 @@ fn a_limit_that_strikes_in_a_later_script_names_where_it_begins() {
         .then("first.rhai", "fn process(job) { job }")
         .then("second.rhai", "const X = 1;\n\nfn process(job) {\n    loop { }\n}");
     draft.limits.operations = 10_000;
-    insta::assert_snapshot!(draft.run("1"));
+    insta::assert_snapshot!(draft.run("1"), @"
+    nothing
+    limit: the script took more than `limits.operations` of 10000; does a loop not end, or is the limit too low?
+      at second.rhai:3:1
+    ");
 }
 
 #[test]
@@ -122,14 +133,22 @@ fn a_limit_that_strikes_in_an_import_names_the_line_that_led_there() {
     let mut draft = script("import \"m\" as m;\nconst X = 1;\nfn process(job, ctx) {\n    let y = global::X + ctx.index;\n    m::endless()\n}")
         .beside("m.rhai", "fn endless() { loop { } }");
     draft.limits.operations = 10_000;
-    insta::assert_snapshot!(draft.run("1"));
+    insta::assert_snapshot!(draft.run("1"), @"
+    nothing
+    limit: the script took more than `limits.operations` of 10000; does a loop not end, or is the limit too low?
+      at process.rhai:5:8
+    ");
 }
 
 #[test]
 fn calls_are_limited_in_depth() {
     let text = "fn process(job) {\n    down(job)\n}\nfn down(n) {\n    down(n + 1)\n}";
     let made = on_a_workers_stack(move || script(text).run("1"));
-    insta::assert_snapshot!(made);
+    insta::assert_snapshot!(made, @"
+    nothing
+    limit: functions call each other more than `limits.depth` of 64 levels deep
+      at process.rhai:2:5
+    ");
 }
 
 /// A function that goes through so many branches before it comes to `last`.
@@ -142,7 +161,7 @@ fn branches(count: usize, last: &str) -> String {
 fn a_long_else_if_is_no_mistake_until_it_nests_too_deeply() {
     let run = |count| on_a_workers_stack(move || script(&branches(count, "-1")).run("99"));
     assert_eq!([run(100), run(118)], ["-> 99", "-> 99"]);
-    insta::assert_snapshot!(run(200));
+    insta::assert_snapshot!(run(200), @r#"does not compile: CompileError { file: None, line: Some(1), column: Some(2861), message: "this nests too deeply", help: Some("of a long `else if` make a `switch`, or an `if` with a `return` each; put some of it into a function of its own") }"#);
 }
 
 #[test]
@@ -163,7 +182,11 @@ fn time_is_limited() {
     draft.limits.operations = u64::MAX;
     draft.timeout = Some(Duration::from_millis(20));
     let told = draft.run("1");
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(told, @"
+    nothing
+    limit: the script ran for longer than its `timeout` of 20ms
+      at process.rhai:2:10
+    ");
 }
 
 #[test]
@@ -177,5 +200,9 @@ fn limits_count_for_each_job_anew() {
 fn a_try_does_not_hold_a_limit_off() {
     let mut draft = script("fn process(job) {\n    loop { try { loop { } } catch { } }\n}");
     draft.limits.operations = 10_000;
-    insta::assert_snapshot!(draft.run("1"));
+    insta::assert_snapshot!(draft.run("1"), @"
+    nothing
+    limit: the script took more than `limits.operations` of 10000; does a loop not end, or is the limit too low?
+      at process.rhai:2:23
+    ");
 }

@@ -97,7 +97,10 @@ fn emit_adds_to_bindings_after_what_is_returned() {
     let shown: Vec<String> = bodies.iter().map(|text| format!("{text}\n    {}", fork(text))).collect();
     insta::assert_snapshot!(shown.join("\n"));
     let unnamed = body("emit(\"audit\", 1); ()").run("1");
-    insta::assert_snapshot!(unnamed);
+    insta::assert_snapshot!(unnamed, @r#"
+    nothing
+    output: the step has no output `audit`; it has one, which has no name: write `""`
+    "#);
 }
 
 #[test]
