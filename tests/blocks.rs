@@ -77,7 +77,7 @@ fn blocks_that_come_while_nobody_is_there_are_made_up_for() {
 }
 
 #[test]
-fn it_begins_with_the_block_it_is_told_the_first_time_and_later_from_its_progress() {
+fn the_executor_begins_at_the_configured_block_once_and_later_at_its_progress() {
     let project = demonstration();
     let all = project.read("data/blocks.ndjson");
     let (first, rest) = all.split_at(all.match_indices('\n').nth(40).expect("there are more").0 + 1);
@@ -110,7 +110,7 @@ fn a_chunk_that_cannot_be_executed_stops_the_step_there_and_it_goes_on_when_that
 }
 
 #[test]
-fn killed_again_and_again_it_delivers_the_same() {
+fn the_executor_killed_again_and_again_delivers_the_same() {
     let seed = Random::seed();
     println!("again with TIDEGATE_TEST_SEED={seed}");
     let mut random = Random::new(seed);

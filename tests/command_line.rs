@@ -103,7 +103,7 @@ fn the_log_tells_times_as_lists_do() {
 }
 
 #[test]
-fn what_was_meant_on_the_command_line_is_said() {
+fn a_mistyped_argument_is_answered_with_the_one_that_was_meant() {
     let project =
         Project::pipeline("[step.same]\nfrom = \"in\"\nto = \"out\"\n").file("in.ndjson", jobs(1..=3));
     project.run().done();

@@ -31,7 +31,7 @@ fn whichever_operation_of_the_store_is_the_last_nothing_is_lost_and_nothing_is_d
 }
 
 #[test]
-fn the_same_when_the_power_goes_with_it() {
+fn whichever_operation_is_the_last_before_the_power_fails_nothing_is_lost_and_nothing_is_done_twice() {
     crash_at_every_operation(true);
 }
 

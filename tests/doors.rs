@@ -233,7 +233,7 @@ impl std::io::Write for Lines {
 /// In a process of its own, which has no file left to open: see the test below.
 #[test]
 #[ignore = "is run by another test"]
-fn starts_while_too_many_files_are_open() {
+fn a_source_waits_where_the_process_has_too_many_files_open_at_its_start() {
     let own = rustix::process::getrlimit(Resource::Nofile);
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(100), ..own }).expect("it is less");
     let (lines, said) = mpsc::channel();
@@ -285,7 +285,7 @@ fn starts_while_too_many_files_are_open() {
 
 #[test]
 fn a_source_that_finds_too_many_files_open_at_the_start_waits_and_goes_on_too() {
-    in_a_process("doors::starts_while_too_many_files_are_open");
+    in_a_process("doors::a_source_waits_where_the_process_has_too_many_files_open_at_its_start");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn time(of: &Value) -> jiff::Timestamp {
 }
 
 #[test]
-fn it_names_all_jobs_of_a_join_and_what_the_author_said_about_it() {
+fn an_error_record_names_all_jobs_of_a_join_and_the_reason_of_the_author() {
     let project = project();
     project.run().done();
     let rejected = shown(&project, 1);
@@ -95,7 +95,7 @@ fn it_names_all_jobs_of_a_join_and_what_the_author_said_about_it() {
 }
 
 #[test]
-fn it_tells_each_queue_that_the_jobs_have_passed_as_far_as_that_says() {
+fn an_error_record_names_each_queue_that_the_jobs_have_passed() {
     let project = project();
     project.run().done();
     let meta = shown(&project, 2)["meta"].clone();
@@ -120,7 +120,7 @@ fn it_tells_each_queue_that_the_jobs_have_passed_as_far_as_that_says() {
 }
 
 #[test]
-fn it_names_the_configuration_that_failed_by_a_number_that_counts_up_with_each_change() {
+fn an_error_record_names_the_generation_of_the_configuration_that_failed() {
     let project = Project::pipeline(
         "[step.fail]\nfrom = \"in\"\nrun = \"fail.rhai\"\nto = \"out\"\nerrors = \"failed\"\n",
     );

@@ -43,7 +43,7 @@ fn jobs_pass_by_an_expression() {
 }
 
 #[test]
-fn all_that_is_asked_must_hold() {
+fn a_job_passes_only_where_all_filters_hold() {
     let passed = pass("types = [\"order\"]\ntopics = [\"eu\"]\nwhen = \"job.id < 20\"");
     assert_eq!(passed, some(|id| id % 3 == 0 && id % 2 == 0 && *id < 20));
 }

@@ -151,7 +151,7 @@ fn assert_delivered(project: &Project) {
 }
 
 #[test]
-fn it_delivers_what_its_data_come_to_and_has_nothing_to_do_the_next_time() {
+fn the_graph_demo_delivers_what_its_data_add_up_to_and_a_second_run_adds_nothing() {
     let project = demonstration(1);
     project.run().done().says("done: 706 jobs").says("12 failed → reports/to_review");
     assert_delivered(&project);
@@ -181,7 +181,7 @@ fn an_error_says_which_quake_it_was_and_what_it_has_passed() {
 }
 
 #[test]
-fn killed_a_hundred_times_it_delivers_the_same() {
+fn the_graph_demo_killed_a_hundred_times_delivers_the_same() {
     let seed = Random::seed();
     println!("again with TIDEGATE_TEST_SEED={seed}");
     let mut random = Random::new(seed);

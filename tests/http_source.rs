@@ -274,7 +274,7 @@ fn a_body_that_is_far_too_large_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn those_who_send_nothing_keep_nobody() {
+fn silent_clients_keep_no_other_client_waiting() {
     let project = project("", SINK);
     let (running, place, mut client) = started(&project);
     let head = "POST /sources/p/requests HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
@@ -289,7 +289,7 @@ fn those_who_send_nothing_keep_nobody() {
 }
 
 #[test]
-fn those_who_bring_too_much_are_put_off_until_the_steps_come_after() {
+fn clients_that_bring_too_much_are_put_off_until_the_steps_catch_up() {
     let step = "[step.work]\nfrom = \"requests\"\nrun = \"work.rhai\"\n";
     let project =
         project("max_waiting = 10", step).file("work.rhai", "fn process(job) { throw \"not now\"; }");

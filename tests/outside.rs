@@ -116,7 +116,7 @@ fn what_the_outside_says_becomes_of_jobs() {
 }
 
 #[test]
-fn the_same_is_taken_once_and_something_else_not_at_all() {
+fn a_repeated_completion_is_taken_once_and_a_different_one_is_refused() {
     for settings in STEPS {
         let project = project(settings);
         let (mut running, mut client, _) = started(&project);

@@ -61,7 +61,7 @@ fn a_poll_comes_at_once_and_the_next_one_when_a_second_has_passed() {
 }
 
 #[test]
-fn however_many_want_it_while_one_is_under_way_that_is_one_more() {
+fn any_number_of_requests_during_a_poll_cause_one_more_poll() {
     let project = project().file("wait", "");
     let (mut running, mut client, place) = started(&project);
     assert_eq!(poll(&mut client).status, 202);

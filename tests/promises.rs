@@ -47,7 +47,7 @@ fn exactly_once_prints_everything_at_least_once_and_in_order_however_often_it_is
 }
 
 #[test]
-fn at_least_once_does_too() {
+fn at_least_once_prints_everything_at_least_once_and_in_order_however_often_it_is_killed() {
     prints_all(&printer("at-least-once", JOBS));
 }
 

@@ -16,7 +16,7 @@ fn quickstart() -> Project {
 }
 
 #[test]
-fn it_ends_by_itself_and_delivers_every_earthquake() {
+fn the_quick_start_ends_by_itself_and_delivers_every_earthquake() {
     let project = quickstart();
     let outcome = project.tidegate(&["run", "quickstart"]).done();
     assert!(outcome.stderr.contains("done: 1,707 jobs"), "{}", outcome.stderr);
@@ -25,7 +25,7 @@ fn it_ends_by_itself_and_delivers_every_earthquake() {
 }
 
 #[test]
-fn run_again_it_has_nothing_to_do_and_changes_nothing() {
+fn a_second_run_of_the_quick_start_changes_nothing() {
     let project = quickstart();
     project.tidegate(&["run", "quickstart"]).done();
     let before =

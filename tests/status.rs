@@ -105,7 +105,7 @@ fn a_step_behind_a_gate_tells_what_it_has_read_of_its_source_and_for_how_long() 
 }
 
 #[test]
-fn a_step_that_takes_its_jobs_as_they_come_tells_the_same() {
+fn an_ordered_step_counts_its_jobs_as_a_queued_one_does() {
     let project = Project::new()
         .file(
             "p.toml",

@@ -24,14 +24,14 @@ fn holds(queuer: &str, words: &[&str], index: u64, what: &str) -> String {
 }
 
 #[test]
-fn a_job_waits_for_another_one_of_its_lane() {
+fn job_show_names_the_job_that_holds_the_lane() {
     let serial = "strategy = \"one-round-serial\", lane = \"pool\"";
     let stopped = holds(serial, &["a:\"at\":\"1h\"", "b", "a"], 3, "its lane waits for job 1 (due in ");
     assert!(stopped.contains("its lane waits for job 1 (due in "), "{stopped}");
 }
 
 #[test]
-fn a_job_waits_for_one_that_it_has_keys_in_common_with() {
+fn job_show_names_the_job_that_has_keys_in_common() {
     let parallel = "strategy = \"one-round-parallel\", lane = \"pool\", reads = \"r\", writes = \"w\"";
     let words = ["a:\"w\":[1],\"at\":\"1h\"", "a:\"r\":[1]"];
     let stopped = holds(parallel, &words, 2, "it has keys in common with job 1 (due in ");
@@ -39,13 +39,13 @@ fn a_job_waits_for_one_that_it_has_keys_in_common_with() {
 }
 
 #[test]
-fn a_job_is_due_later() {
+fn job_show_names_the_due_time() {
     let stopped = holds("strategy = \"fifo\"", &["a:\"at\":\"1h\""], 1, "it is due in ");
     assert!(stopped.contains("    it is due in "), "{stopped}");
 }
 
 #[test]
-fn a_job_is_past_search_ahead() {
+fn job_show_names_the_bound_of_search_ahead() {
     let ahead = "strategy = \"one-round-serial\", lane = \"pool\", max_search_ahead = 2";
     let what = "past search-ahead: the step looks at jobs up to 3 for now";
     let stopped = holds(ahead, &["a:\"at\":\"1h\"", "a", "a", "b"], 4, what);
@@ -53,7 +53,7 @@ fn a_job_is_past_search_ahead() {
 }
 
 #[test]
-fn a_rate_is_used_up() {
+fn job_show_names_a_rate_that_is_used_up() {
     let rate = "strategy = \"fifo\", rate = \"1/1h\"";
     holds(rate, &["a", "a"], 2, "the `rate` of the step is used up; it has more in ");
     let rate = "strategy = \"fifo\", lane = \"pool\", lane_rate = \"1/1h\"";
@@ -61,7 +61,7 @@ fn a_rate_is_used_up() {
 }
 
 #[test]
-fn a_job_waits_for_the_next_round() {
+fn job_show_names_the_wait_for_the_next_round() {
     let project = backlog("strategy = \"rounds\", pause = \"1h\"", &pools(&["a", "a"]), "");
     project.tidegate(&["step", "resume", "p/work"]).done();
     let mut running = project.started();
@@ -78,7 +78,7 @@ fn a_job_waits_for_the_next_round() {
 }
 
 #[test]
-fn a_step_is_paused() {
+fn job_show_names_the_pause_of_the_step() {
     let project = backlog("strategy = \"fifo\"", &pools(&["a"]), "");
     let why = "    the step is paused; `tidegate step resume p/work` has it go on\n";
     assert!(show(&project, 1).contains(why));
@@ -90,7 +90,7 @@ fn a_step_is_paused() {
 }
 
 #[test]
-fn a_gate_is_closed_since_then_and_for_that_reason() {
+fn job_show_names_a_closed_gate_with_its_time_and_reason() {
     let gate = "gate = \"never\"\n[gate.never]\nrun = \"never.rhai\"\nevery = \"1h\"\n";
     let project = backlog("strategy = \"fifo\"", &pools(&["a", "a"]), gate);
     let running = says(&project, 2, "the gate `never` is closed (price 93\\n> 60) since ");
@@ -108,7 +108,7 @@ fn a_gate_is_closed_since_then_and_for_that_reason() {
 }
 
 #[test]
-fn a_job_has_found_its_gate_closed() {
+fn job_show_names_the_gate_that_the_job_found_closed() {
     let words = ["a:\"closed\":\"price 93 > 60\"", "a"];
     let what =
         "a job has found its gate closed (price 93 > 60): the step starts nothing before that is over, in ";
@@ -116,7 +116,7 @@ fn a_job_has_found_its_gate_closed() {
 }
 
 #[test]
-fn a_job_waits_for_one_that_is_pending() {
+fn job_show_names_the_pending_job_ahead() {
     let monitor = "monitor = { run = \"monitor.rhai\", every = \"1h\" }\n";
     let serial = "strategy = \"one-round-serial\", lane = \"pool\"";
     let words = ["a:\"handle\":\"tx\\n9\"", "a"];
@@ -138,7 +138,7 @@ fn a_job_waits_for_one_that_is_pending() {
 }
 
 #[test]
-fn a_step_was_stopped_by_one_of_its_jobs() {
+fn job_show_names_the_job_that_stopped_the_step() {
     let project = backlog("strategy = \"serial\"", &pools(&["a:\"at\":{}", "a"]), "");
     let pipeline = project.read("p.toml").replace("errors = \"failed\"\n", "");
     project.write("p.toml", pipeline);

@@ -170,7 +170,7 @@ fn a_join_forks_and_what_the_script_leaves_out_is_not_given() {
 }
 
 #[test]
-fn alternatives_fork() {
+fn a_step_with_alternatives_forks_into_its_named_outputs() {
     let project = project(
         &["a", "b"],
         &["all", "of_a"],

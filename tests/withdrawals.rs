@@ -107,7 +107,7 @@ fn a_post_answers_at_once_and_the_record_gets_the_result_or_a_reason() {
 }
 
 #[test]
-fn they_run_in_order_of_creation_one_at_a_time_of_each_pool() {
+fn withdrawals_run_in_order_of_creation_one_at_a_time_of_each_pool() {
     let project = demonstration("1ms", "10ms").file("go", "");
     sending(&project, SLOW);
     let (mut running, mut client) = started(&project);

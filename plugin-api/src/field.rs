@@ -168,12 +168,12 @@ mod tests {
         }
 
         #[test]
-        fn whatever_it_is_given_it_ends(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn a_search_for_fields_ends_for_any_text(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = find(&bytes, "a"); // must not panic, whatever it answers
         }
 
         #[test]
-        fn whatever_resembles_json_ends(text in "[{}\\[\\]\",:\\\\a ]{0,40}") {
+        fn a_search_for_fields_ends_for_any_text_like_json(text in "[{}\\[\\]\",:\\\\a ]{0,40}") {
             let _ = find(text.as_bytes(), "a");
         }
     }

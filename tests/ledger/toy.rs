@@ -97,7 +97,7 @@ fn start_both(grid: &Project, ledger: &Project, toml: &str) -> (Running, Running
 }
 
 #[test]
-fn killed_again_and_again_with_its_ledger_it_forgets_nothing_and_keeps_the_order() {
+fn a_submitter_killed_again_and_again_with_its_ledger_forgets_nothing_and_keeps_the_order() {
     let seed = Random::seed();
     println!("again with TIDEGATE_TEST_SEED={seed}");
     let mut random = Random::new(seed);

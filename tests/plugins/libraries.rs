@@ -65,7 +65,7 @@ fn two_versions_of_one_file_are_loaded_at_once() {
 /// In a process of its own, where nobody else opens files: see the test below.
 #[test]
 #[ignore = "is run by another test"]
-fn cycles() {
+fn loading_and_unloading_a_hundred_times_leaves_no_file_no_mapping_and_no_memory_in_use() {
     let files = || fs::read_dir("/proc/self/fd").expect("there is /proc").count();
     let resident = || {
         let statm = fs::read_to_string("/proc/self/statm").expect("there is /proc");
@@ -91,7 +91,9 @@ fn cycles() {
 #[test]
 fn a_hundred_times_loading_and_unloading_leaves_nothing_behind() {
     folder();
-    in_a_process("plugins::libraries::cycles");
+    in_a_process(
+        "plugins::libraries::loading_and_unloading_a_hundred_times_leaves_no_file_no_mapping_and_no_memory_in_use",
+    );
 }
 
 /// A plugin in C of which each thread that ran it keeps a value, with a destructor in the library.
@@ -112,7 +114,7 @@ fn keyed() -> String {
 /// In a process of its own, which a destructor in a library that is closed would end.
 #[test]
 #[ignore = "is run by another test"]
-fn threads_that_end() {
+fn libraries_are_closed_after_the_last_thread_that_ran_their_code() {
     let temp = TempDir::new().expect("a temporary folder can be made");
     let path = temp.path().join("libkeyed.so");
     compile(&keyed(), &path, &["-pthread"]);
@@ -134,7 +136,7 @@ fn threads_that_end() {
 #[test]
 fn a_library_is_closed_only_when_every_thread_that_ran_its_code_has_ended() {
     folder();
-    in_a_process("plugins::libraries::threads_that_end");
+    in_a_process("plugins::libraries::libraries_are_closed_after_the_last_thread_that_ran_their_code");
 }
 
 #[test]

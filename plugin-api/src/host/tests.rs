@@ -378,7 +378,7 @@ fn logs_and_the_wish_to_stop_cross() {
 }
 
 #[test]
-fn tokens_cross() {
+fn a_token_reaches_the_plugin_unchanged() {
     let mut harness = puppet("token").unwrap();
     for hash in [1, 2] {
         let failure = harness.run("{}").unwrap_err();

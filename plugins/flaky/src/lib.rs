@@ -286,7 +286,7 @@ mod tests {
     use super::Flaky;
 
     #[test]
-    fn it_does_as_it_is_asked() {
+    fn a_job_chooses_how_its_attempt_ends() {
         let mut flaky = Harness::<Flaky>::new("{}").unwrap();
         assert_eq!(flaky.run(r#"{"id":1}"#).unwrap(), [r#"{"id":1}"#]);
         for (act, kind) in

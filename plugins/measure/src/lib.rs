@@ -54,7 +54,7 @@ mod tests {
     use super::{Field, Pass};
 
     #[test]
-    fn they_do_next_to_nothing() {
+    fn the_steps_that_are_measured_pass_a_job_or_one_field_on() {
         assert_eq!(Harness::<Pass>::new("{}").unwrap().run("[1]").unwrap(), ["[1]"]);
         assert_eq!(Harness::<Field>::new("{}").unwrap().run(r#"{"id":7,"x":[]}"#).unwrap(), ["7"]);
     }

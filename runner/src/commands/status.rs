@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_to_say_stands_below_its_step() {
+    fn notes_are_below_their_step() {
         let now = times::read("2026-01-31T12:05:12.123Z").unwrap();
         insta::assert_snapshot!(describe(&steps(), None, (&given(), now), false));
     }

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_says_it_as_a_monitor_would() {
+    fn a_completion_in_a_body_reads_like_an_answer_of_a_monitor() {
         let bodies = [
             "",
             " \n",

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_are_accounted_for_are_passed_over() {
+    fn partners_that_are_accounted_for_are_passed_over() {
         let mut progress = Progress::default();
         progress.finish(1, 2);
         progress.finish(5, 6);

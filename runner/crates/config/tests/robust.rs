@@ -97,7 +97,7 @@ fn a_named_pipe_is_refused_and_not_waited_for() {
 
 /// Looked up and put in order once, so that twice as many take twice as long: this many took half a minute.
 #[test]
-fn twenty_thousand_mistakes_are_told_each_with_its_line() {
+fn each_of_twenty_thousand_mistakes_is_reported_with_its_line() {
     let text: String = (0..20_000).map(|number| format!("[stpe{number}]\n")).collect::<Vec<_>>().concat();
     let folder = Folder::of(&[("a.toml", &text)]);
     let Err(diagnostics) = folder.load() else { panic!("nothing of it is known") };

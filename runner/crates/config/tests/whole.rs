@@ -278,7 +278,7 @@ fn inputs_come_in_order_of_binding() {
 }
 
 #[test]
-fn a_joining_step_stands_behind_all_that_feed_it() {
+fn a_joining_step_comes_after_all_that_feed_it() {
     let text = r#"
 [source.in]
 type = "file"
@@ -435,7 +435,7 @@ fn hidden_files_and_folders_are_no_pipelines() {
 }
 
 #[test]
-fn a_floor_above_reports_into_scripts() {
+fn a_crate_above_reports_into_scripts() {
     let folder = Folder::of(&EVERY_KEY);
     let (_, mut diagnostics) = folder.load().unwrap();
     let file = folder.configs().join("lib/price.rhai");

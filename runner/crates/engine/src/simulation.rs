@@ -85,14 +85,14 @@ fn jobs_that_wait_for_the_outside_end_exactly_once_whatever_crashes_when() {
 }
 
 #[test]
-fn what_once_failed_holds() {
+fn seeds_of_waiting_jobs_that_once_failed_pass() {
     for seed in [248, 349, 402, 415, 420, 442, 890, 1292, 1417, 1868, 6233, 9449, 18_766] {
         play::play_waiting(seed);
     }
 }
 
 #[test]
-fn graphs_that_once_failed_hold() {
+fn seeds_of_graphs_that_once_failed_pass() {
     for seed in [306, 421] {
         play::play(seed);
     }

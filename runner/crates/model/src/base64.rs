@@ -85,7 +85,7 @@ mod tests {
         }
 
         #[test]
-        fn each_text_means_one_thing(text in "[A-D/+=]{0,9}") {
+        fn no_two_texts_decode_to_the_same_bytes(text in "[A-D/+=]{0,9}") {
             if let Some(bytes) = decode(&text) {
                 prop_assert_eq!(encode(&bytes), text);
             }

@@ -218,21 +218,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_what_is_said_counts(one in value(), other in value()) {
+        fn texts_have_one_hash_exactly_when_their_values_are_equal(one in value(), other in value()) {
             prop_assert_eq!(value_hash(&one.to_string()), value_hash(&otherwise(&one)));
             let same = value_hash(&one.to_string()) == value_hash(&other.to_string());
             prop_assert_eq!(same, one == other);
         }
 
         #[test]
-        fn on_one_line_it_says_the_same(one in value()) {
+        fn a_text_put_on_one_line_has_the_same_value(one in value()) {
             let line = on_one_line(&otherwise(&one));
             prop_assert!(!line.contains('\n'));
             prop_assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), one);
         }
 
         #[test]
-        fn what_is_no_json_ends_too(text in "\\PC{0,40}") {
+        fn hashing_ends_for_any_text(text in "\\PC{0,40}") {
             let _ = value_hash(&text);
         }
     }

@@ -269,7 +269,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "[a-c.{}ctx]{0,12}", cut in 0_usize..12) {
+        fn any_text_is_read_as_a_template_or_refused(text in "[a-c.{}ctx]{0,12}", cut in 0_usize..12) {
             let at = cut.min(text.len());
             let _ = Template::parse(&text, &[]);
             let template = Template::parse(&text, std::slice::from_ref(&(0..at)));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn its_manifest_says_what_that_of_the_repository_does() {
+    fn the_manifest_of_the_plugin_crate_agrees_with_that_of_the_repository() {
         let read = |path: &str| std::fs::read_to_string(Path::new(API).join(path)).unwrap();
         let (own, workspace) = (read("Cargo.toml"), read("../Cargo.toml"));
         assert_eq!(section(MANIFEST, "[features]"), section(&own, "[features]"));

@@ -290,7 +290,7 @@ fn nobody_is_waited_for_longer_than_the_timeout() {
 }
 
 #[test]
-fn nobody_at_home_can_be_tried_again() {
+fn a_service_that_cannot_be_reached_can_be_tried_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_true_or_false_of_a_value_or_says_why_it_cannot_tell() {
+    fn an_expression_is_true_or_false_of_a_value_or_names_the_reason_why_neither() {
         let mut large = Expression::new("job.id > 3", "job").unwrap();
         assert_eq!(large.holds(br#"{"id":4}"#), Ok(true));
         assert_eq!(large.holds(br#"{"id":3}"#), Ok(false));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_know_is_said_with_its_place() {
+    fn an_unknown_name_in_an_expression_is_reported_with_its_place() {
         let error = Expression::new("eror.kind == \"timeout\"", "error").unwrap_err();
         assert_eq!((error.line, error.column), (Some(1), Some(1)));
         assert_eq!(error.message, "there is no variable `eror` here");

@@ -97,7 +97,7 @@ fn an_answer_moves_a_job_as_the_table_says() {
 }
 
 #[test]
-fn nobody_can_move_a_job_otherwise() {
+fn no_transition_is_allowed_that_the_table_does_not_list() {
     let allowed = Status::ALL.into_iter().flat_map(|from| {
         let to = Status::ALL.into_iter().filter(move |&to| from.may_become(to));
         to.map(move |to| format!("{} {}", from.as_str(), to.as_str()))
@@ -152,7 +152,7 @@ fn what_was_not_asked_for_is_discarded() {
 }
 
 #[test]
-fn where_nobody_answers_all_stay_as_they_were() {
+fn jobs_keep_their_status_where_a_poll_fails() {
     let mut play = Play::new();
     for key in 1..=3 {
         play.pend(key, "");
@@ -164,7 +164,7 @@ fn where_nobody_answers_all_stay_as_they_were() {
 }
 
 #[test]
-fn who_cannot_wait_is_held_to_one_poll_a_second() {
+fn requested_polls_come_at_most_once_a_second() {
     let mut play = Play::new();
     play.pend(1, "");
     assert_eq!(play.on(MonitorEvent::Poll), "ask #0 1");
@@ -179,7 +179,7 @@ fn who_cannot_wait_is_held_to_one_poll_a_second() {
 }
 
 #[test]
-fn who_cannot_wait_waits_no_longer_than_everybody_else() {
+fn a_requested_poll_comes_no_later_than_the_next_regular_one() {
     let mut play = Play::new();
     play.monitor = Monitor::new(2, Duration::from_millis(20));
     play.pend(1, "");
@@ -190,7 +190,7 @@ fn who_cannot_wait_waits_no_longer_than_everybody_else() {
 }
 
 #[test]
-fn whoever_wants_a_poll_is_told_when_it_begins() {
+fn a_request_to_poll_is_answered_with_the_time_of_that_poll() {
     let mut play = Play::new();
     play.on(MonitorEvent::Poll);
     assert_eq!(play.monitor.soon(play.now), Soon::WhenPending);
@@ -242,7 +242,7 @@ fn what_is_told_while_it_is_asked_for_holds_against_the_answer() {
 }
 
 #[test]
-fn where_there_is_nobody_to_ask_nobody_is_asked() {
+fn a_monitor_without_processors_asks_nothing() {
     let mut play = Play::new();
     play.monitor = Monitor::silent();
     play.pend(1, "");

@@ -326,7 +326,7 @@ fn what_is_past_search_ahead_of_a_held_job_does_not_keep_a_run_that_ends_when_id
 }
 
 #[test]
-fn what_does_not_fit_into_memory_beside_a_held_job_does_not_keep_it_either() {
+fn what_does_not_fit_into_memory_beside_a_held_job_does_not_keep_a_run_that_ends_when_idle() {
     let rules = Rules { strategy: Strategy::Serial, ..picking().rules };
     let mut play = Play::of(Feed::Source, Before::Nothing, Picking { rules, ..picking() });
     play.dispatcher.until_idle = true;

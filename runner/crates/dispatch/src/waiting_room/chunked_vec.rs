@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_stay_where_they_were_put() {
+    fn a_slot_keeps_its_place_while_others_are_added() {
         let mut slots = Slots::default();
         for number in 0..=3 * PIECE {
             assert_eq!(slots.len(), number);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_makes_it_start_again() {
+    fn a_gap_makes_a_tail_start_again() {
         let tails = Tails::new(1);
         tails.push(0, Batch::json(1, payloads(&["1"])));
         tails.push(0, Batch::json(5, payloads(&["5"])));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_with_the_queue() {
+    fn a_tail_does_not_grow_with_the_queue() {
         let tails = Tails::new(1);
         let big = "x".repeat(1 << 20);
         for first in 1..=20 {

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_before_counts() {
+    fn time_used_before_counts_against_the_timeout_of_an_attempt() {
         let mut allowance = Allowance::new(Some(Duration::from_mins(1)));
         allowance.begin(Duration::from_secs(20));
         let left = allowance.left().unwrap().unwrap();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_timeout_there_is_always_more() {
+    fn an_attempt_without_a_timeout_never_runs_out_of_time() {
         let mut allowance = Allowance::new(None);
         allowance.begin(Duration::from_hours(1000));
         assert_eq!(allowance.left(), Ok(None));

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn a_malformed_answer_of_a_monitor_is_named() {
         let all = [
             told("7", &["a"]),
             told("[\"valid\"]", &["a", "b"]),

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_hmac_that_others_compute() {
+    fn a_token_is_the_hmac_that_other_programs_compute() {
         // Case 1 of RFC 4231, whose key of 20 bytes is as good as one that is filled up with zeros.
         let mut bytes = [0; KEY_BYTES];
         bytes[..20].fill(0x0b);

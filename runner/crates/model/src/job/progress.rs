@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn many_are_finished_as_one_by_one(
+        fn many_jobs_finished_at_once_count_as_if_finished_one_by_one(
             before in prop::collection::vec((1_u64..60, 0_u64..6), 0..20),
             ranges in prop::collection::vec((1_u64..60, 0_u64..6), 0..20),
         ) {

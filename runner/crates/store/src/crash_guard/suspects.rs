@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_bounded_and_keeps_what_matters_most() {
+    fn the_list_of_suspects_is_bounded_and_keeps_the_worst() {
         let many = (0..3000).map(|number| suspect(10 * number + 1, 5, 1));
         let mut suspects = Suspects::gather(many.chain([suspect(7, 1, 2)]));
         assert_eq!(left(&suspects).len(), SUSPECTS_MAX);

@@ -36,7 +36,7 @@ fn texts(found: &[(DelayedKey, DelayedJob)]) -> Vec<&str> {
 }
 
 #[test]
-fn they_come_in_order_of_due_time_and_then_of_arrival() {
+fn delayed_jobs_come_in_order_of_due_time_and_then_of_arrival() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let jobs = [(5, "five"), (-7, "before 1970"), (5, "five again"), (i64::MAX, "never"), (0, "zero")];
     let mut jobs: Vec<_> = jobs.into_iter().map(|(due, text)| delay("a/step", due, text)).collect();
@@ -169,7 +169,7 @@ proptest! {
 }
 
 #[test]
-fn a_walk_meets_each_once_however_many_there_are() {
+fn a_walk_meets_each_delayed_job_once_however_many_there_are() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let step = address("a/step");
     assert!(store.all_delayed(&step).next().is_none());
@@ -191,7 +191,7 @@ fn a_walk_meets_each_once_however_many_there_are() {
 }
 
 #[test]
-fn one_is_found_by_what_it_was_made_of() {
+fn a_delayed_job_is_found_by_the_inputs_it_was_made_of() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let of = |step: &str, due, inputs: &[(&str, u64)]| {
         let inputs = inputs.iter().map(|&(input, index)| (input.to_owned(), index)).collect();

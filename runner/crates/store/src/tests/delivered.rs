@@ -29,7 +29,7 @@ fn an_arrival_is_remembered_with_what_it_was() {
 }
 
 #[test]
-fn each_is_forgotten_when_its_time_is_over() {
+fn a_delivery_is_forgotten_when_its_time_is_over() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let kinds = [Outcome::Output { jobs: 3 }, Outcome::Error, Outcome::Nothing];
     let [output, error, nothing] = kinds;
@@ -49,7 +49,7 @@ fn each_is_forgotten_when_its_time_is_over() {
 }
 
 #[test]
-fn one_that_is_recorded_again_is_kept_for_its_later_time() {
+fn a_delivery_that_is_recorded_again_is_kept_for_its_later_time() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     commit(&mut writer, 1, vec![delivered(1, Outcome::Error, 5), delivered(2, Outcome::Error, 5)]);
     commit(&mut writer, 2, vec![delivered(1, Outcome::Nothing, 10)]);
@@ -70,7 +70,7 @@ fn of_one_hash_in_one_commit_the_last_record_stands() {
 }
 
 #[test]
-fn many_are_forgotten_a_few_at_a_time() {
+fn many_deliveries_are_forgotten_a_few_at_a_time() {
     let (store, mut writer) = open_on(&FaultyDisk::new());
     let all = (0..5_000).map(|hash| delivered(hash, Outcome::Nothing, 2)).collect();
     commit(&mut writer, 1, all);

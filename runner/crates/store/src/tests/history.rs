@@ -263,7 +263,7 @@ pub(crate) fn run(writer: &mut Writer, commits: u64) -> u64 {
 }
 
 #[test]
-fn the_history_is_what_it_says() {
+fn after_each_commit_of_the_history_the_store_holds_what_was_committed() {
     let disk = FaultyDisk::new();
     let (store, mut writer) = open_on(&disk);
     for number in 0..=COMMITS {

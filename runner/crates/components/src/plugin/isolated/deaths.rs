@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_bounded() {
+    fn the_table_of_deaths_is_bounded() {
         let deaths = Deaths::default();
         for hash in 0..2 * JOBS_MAX as u128 {
             assert_eq!(deaths.add(culprit(hash)), 1);

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn where_none_comes_that_is_an_error() {
+    fn a_message_without_a_descriptor_is_an_error() {
         let (here, there) = UnixStream::pair().unwrap();
         drop(here);
         assert_eq!(receive(&there).unwrap_err().kind(), ErrorKind::UnexpectedEof);

@@ -165,7 +165,7 @@ mod tests {
         }
 
         #[test]
-        fn a_byte_that_is_another_is_found(
+        fn a_changed_byte_of_a_frame_is_found(
             content in proptest::collection::vec(any::<u8>(), 0..40),
             at in any::<proptest::sample::Index>(),
             change in 1_u8..,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_known_once() {
+    fn a_word_is_accepted_once_and_in_order() {
         let (mut ours, mut theirs) = (Seals::new(7, 0), Seals::new(7, 0));
         let first = theirs.word(1);
         assert_eq!(ours.kind(first).unwrap(), 1);

@@ -43,7 +43,7 @@ fn what_a_function_cannot_do_is_told() {
 }
 
 #[test]
-fn outputs_can_wait() {
+fn outputs_can_be_delayed() {
     let fork = |text: &str| body(text).to(&["audit", "later"]).run("{\"id\":1}");
     let bodies = [
         "emit_in(\"later\", job, \"15s\"); ()",
@@ -79,7 +79,7 @@ fn outputs_can_wait() {
 }
 
 #[test]
-fn an_output_without_a_name_can_wait() {
+fn an_output_without_a_name_can_be_delayed() {
     let shown = ["emit_in(\"\", job, \"15s\"); ()", "emit_at(\"\", [1, 2], ctx.now + 5); job"]
         .map(|text| body(text).run("1"));
     insta::assert_snapshot!(shown.join("\n"), @"

@@ -99,7 +99,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn wherever_it_begins_the_rest_comes_once(
+    fn wherever_a_reader_begins_each_later_job_comes_once(
         pieces in prop::collection::vec(0_u64..40, 1..8),
         first in 1_u64..150,
         newest: bool,

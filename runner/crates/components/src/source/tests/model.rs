@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn the_jobs_are_the_lines(
+    fn every_line_is_a_job_once_over_any_runs_and_crashes(
         content in content(),
         gz in any::<bool>(),
         split in any::<prop::sample::Index>(),

@@ -57,7 +57,7 @@ fn what_comes_behind_a_job_that_waits_runs_and_is_delivered_after_it() {
 }
 
 #[test]
-fn those_that_wait_behind_one_that_waits_are_tried_again_in_memory() {
+fn jobs_held_behind_a_waiting_one_are_tried_again_in_memory() {
     let mut play = Play::new(&[source()], &[]);
     play.start();
     play.read(0, 1, 3);
@@ -76,7 +76,7 @@ fn those_that_wait_behind_one_that_waits_are_tried_again_in_memory() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_none_of_them_wait_for_it() {
+fn no_job_held_in_memory_waits_for_a_clock_that_was_set_back() {
     let mut play = Play::new(&[source()], &[]);
     play.now = Timestamp(9000);
     play.start();

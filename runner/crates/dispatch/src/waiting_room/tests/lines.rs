@@ -45,7 +45,7 @@ fn a_lane_with_many_jobs_takes_one_place_beside_those_with_one() {
 }
 
 #[test]
-fn a_room_that_was_full_keeps_nothing_of_those_who_left() {
+fn a_room_that_was_full_keeps_no_memory_of_jobs_that_left() {
     let mut room = WaitingRoom::new(Rules { lane_rate: rate(1, 10), ..rules(Strategy::OneRoundSerial) });
     for key in 0..1000 {
         fill(&mut room, key, u32::try_from(key).unwrap());

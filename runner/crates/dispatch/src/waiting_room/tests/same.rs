@@ -288,7 +288,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_room_does_what_the_rules_say(rules in any_rules(), deeds in prop::collection::vec(deed(), 0..80)) {
+    fn the_waiting_room_does_what_a_plain_model_of_its_rules_does(rules in any_rules(), deeds in prop::collection::vec(deed(), 0..80)) {
         let room = WaitingRoom::new(rules.clone());
         let mut both = Both { room, model: Model::new(rules), now: Timestamp(10_000), next: 1 };
         for deed in deeds {

@@ -105,7 +105,7 @@ fn what_is_checked_is_what_can_be_read() {
 
 proptest! {
     #[test]
-    fn doubles_survive(value in prop::num::f64::NORMAL) {
+    fn a_double_comes_back_bit_for_bit(value in prop::num::f64::NORMAL) {
         let text = serde_json::to_string(&value).unwrap();
         let back: f64 = round_trip(&text).parse().unwrap();
         prop_assert_eq!(back.to_bits(), value.to_bits());

@@ -120,7 +120,7 @@ impl World {
 }
 
 #[test]
-fn what_has_come_shares_a_commit() {
+fn completions_that_wait_together_share_a_commit() {
     let world = World::new(&FaultyDisk::new(), 100);
     let told = world.told.clone();
     let said: Vec<_> = (1..=100).map(|index| (index, Status::Committed)).collect();
@@ -135,7 +135,7 @@ fn what_has_come_shares_a_commit() {
 }
 
 #[test]
-fn each_is_taken_or_not_by_itself_as_if_they_had_come_one_by_one() {
+fn completions_of_one_commit_are_judged_as_if_they_had_come_one_by_one() {
     let world = World::new(&FaultyDisk::new(), 3);
     let said = [
         (1, Status::Committed),
@@ -160,7 +160,7 @@ fn each_is_taken_or_not_by_itself_as_if_they_had_come_one_by_one() {
 }
 
 #[test]
-fn what_changes_nothing_is_not_committed() {
+fn a_completion_that_changes_nothing_is_not_committed() {
     let world = World::new(&FaultyDisk::new(), 2);
     let said = [(1, Status::Pending), (2, Status::Pending), (9, Status::Committed)];
     let expected = [Completed::Known, Completed::Known, Completed::NotPending];
