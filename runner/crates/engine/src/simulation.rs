@@ -4,9 +4,9 @@
 //! that were not synced. After each run all queues and sinks must have the jobs that a plain evaluation of
 //! the graph gives.
 //!
-//! Everything follows from a seed. A failed seed is printed and can be repeated with `TIDEGATE_SIM_SEED=…
-//! cargo test -p tidegate-engine --lib simulation`. `TIDEGATE_SIM_SEEDS=…` sets the number of seeds, and
-//! `TIDEGATE_SIM_FIRST=…` the first one; many seeds run faster with `--release`.
+//! Everything follows from a seed. A failed seed is printed and can be repeated with
+//! `TIDEGATE_SIM_SEED=… cargo test -p tidegate-engine --lib simulation`. `TIDEGATE_SIM_SEEDS=…` sets the number
+//! of seeds, and `TIDEGATE_SIM_FIRST=…` the first one; many seeds run faster with `--release`.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -23,7 +23,7 @@
 //! | `outcome` | perils of a run, and its end |
 //! | `play` | one seed: runs, crashes, and the comparison between them |
 //! | `jobs` | a single step that retries, delays and picks its jobs |
-//! | `waiting` | a single step that waits: gates, monitors, pushes, schedules, and requests that move its jobs |
+//! | `waiting` | a single step that waits: gates, monitors, pushes, schedules, requests to move its jobs |
 //! | `model` | expected results of a step |
 //! | `compare`, `outlets`, `check` | the comparison with a target, with all sinks, and with everything |
 

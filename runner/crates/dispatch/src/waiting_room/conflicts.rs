@@ -1,4 +1,4 @@
-//! Conflict index: finds the jobs of a lane that block each other because of the keys that they read and write.
+//! Conflict index: finds the jobs of a lane that block each other by the keys they read and write.
 //!
 //! For every content key of a lane, the unfinished jobs that use it are kept in order. The reads before the
 //! first write are free at the key; without such reads, the first write is free. A job that is free at all of

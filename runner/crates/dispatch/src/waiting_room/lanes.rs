@@ -1,4 +1,4 @@
-//! Lane table: keeps each lane that has a job in the waiting room, or a recent start that counts against its rate.
+//! Lane table: keeps each lane with a job in the waiting room, or with a start that counts against its rate.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
